@@ -1,0 +1,37 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""ALBERT for TensorFlow 2 / Keras.
+
+Public names are loaded on first use, so that ``import albert_tf`` does not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from albert_tf.version import __version__
+
+_HOME = {
+    "AlbertConfig": "albert_tf.config",
+    "AlbertEncoder": "albert_tf.modeling.encoder",
+    "AlbertError": "albert_tf.errors",
+    "AlbertPretrainer": "albert_tf.modeling.pretrainer",
+    "Estimator": "albert_tf.training.estimator",
+    "EvalSpec": "albert_tf.training.specs",
+    "RunConfig": "albert_tf.training.specs",
+    "Tokenizer": "albert_tf.tokenization",
+    "TrainSpec": "albert_tf.training.specs",
+}
+
+__all__ = [*_HOME, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

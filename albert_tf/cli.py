@@ -1,0 +1,38 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""How every script starts: flags, one error style, one exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from absl import app, flags
+
+from albert_tf.errors import AlbertError
+
+
+def run(main: Callable[[], int | None], define_flags: Callable[[], None]) -> None:
+    """Defines the script's flags, parses the command line, runs `main` and exits.
+
+    Flags are defined here rather than at import time, so that any two scripts can be imported
+    together. All of them appear in the script's ``--help``.
+
+    Args:
+      main: takes nothing, returns an exit status or None for 0.
+      define_flags: defines the script's absl flags.
+    """
+    known = set(flags.FLAGS)
+    define_flags()
+    for name in set(flags.FLAGS) - known:
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+
+    def guarded(argv: list[str]) -> int | None:
+        if len(argv) > 1:
+            print(f"error: unexpected argument {argv[1]!r}; see --help.", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
+
+    app.run(guarded)

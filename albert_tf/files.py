@@ -1,0 +1,111 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Files through tf.io.gfile: names, globs, atomic writes, checksums.
+
+TensorFlow is imported inside the functions: scripts answer ``--help`` without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from albert_tf.errors import AlbertError
+
+
+def _gfile() -> Any:
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def expand_globs(patterns: str | list[str], what: str = "input file") -> list[str]:
+    """Expands a comma list of paths and globs to existing files, sorted within each pattern.
+
+    Raises:
+      AlbertError: a pattern matches nothing.
+    """
+    if isinstance(patterns, str):
+        patterns = [p.strip() for p in patterns.split(",") if p.strip()]
+    if not patterns:
+        raise AlbertError(f"No {what} was given.")
+    files: list[str] = []
+    for pattern in patterns:
+        matches = sorted(_gfile().glob(pattern))
+        if not matches:
+            raise AlbertError(f"No {what} matches {pattern!r}; check the path.")
+        files += [m for m in matches if m not in files]
+    return files
+
+
+@contextlib.contextmanager
+def atomic_path(path: str) -> Iterator[str]:
+    """Yields a temporary name beside `path`; on success renames it to `path`, else deletes it."""
+    gfile = _gfile()
+    folder = os.path.dirname(path)
+    if folder:
+        gfile.makedirs(folder)
+    temporary = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
+    try:
+        yield temporary
+        gfile.rename(temporary, path, overwrite=True)
+    except BaseException:
+        if gfile.exists(temporary):
+            gfile.remove(temporary)
+        raise
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes `text` (UTF-8) to `path`, which is either complete or untouched."""
+    with atomic_path(path) as temporary, _gfile().GFile(temporary, "w") as f:
+        f.write(text)
+
+
+def read_text(path: str, what: str = "file") -> str:
+    """Reads a UTF-8 text file whole.
+
+    Raises:
+      AlbertError: the file is missing or not UTF-8.
+    """
+    if not _gfile().exists(path):
+        raise AlbertError(f"The {what} {path} does not exist.")
+    with _gfile().GFile(path, "rb") as f:
+        data = f.read()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise AlbertError(f"The {what} {path} is not UTF-8 at byte {error.start}.") from error
+
+
+def write_json(path: str, value: Any) -> None:
+    """Writes `value` as indented JSON with sorted keys, atomically."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def read_json(path: str, what: str = "file") -> Any:
+    """Reads a JSON file.
+
+    Raises:
+      AlbertError: the file is missing, not UTF-8 or not JSON.
+    """
+    text = read_text(path, what)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise AlbertError(
+            f"The {what} {path} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}."
+        ) from error
+
+
+def sha256(path: str) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with _gfile().GFile(path, "rb") as f:
+        while block := f.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

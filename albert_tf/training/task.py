@@ -1,0 +1,60 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What the Estimator needs to know of a task; the tasks themselves live in albert_tf.tasks."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+Batch = Mapping[str, tf.Tensor]
+
+
+class Task(abc.ABC):
+    """Model, loss and metrics of one task.
+
+    The training loss is a sum of terms, each a weighted mean over the *global* batch. A task gives
+    the sums and weights of the examples it is handed; the Estimator adds them over micro-batches and
+    replicas, so that the gradient does not depend on how the batch was cut.
+    """
+
+    name: str
+    #: The entry of `metrics` that picks the best checkpoint, and whether larger is better.
+    best_metric: str
+    best_metric_larger_is_better: bool = True
+
+    @abc.abstractmethod
+    def build_model(self) -> tf.keras.Model:
+        """Returns a model with all weights created and a `named_weights()` method.
+
+        Called inside the strategy scope and under the run's mixed-precision policy.
+        `named_weights()` maps the official variable names to variables, in creation order.
+        """
+
+    @abc.abstractmethod
+    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Scalar float32 weight of each loss term in `batch`: what its sum is divided by."""
+
+    @abc.abstractmethod
+    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """Scalar float32 weighted sums over `batch`: losses, and whatever `means` reports."""
+
+    @abc.abstractmethod
+    def means(
+        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Divides sums by global weights. The entry `loss` is the training loss.
+
+        `loss` must be linear in `sums`. The other entries are the metrics logged while training.
+        """
+
+    @abc.abstractmethod
+    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+        """Per-example outputs, each of shape [batch, ...], used to evaluate and to predict."""
+
+    @abc.abstractmethod
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Metrics of a whole data set from the concatenated outputs of `predict`."""
