@@ -31,6 +31,11 @@ def run(main: Callable[[], int | None], define_flags: Callable[[], None]) -> Non
         if len(argv) > 1:
             print(f"error: unexpected argument {argv[1]!r}; see --help.", file=sys.stderr)
             return 1
+        try:
+            return main()
+        except AlbertError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             return 130

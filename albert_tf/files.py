@@ -98,7 +98,7 @@ def read_json(path: str, what: str = "file") -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise AlbertError(
-            f"The {what} {path} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}."
+            f"The {what} {path} is not JSON (line {error.lineno}): {error.msg}."
         ) from error
 
 

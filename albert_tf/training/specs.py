@@ -8,8 +8,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from albert_tf.errors import AlbertError
-
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -40,8 +38,8 @@ class InputContext:
         return self.batch_size // self.num_pipelines
 
 
-#: Training batches are dicts of [rows, ...] tensors and never end. Evaluation batches end; the last is
-#: padded to full size and `is_real_example` (bool [rows]) tells the real rows.
+#: Training batches are dicts of [rows, ...] tensors and never end. Evaluation batches end; the last
+#: is padded to full size and `is_real_example` (bool [rows]) tells the real rows.
 InputFn = Callable[[InputContext], "tf.data.Dataset"]
 
 

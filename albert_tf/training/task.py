@@ -17,8 +17,8 @@ class Task(abc.ABC):
     """Model, loss and metrics of one task.
 
     The training loss is a sum of terms, each a weighted mean over the *global* batch. A task gives
-    the sums and weights of the examples it is handed; the Estimator adds them over micro-batches and
-    replicas, so that the gradient does not depend on how the batch was cut.
+    the sums and weights of the examples it is handed; the Estimator adds them over micro-batches
+    and replicas, so that the gradient does not depend on how the batch was cut.
     """
 
     name: str
