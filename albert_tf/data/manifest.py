@@ -1,0 +1,142 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`Manifest`: what a folder of record shards holds and how it was made."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf import files
+from albert_tf.data.records import FeatureSpec, ShardInfo
+from albert_tf.errors import AlbertError
+
+SCHEMA_VERSION = 1
+FILE_NAME = "manifest.json"
+KINDS = ("pretraining", "classification")
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """Describes the record shards of one folder.
+
+    Attributes:
+      kind: "pretraining" or "classification".
+      features: the records' layout.
+      shards: the files, in the order that defines the numbering of the examples.
+      tokenizer: the fields of the TokenizerSpec the ids come from.
+      options: every option of the builder.
+      statistics: what the builder counted.
+      schema_version: version of the manifest's own format.
+    """
+
+    kind: str
+    features: Mapping[str, FeatureSpec]
+    shards: Sequence[ShardInfo]
+    tokenizer: Mapping[str, Any]
+    options: Mapping[str, Any]
+    statistics: Mapping[str, Any]
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def num_examples(self) -> int:
+        """Examples in all shards."""
+        return sum(shard.examples for shard in self.shards)
+
+    def fingerprint(self) -> str:
+        """Hex SHA-256 of the data itself: layout, tokenizer and the shards' checksums."""
+        content = {
+            "features": {name: dataclasses.asdict(spec) for name, spec in self.features.items()},
+            "tokenizer": dict(self.tokenizer),
+            "shards": [shard.sha256 for shard in self.shards],
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def save(self, folder: str) -> str:
+        """Writes ``manifest.json`` into `folder`; returns its path."""
+        path = os.path.join(folder, FILE_NAME)
+        files.write_json(path, dataclasses.asdict(self))
+        return path
+
+    @classmethod
+    def load(cls, path: str) -> Manifest:
+        """Reads a manifest from its file or from the folder that holds it.
+
+        Raises:
+          AlbertError: it is missing, not JSON, of another schema version, or has missing,
+            unknown or malformed fields.
+        """
+        if not path.endswith(".json"):
+            path = os.path.join(path, FILE_NAME)
+        value = files.read_json(path, "manifest")
+        if not isinstance(value, dict):
+            raise AlbertError(f"The manifest {path} is not a JSON object.")
+        version = value.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise AlbertError(
+                f"The manifest {path} has schema version {version!r}, this program reads "
+                f"{SCHEMA_VERSION}; build the records again."
+            )
+        odd = set(value) ^ {field.name for field in dataclasses.fields(cls)}
+        if odd:
+            raise AlbertError(f"The manifest {path} lacks, or should not have: {sorted(odd)}.")
+        if value["kind"] not in KINDS:
+            raise AlbertError(f"The manifest {path} is of an unknown kind, {value['kind']!r}.")
+        try:
+            value["features"] = {
+                name: FeatureSpec(spec["dtype"], tuple(spec["shape"]))
+                for name, spec in value["features"].items()
+            }
+            value["shards"] = [ShardInfo(**shard) for shard in value["shards"]]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise AlbertError(f"The manifest {path} is malformed: {error}.") from error
+        return cls(**value)
+
+
+def find_manifest(paths: Sequence[str]) -> Manifest | None:
+    """The manifest of some shards, its `shards` reduced to them, in the order given.
+
+    Shards of several folders may be mixed if their manifests agree on kind, layout and tokenizer;
+    options and statistics are then those of the first.
+
+    Returns:
+      None if no folder of the shards has a manifest (records written by another program).
+
+    Raises:
+      AlbertError: only some folders have a manifest, a manifest does not list a shard, or two
+        manifests disagree.
+    """
+    folders = list(dict.fromkeys(os.path.dirname(path) for path in paths))
+    manifests = {folder: _load_if_present(folder) for folder in folders}
+    missing = [folder for folder, manifest in manifests.items() if manifest is None]
+    if len(missing) == len(folders):
+        return None
+    if missing:
+        raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
+    first = manifests[folders[0]]
+    shards = []
+    for path in paths:
+        folder, name = os.path.split(path)
+        manifest = manifests[folder]
+        for field in ("kind", "features", "tokenizer"):
+            if getattr(manifest, field) != getattr(first, field):
+                raise AlbertError(
+                    f"The records in {folder or '.'} and {folders[0] or '.'} differ in their "
+                    f"{field} and cannot be mixed."
+                )
+        listed = {shard.name: shard for shard in manifest.shards}
+        if name not in listed:
+            raise AlbertError(f"{path} is not listed in the {FILE_NAME} beside it.")
+        shards.append(listed[name])
+    return dataclasses.replace(first, shards=shards)
+
+
+def _load_if_present(folder: str) -> Manifest | None:
+    import tensorflow as tf
+
+    path = os.path.join(folder, FILE_NAME)
+    return Manifest.load(path) if tf.io.gfile.exists(path) else None

@@ -1,0 +1,88 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests: round trip, strictness, and finding them beside shards."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from albert_tf.data import records
+from albert_tf.data.manifest import Manifest, find_manifest
+from albert_tf.errors import AlbertError
+
+
+def a_manifest(**changes):
+    manifest = Manifest(
+        kind="pretraining",
+        features=records.pretraining_features(32, 5),
+        shards=[
+            records.ShardInfo("a.tfrecord", 3, 100, "00"),
+            records.ShardInfo("b.tfrecord", 4, 120, "11"),
+        ],
+        tokenizer={"kind": "sentencepiece", "lower_case": True},
+        options={"random_seed": 1},
+        statistics={"masked_share": 0.15},
+    )
+    return dataclasses.replace(manifest, **changes)
+
+
+def test_a_manifest_survives_its_file(tmp_path):
+    path = a_manifest().save(str(tmp_path))
+    assert Manifest.load(str(tmp_path)) == Manifest.load(path) == a_manifest()
+    assert Manifest.load(path).num_examples == 7
+
+
+def test_the_fingerprint_follows_the_data_alone():
+    original = a_manifest().fingerprint()
+    assert a_manifest(statistics={}, options={}).fingerprint() == original
+    assert a_manifest(tokenizer={}).fingerprint() != original
+    assert a_manifest(shards=a_manifest().shards[:1]).fingerprint() != original
+    assert a_manifest(features=records.pretraining_features(32, 6)).fingerprint() != original
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": 99}, "schema version 99"),
+        ({"kind": "poetry"}, "unknown kind"),
+        ({"extra": 1}, "extra"),
+        ({"tokenizer": None}, "tokenizer"),
+        ({"shards": [{"name": "a"}]}, "malformed"),
+        ({"features": {"a": {"dtype": "int9", "shape": []}}}, "int64 or float32"),
+    ],
+)
+def test_a_wrong_manifest_is_refused(tmp_path, change, message):
+    path = a_manifest().save(str(tmp_path))
+    value = json.loads(pathlib.Path(path).read_text())
+    value.update(change)
+    if change == {"tokenizer": None}:
+        del value["tokenizer"]
+    (tmp_path / "manifest.json").write_text(json.dumps(value))
+    with pytest.raises(AlbertError, match=message):
+        Manifest.load(path)
+
+
+def test_the_manifest_of_some_shards_is_reduced_to_them(tmp_path):
+    a_manifest().save(str(tmp_path))
+    found = find_manifest([str(tmp_path / "b.tfrecord")])
+    assert found.num_examples == 4
+    with pytest.raises(AlbertError, match="not listed"):
+        find_manifest([str(tmp_path / "c.tfrecord")])
+
+
+def test_shards_without_a_manifest_have_none(tmp_path):
+    assert find_manifest([str(tmp_path / "a.tfrecord")]) is None
+
+
+def test_shards_of_folders_that_disagree_are_refused(tmp_path):
+    one, two, three = (str(tmp_path / name) for name in ("one", "two", "three"))
+    a_manifest().save(one)
+    a_manifest(tokenizer={"kind": "wordpiece"}).save(two)
+    with pytest.raises(AlbertError, match="tokenizer"):
+        find_manifest([f"{one}/a.tfrecord", f"{two}/a.tfrecord"])
+    with pytest.raises(AlbertError, match=r"has no manifest\.json"):
+        find_manifest([f"{one}/a.tfrecord", f"{three}/a.tfrecord"])
+    a_manifest().save(two)
+    assert find_manifest([f"{one}/a.tfrecord", f"{two}/b.tfrecord"]).num_examples == 7
