@@ -1,0 +1,183 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""LAMB and AdamW with the numerics of the ALBERT release, on tensorflow-addons.
+
+The only module that imports tensorflow-addons.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.optimization import OPTIMIZERS
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Its end of life is known, and pinned for.
+    from tensorflow_addons.optimizers import LAMB
+
+#: Weights without decay and without layer adaptation, by their official names.
+EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
+
+#: With zero gradients, these make an update that changes nothing.
+_IDLE_COEFFICIENTS = {
+    "beta_1_t": 1.0,
+    "beta_2_t": 1.0,
+    "one_minus_beta_1_t": 0.0,
+    "one_minus_beta_2_t": 0.0,
+    "lr_t": 0.0,
+}
+
+
+class AlbertOptimizer(LAMB):
+    """LAMB (You et al., 2020); with `adapt_layers=False` it is AdamW.
+
+    Differs from tensorflow-addons' LAMB in three ways: bias correction is optional, weights are
+    excluded by their official names, and a step can be skipped without leaving the graph.
+    Built by `create_optimizer`.
+    """
+
+    def __init__(
+        self,
+        named_weights: Mapping[str, tf.Variable],
+        *,
+        adapt_layers: bool,
+        bias_correction: bool,
+        beta_1: float,
+        beta_2: float,
+        **kwargs: object,
+    ) -> None:
+        """Also creates the slots. The other arguments are those of tensorflow-addons' LAMB."""
+        super().__init__(beta_1=beta_1, beta_2=beta_2, **kwargs)
+        # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
+        self._one_minus_betas = (1.0 - beta_1, 1.0 - beta_2)
+        self._named_weights = dict(named_weights)
+        self._official_names = {_identity(v): name for name, v in named_weights.items()}
+        self._adapt_layers = adapt_layers
+        self._bias_correction = bias_correction
+        self._finite: tf.Tensor | None = None
+        # Slots made here, not while tracing the first step, can be restored before that step.
+        self._create_all_weights(list(named_weights.values()))
+
+    def named_slots(self) -> dict[str, tf.Variable]:
+        """Both moments of every weight under the release's names, `<weight>/adam_m`, `…/adam_v`."""
+        return {
+            f"{name}/adam_{slot}": self.get_slot(variable, slot)
+            for name, variable in self._named_weights.items()
+            for slot in ("m", "v")
+        }
+
+    def apply_gradients_if(
+        self, finite: tf.Tensor, grads_and_vars: Sequence[tuple[tf.Tensor | None, tf.Variable]]
+    ) -> tf.Operation:
+        """Makes one update, or none where `finite` is False; `iterations` advances either way.
+
+        A skipped update leaves weights and slots as they are, bit for bit, whatever the gradients
+        hold. It needs no conditional, which MirroredStrategy forbids around an update: zeros take
+        the gradients' place, and the coefficients become those of an update that does nothing.
+
+        Args:
+          finite: bool scalar, the same on all replicas.
+          grads_and_vars: dense gradients, already summed over replicas, with their weights; a
+            weight whose gradient is None is left alone.
+        """
+        pairs = [
+            (tf.where(finite, gradient, tf.zeros_like(gradient)), variable)
+            for gradient, variable in grads_and_vars
+            if gradient is not None
+        ]
+        self._finite = finite
+        try:
+            return self.apply_gradients(pairs, experimental_aggregate_gradients=False)
+        finally:
+            self._finite = None
+
+    def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict) -> None:
+        super()._prepare_local(var_device, var_dtype, apply_state)
+        coefficients = apply_state[var_device, var_dtype]
+        for name, value in zip(("one_minus_beta_1_t", "one_minus_beta_2_t"), self._one_minus_betas):
+            coefficients[name] = tf.constant(value, var_dtype)
+        if not self._bias_correction:
+            for name in ("beta_1_power", "beta_2_power"):
+                coefficients[name] = tf.zeros([], var_dtype)
+        if self._finite is not None:
+            for name, idle_value in _IDLE_COEFFICIENTS.items():
+                idle = tf.constant(idle_value, var_dtype)
+                coefficients[name] = tf.where(self._finite, coefficients[name], idle)
+
+    def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
+        return not EXCLUDED.search(self._official_names[_identity(variable)])
+
+    def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
+        return self._adapt_layers and self._do_use_weight_decay(variable)
+
+
+def _identity(variable: tf.Variable) -> str:
+    """The same for a mirrored variable and for each of its replicas, which updates are given."""
+    container = getattr(variable, "_distributed_container", None)
+    return (container() if container else variable)._unique_id
+
+
+def create_optimizer(
+    name: str,
+    schedule: float | Callable[[tf.Tensor], tf.Tensor],
+    named_weights: Mapping[str, tf.Variable],
+    *,
+    weight_decay_rate: float = 0.01,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    bias_correction: bool = False,
+) -> AlbertOptimizer:
+    """Creates LAMB or AdamW and its slots; call it in the strategy's scope.
+
+    Both follow google-research/albert (lamb_optimizer.LAMBOptimizer and
+    optimization.AdamWeightDecayOptimizer): with m and v the moving averages of g and g²,
+    u = m / (√v + ε) + decay · w, then w −= lr · r · u. For LAMB r = ‖w‖ / ‖u‖ where both are
+    positive; for AdamW, and for LayerNorm and bias weights, r = 1. Those have no decay either.
+
+    Args:
+      name: one of OPTIMIZERS.
+      schedule: learning rate, or a function of `iterations`, which counts updates from 0.
+      named_weights: trainable weights by official name; the name decides what is excluded.
+      weight_decay_rate: decay added to the update.
+      beta_1: decay of the first moment.
+      beta_2: decay of the second moment.
+      epsilon: added to √v.
+      bias_correction: divides m by 1 − β₁ᵗ and v by 1 − β₂ᵗ as in You et al.; t counts all steps,
+        skipped ones included.
+
+    Raises:
+      AlbertError: unknown name.
+    """
+    if name not in OPTIMIZERS:
+        raise AlbertError(f"Unknown optimizer {name!r}; choose one of {', '.join(OPTIMIZERS)}.")
+    return AlbertOptimizer(
+        named_weights,
+        adapt_layers=name == "lamb",
+        bias_correction=bias_correction,
+        learning_rate=schedule,
+        weight_decay=weight_decay_rate,
+        beta_1=beta_1,
+        beta_2=beta_2,
+        epsilon=epsilon,
+        name=name,
+    )
+
+
+def clip_by_global_norm(
+    gradients: Sequence[tf.Tensor | tf.IndexedSlices | None], clip_norm: float = 1.0
+) -> tuple[list[tf.Tensor | None], tf.Tensor]:
+    """Scales gradients so that their joint norm is at most `clip_norm`.
+
+    Give it gradients already summed over replicas and micro-batches: it clips the whole step once.
+
+    Returns:
+      The clipped gradients (dense; all NaN if the norm is not finite) and the norm before clipping.
+    """
+    dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+    return tf.clip_by_global_norm(dense, clip_norm)

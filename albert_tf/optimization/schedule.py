@@ -1,0 +1,77 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The learning rate as a pure function of the step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+BASE_LEARNING_RATE = 0.00176
+BASE_BATCH_SIZE = 4096
+
+
+def scaled_learning_rate(
+    batch_size: int, base: float = BASE_LEARNING_RATE, base_batch: int = BASE_BATCH_SIZE
+) -> float:
+    """Learning rate ∝ √batch; `base` belongs to `base_batch` examples (You et al., 2020)."""
+    return base * math.sqrt(batch_size / base_batch)
+
+
+def learning_rate_at(
+    step: Any,
+    *,
+    learning_rate: float,
+    num_train_steps: int,
+    num_warmup_steps: int = 0,
+    poly_power: float = 1.0,
+    start_warmup_step: int = 0,
+) -> Any:
+    """Learning rate of update number `step`, counted from 0: linear warm-up, polynomial decay.
+
+    As in the release, the decay is measured from step 0, so the rate drops a little where the
+    warm-up hands over. Unlike there, it is 0 rather than negative before `start_warmup_step`
+    (google-research/albert optimization.create_optimizer).
+
+    Args:
+      step: a tensor of any shape (gives float32), or a number or NumPy array (gives float64).
+      learning_rate: the rate that the warm-up aims at.
+      num_train_steps: the step at which the rate reaches 0.
+      num_warmup_steps: length of the warm-up; 0 for none.
+      poly_power: exponent of the decay.
+      start_warmup_step: the step at which the warm-up begins.
+    """
+    if tf.is_tensor(step):
+        step = tf.cast(step, tf.float32)
+        minimum, maximum, where = tf.minimum, tf.maximum, tf.where
+    else:
+        step = np.asarray(step, np.float64)
+        minimum, maximum, where = np.minimum, np.maximum, np.where
+    total = float(num_train_steps)
+    rate = learning_rate * (1.0 - minimum(step, total) / total) ** poly_power
+    if num_warmup_steps > 0:
+        since_start = step - float(start_warmup_step)
+        warmup_rate = learning_rate * since_start / float(num_warmup_steps)
+        rate = where(since_start < num_warmup_steps, maximum(warmup_rate, 0.0), rate)
+    return rate if tf.is_tensor(rate) or np.ndim(rate) else float(rate)
+
+
+class WarmupPolynomialDecay(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """`learning_rate_at` as a Keras schedule; takes the same keyword arguments."""
+
+    def __init__(self, **arguments: float) -> None:
+        """Takes `learning_rate`, `num_train_steps` and the rest of `learning_rate_at`."""
+        super().__init__()
+        learning_rate_at(0, **arguments)  # A wrong argument should fail here, not while tracing.
+        self._arguments = arguments
+
+    def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
+        """Float32 learning rate of update number `step`."""
+        return learning_rate_at(tf.convert_to_tensor(step), **self._arguments)
+
+    def get_config(self) -> dict[str, float]:
+        """The constructor's arguments."""
+        return dict(self._arguments)
