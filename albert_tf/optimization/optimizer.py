@@ -56,7 +56,13 @@ class AlbertOptimizer(LAMB):
         # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
         self._one_minus_betas = (1.0 - beta_1, 1.0 - beta_2)
         self._named_weights = dict(named_weights)
-        self._official_names = {_identity(v): name for name, v in named_weights.items()}
+        # An update is given one replica of a mirrored variable, so each has to be known.
+        local_replicas = tf.distribute.get_strategy().experimental_local_results
+        self._official_names = {
+            replica._unique_id: name
+            for name, variable in named_weights.items()
+            for replica in (variable, *local_replicas(variable))
+        }
         self._adapt_layers = adapt_layers
         self._bias_correction = bias_correction
         self._finite: tf.Tensor | None = None
@@ -110,16 +116,10 @@ class AlbertOptimizer(LAMB):
                 coefficients[name] = tf.where(self._finite, coefficients[name], idle)
 
     def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
-        return not EXCLUDED.search(self._official_names[_identity(variable)])
+        return not EXCLUDED.search(self._official_names[variable._unique_id])
 
     def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
         return self._adapt_layers and self._do_use_weight_decay(variable)
-
-
-def _identity(variable: tf.Variable) -> str:
-    """The same for a mirrored variable and for each of its replicas, which updates are given."""
-    container = getattr(variable, "_distributed_container", None)
-    return (container() if container else variable)._unique_id
 
 
 def create_optimizer(

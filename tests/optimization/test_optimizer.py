@@ -1,0 +1,249 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.optimization.optimizer import (
+    OPTIMIZERS,
+    clip_by_global_norm,
+    create_optimizer,
+)
+
+KERNEL, LAYER_NORM, BIAS = "encoder/dense/kernel", "encoder/LayerNorm/gamma", "encoder/dense/bias"
+SHAPES = {KERNEL: (4, 3), LAYER_NORM: (3,), BIAS: (3,)}
+
+# Values of two steps with the same gradient, from the release's optimizers.
+UNIT_VECTORS = {
+    ("lamb", KERNEL): [(0.0784081, -0.2216055, 0.32161), (0.0554161, -0.2446068, 0.3446145)],
+    ("adamw", KERNEL): [(-0.215331, -0.5155286, 0.6155948), (-0.6391264, -0.9394976, 1.0396218)],
+    ("lamb", BIAS): [(-0.2152309, -0.5157286, 0.6158948), (-0.6392418, -0.9402131, 1.0405374)],
+    ("adamw", BIAS): [(-0.2152309, -0.5157286, 0.6158948), (-0.6392418, -0.9402131, 1.0405374)],
+}
+
+
+@pytest.mark.parametrize(("name", "weight"), UNIT_VECTORS)
+def test_two_steps_give_the_release_values(name, weight):
+    variable = tf.Variable([0.1, -0.2, 0.3], name="unrelated")
+    optimizer = create_optimizer(name, 0.1, {weight: variable})
+    for expected in UNIT_VECTORS[name, weight]:
+        optimizer.apply_gradients_if(tf.constant(True), [([0.01, 0.02, -0.03], variable)])
+        np.testing.assert_allclose(variable.numpy(), expected, rtol=0, atol=1e-6)
+
+
+def numpy_step(name, weight_name, w, m, v, g, lr, t, bias_correction, decay=0.01, eps=1e-6):
+    """One update written from the papers, in float64; t counts from 1."""
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+    m_hat, v_hat = m, v
+    if bias_correction:
+        m_hat, v_hat = m / (1 - 0.9**t), v / (1 - 0.999**t)
+    u = m_hat / (np.sqrt(v_hat) + eps)
+    ratio = 1.0
+    if weight_name == KERNEL:
+        u = u + decay * w
+        if name == "lamb":
+            ratio = np.linalg.norm(w) / np.linalg.norm(u)
+    return w - lr * ratio * u, m, v
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_twenty_random_steps_follow_numpy(name, bias_correction):
+    rng = np.random.default_rng(0)
+    variables = {k: tf.Variable(rng.normal(size=s), dtype=tf.float32) for k, s in SHAPES.items()}
+    state = {k: [v.numpy().astype(np.float64), 0.0, 0.0] for k, v in variables.items()}
+    rates = np.linspace(0.01, 0.001, 20).astype(np.float32)
+    optimizer = create_optimizer(
+        name,
+        lambda: tf.gather(rates, optimizer.iterations),
+        variables,
+        bias_correction=bias_correction,
+    )
+    for t, rate in enumerate(rates, start=1):
+        gradients = {k: rng.normal(size=s) for k, s in SHAPES.items()}
+        optimizer.apply_gradients_if(
+            tf.constant(True),
+            [(tf.constant(gradients[k], tf.float32), v) for k, v in variables.items()],
+        )
+        for k in SHAPES:
+            state[k] = numpy_step(name, k, *state[k], gradients[k], rate, t, bias_correction)
+    slots = optimizer.named_slots()
+    for k, (w, m, v) in state.items():
+        np.testing.assert_allclose(variables[k].numpy(), w, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(slots[f"{k}/adam_m"].numpy(), m, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(slots[f"{k}/adam_v"].numpy(), v, rtol=0, atol=1e-6)
+
+
+def test_weight_without_norm_still_moves():
+    variable = tf.Variable([0.0, 0.0])
+    optimizer = create_optimizer("lamb", 0.1, {KERNEL: variable})
+    optimizer.apply_gradients_if(tf.constant(True), [(tf.constant([1.0, -1.0]), variable)])
+    np.testing.assert_allclose(variable.numpy(), [-0.1 / np.sqrt(0.1), 0.1 / np.sqrt(0.1)], 1e-4)
+
+
+def test_weight_without_gradient_is_left_alone():
+    used, unused = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 4.0])
+    optimizer = create_optimizer("lamb", 0.1, {KERNEL: used, "other/kernel": unused})
+    gradients, _ = clip_by_global_norm([tf.constant([1.0, 1.0]), None])
+    optimizer.apply_gradients_if(tf.constant(True), zip(gradients, [used, unused]))
+    assert used.numpy()[0] != 1.0
+    np.testing.assert_array_equal(unused.numpy(), [3.0, 4.0])
+
+
+def test_unknown_optimizer_is_one_sentence_with_the_choices():
+    with pytest.raises(AlbertError, match=r"Unknown optimizer 'lamp'; choose one of lamb, adamw\."):
+        create_optimizer("lamp", 0.1, {})
+
+
+def test_clip_scales_the_whole_step_once_and_reports_the_norm_before():
+    gradients = [tf.constant([3.0, 0.0]), None, tf.constant([[4.0]])]
+    clipped, norm = clip_by_global_norm(gradients)
+    assert norm.numpy() == pytest.approx(5.0)
+    assert clipped[1] is None
+    np.testing.assert_allclose(clipped[0].numpy(), [0.6, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(clipped[2].numpy(), [[0.8]], rtol=1e-6)
+    same, _ = clip_by_global_norm(gradients, clip_norm=6.0)
+    np.testing.assert_array_equal(same[0].numpy(), [3.0, 0.0])
+
+
+def test_clip_makes_sparse_gradients_dense_before_measuring_them():
+    repeated = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([1, 1]), [3, 1])
+    clipped, norm = clip_by_global_norm([repeated], clip_norm=10.0)
+    assert norm.numpy() == pytest.approx(3.0)
+    np.testing.assert_array_equal(clipped[0].numpy(), [[0.0], [3.0], [0.0]])
+
+
+def test_clip_reports_a_norm_that_is_not_finite():
+    _, norm = clip_by_global_norm([tf.constant([1.0, np.inf]), tf.constant([2.0])])
+    assert not np.isfinite(norm.numpy())
+
+
+# Skipping a step.
+
+ONE_DEVICE = "one device"
+TWO_REPLICAS = "two replicas"
+
+
+def make_strategy(name):
+    if name == ONE_DEVICE:
+        return tf.distribute.OneDeviceStrategy("/cpu:0")
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+
+
+def bits(variables):
+    return {k: v.numpy().view(np.uint32).copy() for k, v in variables.items()}
+
+
+def build(strategy, name, bias_correction=False):
+    rng = np.random.default_rng(1)
+    with strategy.scope():
+        weights = {k: tf.Variable(rng.normal(size=s), dtype=tf.float32) for k, s in SHAPES.items()}
+        return weights, create_optimizer(name, 0.1, weights, bias_correction=bias_correction)
+
+
+def train_step_fn(strategy, weights, optimizer, jit_compile):
+    """A step whose gradient is summed over replicas and skipped if not finite."""
+
+    @tf.function(jit_compile=jit_compile)
+    def train_steps(scales):
+        def replica_step(scale):
+            context = tf.distribute.get_replica_context()
+            local = [tf.cos(tf.range(tf.size(w), dtype=tf.float32)) for w in weights.values()]
+            local = [tf.reshape(g, w.shape) * scale for g, w in zip(local, weights.values())]
+            gradients, norm = clip_by_global_norm(context.all_reduce("sum", local))
+            optimizer.apply_gradients_if(
+                tf.math.is_finite(norm), list(zip(gradients, weights.values()))
+            )
+
+        for scale in scales:
+            strategy.run(replica_step, args=(scale,))
+
+    return train_steps
+
+
+CASES = [
+    (ONE_DEVICE, "lamb", False),
+    (ONE_DEVICE, "adamw", False),
+    (ONE_DEVICE, "lamb", True),
+    (TWO_REPLICAS, "lamb", False),
+    (TWO_REPLICAS, "adamw", False),
+]
+
+
+@pytest.mark.parametrize(("strategy_name", "name", "jit_compile"), CASES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_skipped_step_changes_no_bit_but_counts(strategy_name, name, jit_compile, bad):
+    strategy = make_strategy(strategy_name)
+    weights, optimizer = build(strategy, name)
+    train_steps = train_step_fn(strategy, weights, optimizer, jit_compile)
+    train_steps(tf.constant([1.0, -0.5]))
+    variables = {**weights, **optimizer.named_slots()}
+    before = bits(variables)
+    train_steps(tf.constant([bad, bad]))
+    after = bits(variables)
+    for k in variables:
+        np.testing.assert_array_equal(after[k], before[k], err_msg=k)
+    assert optimizer.iterations.numpy() == 4
+
+    train_steps(tf.constant([1.0, 1.0]))
+    for k, value in bits(variables).items():
+        assert (value != before[k]).any(), k
+        assert np.isfinite(value.view(np.float32)).all(), k
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_replicas_apply_the_given_sum_once_and_stay_equal(name):
+    """The gradient of two replicas is that of one device given twice the gradient."""
+    results = {}
+    for strategy_name, scale in ((ONE_DEVICE, 0.02), (TWO_REPLICAS, 0.01)):
+        strategy = make_strategy(strategy_name)
+        weights, optimizer = build(strategy, name)
+        train_step_fn(strategy, weights, optimizer, False)(tf.fill([3], scale))
+        results[strategy_name] = {k: w.numpy() for k, w in weights.items()}
+        for k, weight in weights.items():
+            replicas = [r.numpy() for r in strategy.experimental_local_results(weight)]
+            for replica in replicas[1:]:
+                np.testing.assert_array_equal(replica, replicas[0], err_msg=k)
+    for k in SHAPES:
+        np.testing.assert_allclose(results[TWO_REPLICAS][k], results[ONE_DEVICE][k], atol=1e-6)
+
+
+def test_update_is_the_same_in_a_compiled_graph():
+    results = []
+    for jit_compile in (False, True):
+        strategy = make_strategy(ONE_DEVICE)
+        weights, optimizer = build(strategy, "lamb", bias_correction=True)
+        train_step_fn(strategy, weights, optimizer, jit_compile)(tf.constant([1.0, 0.3, -2.0]))
+        results.append({k: w.numpy() for k, w in weights.items()})
+    for k in SHAPES:
+        np.testing.assert_allclose(results[1][k], results[0][k], atol=1e-6)
+
+
+@pytest.mark.parametrize("strategy_name", [ONE_DEVICE, TWO_REPLICAS])
+def test_official_names_alone_decide_what_is_excluded(strategy_name):
+    """Also for the wrapped variables of mixed-precision layers."""
+    strategy = make_strategy(strategy_name)
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        with strategy.scope():
+            layers = [tf.keras.layers.Dense(3, name=name) for name in ("LayerNorm", "plain")]
+            for layer in layers:
+                layer(tf.zeros([1, 4]))
+            weights = {KERNEL: layers[0].kernel, LAYER_NORM: layers[1].kernel}
+            optimizer = create_optimizer("lamb", 0.1, weights)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    assert "LayerNorm" in layers[0].kernel.name
+
+    def replica_step():
+        pairs = [(tf.ones([4, 3]), weight) for weight in weights.values()]
+        optimizer.apply_gradients_if(tf.constant(True), pairs)
+
+    before = {k: w.numpy() for k, w in weights.items()}
+    tf.function(lambda: strategy.run(replica_step))()
+    moved = {k: np.linalg.norm(w.numpy() - before[k]) for k, w in weights.items()}
+    # With the trust ratio a weight moves by lr times its own norm, without it by lr times that of
+    # the update.
+    assert moved[KERNEL] == pytest.approx(0.1 * np.linalg.norm(before[KERNEL]), rel=1e-3)
+    assert moved[LAYER_NORM] == pytest.approx(0.1 * np.sqrt(12) * 0.1 / np.sqrt(0.001), rel=1e-3)
