@@ -60,22 +60,38 @@ def atomic_path(path: str) -> Iterator[str]:
         raise
 
 
+def write_bytes(path: str, data: bytes) -> None:
+    """Writes `data` to `path`, which is either complete or untouched."""
+    with atomic_path(path) as temporary, _gfile().GFile(temporary, "wb") as f:
+        f.write(data)
+
+
 def write_text(path: str, text: str) -> None:
     """Writes `text` (UTF-8) to `path`, which is either complete or untouched."""
-    with atomic_path(path) as temporary, _gfile().GFile(temporary, "w") as f:
-        f.write(text)
+    write_bytes(path, text.encode("utf-8"))
+
+
+def read_bytes(path: str, what: str = "file") -> bytes:
+    """Reads a file whole.
+
+    Raises:
+      AlbertError: the file is missing or a folder.
+    """
+    if not _gfile().exists(path):
+        raise AlbertError(f"The {what} {path} does not exist.")
+    if _gfile().isdir(path):
+        raise AlbertError(f"The {what} {path} is a folder; give a file.")
+    with _gfile().GFile(path, "rb") as f:
+        return f.read()
 
 
 def read_text(path: str, what: str = "file") -> str:
     """Reads a UTF-8 text file whole.
 
     Raises:
-      AlbertError: the file is missing or not UTF-8.
+      AlbertError: the file is missing, a folder or not UTF-8.
     """
-    if not _gfile().exists(path):
-        raise AlbertError(f"The {what} {path} does not exist.")
-    with _gfile().GFile(path, "rb") as f:
-        data = f.read()
+    data = read_bytes(path, what)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
