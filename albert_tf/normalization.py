@@ -12,22 +12,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-import sys
 import unicodedata
 from collections.abc import Callable
 
 
 @functools.lru_cache(maxsize=1)
-def _combining_characters() -> re.Pattern[str]:
-    """Matches runs of characters with a canonical combining class other than 0."""
-    codes = [c for c in range(sys.maxunicode + 1) if unicodedata.combining(chr(c))]
-    ranges: list[list[int]] = []
-    for code in codes:
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return re.compile("[" + "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges) + "]+")
+def _combining_candidates() -> re.Pattern[str]:
+    """Matches the combining characters of the basic plane and everything beyond it.
+
+    A class of basic-plane characters is one table look-up in `re`; the few ranges of combining
+    characters beyond would be tried one by one for every character of the text.
+    """
+    combining = "".join(chr(c) for c in range(0x10000) if unicodedata.combining(chr(c)))
+    return re.compile(f"[{combining}\U00010000-\U0010ffff]")
+
+
+def _drop_if_combining(match: re.Match[str]) -> str:
+    return "" if unicodedata.combining(match.group()) else match.group()
 
 
 def normalize(text: str, lower_case: bool, strip_accents: bool) -> str:
@@ -39,7 +40,7 @@ def normalize(text: str, lower_case: bool, strip_accents: bool) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text)
         if strip_accents and not text.isascii():
-            text = _combining_characters().sub("", text)
+            text = _combining_candidates().sub(_drop_if_combining, text)
     return text.lower() if lower_case else text
 
 
