@@ -1,0 +1,233 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""AlbertConfig: the architecture of a model, its presets and its JSON form. Free of TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+
+ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+PARAMETER_SHARING = ("all", "attention", "ffn", "none")
+
+_PRESET_FOLDER = pathlib.Path(__file__).parent / "configs" / "models"
+#: Keys of the released configuration files that never had an effect.
+_WITHOUT_EFFECT = frozenset(
+    {
+        "down_scale_factor",
+        "gap_size",
+        "layers_to_keep",
+        "net_structure_type",
+        "num_memory_blocks",
+    }
+)
+_POSITIVE = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "num_hidden_groups",
+    "inner_group_num",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig:
+    """Architecture of an ALBERT (or, without sharing and with E = H, a BERT).
+
+    Keys are those of the TF1 release's `albert_config.json`, plus `parameter_sharing`.
+
+    Attributes:
+      vocab_size: V, rows of the word-embedding table.
+      embedding_size: E, width of the embedding tables; E = H builds no projection.
+      hidden_size: H, width of the transformer.
+      num_hidden_layers: L.
+      num_attention_heads: heads per layer; divides H. No weight's shape depends on it, so a wrong
+        value loads without complaint and ruins the outputs: take it from the checkpoint's config.
+      intermediate_size: F, width of the feed-forward network.
+      num_hidden_groups: G; layer l uses the shared weights of group int(l / L * G).
+      inner_group_num: blocks of weights in a group, applied one after the other in every layer.
+      hidden_act: "gelu" (tanh approximation), "relu", "tanh" or "linear".
+      hidden_dropout_prob: rate on the embeddings and on the output of every sub-layer.
+      attention_probs_dropout_prob: rate on the attention probabilities.
+      max_position_embeddings: longest sequence.
+      type_vocab_size: number of segment types.
+      initializer_range: standard deviation of the truncated normal initialiser.
+      parameter_sharing: what layers share (paper section 3.1 and Table 4): "all", only the
+        "attention" weights, only the "ffn" weights, or "none". A part that is not shared has one
+        set of weights per layer.
+    """
+
+    vocab_size: int
+    embedding_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    num_hidden_groups: int = 1
+    inner_group_num: int = 1
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    parameter_sharing: str = "all"
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          AlbertError: a value is of the wrong kind, out of range or at odds with another.
+        """
+        for key in _POSITIVE:
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise AlbertError(f"{key} must be a positive integer, not {value!r}.")
+        for key in (*_RATES, "initializer_range"):
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+                raise AlbertError(f"{key} must be a number of at least 0, not {value!r}.")
+        for key in _RATES:
+            if getattr(self, key) >= 1:
+                raise AlbertError(f"{key} must be below 1, not {getattr(self, key)!r}.")
+        for key, choices in (("hidden_act", ACTIVATIONS), ("parameter_sharing", PARAMETER_SHARING)):
+            if getattr(self, key) not in choices:
+                raise AlbertError(
+                    f"{key} must be one of {', '.join(choices)}, not {getattr(self, key)!r}."
+                )
+        if self.hidden_size % self.num_attention_heads:
+            raise AlbertError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+                f"{self.num_attention_heads}."
+            )
+        if self.num_hidden_groups > self.num_hidden_layers:
+            raise AlbertError(
+                f"num_hidden_groups {self.num_hidden_groups} exceeds num_hidden_layers "
+                f"{self.num_hidden_layers}."
+            )
+        if self.parameter_sharing == "none" and self.num_hidden_groups != 1:
+            raise AlbertError(
+                f"num_hidden_groups {self.num_hidden_groups} has no meaning with "
+                "parameter_sharing 'none'; leave it at 1."
+            )
+
+    @classmethod
+    def from_preset(cls, name: str) -> AlbertConfig:
+        """Returns a preset such as "albert_base_v2"; `preset_names()` lists them.
+
+        Raises:
+          AlbertError: there is no such preset.
+        """
+        path = _PRESET_FOLDER / f"{name}.json"
+        if name not in cls.preset_names():
+            raise AlbertError(
+                f"There is no model preset {name!r}; choose one of {', '.join(cls.preset_names())}."
+            )
+        return cls.from_dict(json.loads(path.read_text(encoding="utf-8")), source=str(path))
+
+    @staticmethod
+    def preset_names() -> list[str]:
+        """Names of all presets, sorted."""
+        return sorted(path.stem for path in _PRESET_FOLDER.glob("*.json"))
+
+    @classmethod
+    def from_json(cls, path: str) -> AlbertConfig:
+        """Reads `albert_config.json`, the release's or one written by `to_json`.
+
+        Raises:
+          AlbertError: the file is missing, is not a JSON object, lacks a key or holds a bad value.
+        """
+        values = files.read_json(path, "model configuration")
+        if not isinstance(values, dict):
+            raise AlbertError(f"The model configuration {path} is not a JSON object.")
+        return cls.from_dict(values, source=path)
+
+    @classmethod
+    def from_dict(
+        cls, values: Mapping[str, Any], source: str = "the configuration"
+    ) -> AlbertConfig:
+        """Builds a configuration from its JSON keys. Warns of every key it does not know.
+
+        Args:
+          values: JSON keys and values; keys with a default may be absent.
+          source: where the values come from, for the messages.
+
+        Raises:
+          AlbertError: a key without default is missing, or a value is bad.
+        """
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        missing = [
+            name
+            for name, field in fields.items()
+            if field.default is dataclasses.MISSING and name not in values
+        ]
+        if missing:
+            raise AlbertError(f"{source} lacks {', '.join(missing)}; add the missing key(s).")
+        for key in sorted(set(values) - set(fields) - _WITHOUT_EFFECT):
+            warnings.warn(f"{source}: unknown key {key!r} is ignored.", stacklevel=2)
+        try:
+            return cls(**{key: value for key, value in values.items() if key in fields})
+        except AlbertError as error:
+            raise AlbertError(f"{source}: {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all keys and values, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    def to_json(self, path: str) -> None:
+        """Writes the configuration to `path`, which is either complete or untouched."""
+        files.write_json(path, self.to_dict())
+
+    def attention_group(self, layer: int) -> int:
+        """Group whose attention weights `layer` uses."""
+        return self._group(layer, shared=self.parameter_sharing in ("all", "attention"))
+
+    def ffn_group(self, layer: int) -> int:
+        """Group whose feed-forward weights `layer` uses."""
+        return self._group(layer, shared=self.parameter_sharing in ("all", "ffn"))
+
+    def _group(self, layer: int, shared: bool) -> int:
+        if not shared:
+            return layer
+        # In floating point, as the official code computes it: for some (L, G), such as 22 and 22,
+        # it differs from layer * G // L, and released weights depend on it.
+        return int(layer / self.num_hidden_layers * self.num_hidden_groups)
+
+    def count_parameters(self) -> dict[str, int]:
+        """Number of trainable parameters by part, without building the model.
+
+        Returns:
+          "encoder" (embeddings, transformer and pooler), "pooler" (a part of "encoder"),
+          "mlm_head" (without the tied embedding table), "sop_head", and "total", which is
+          everything that pretraining trains.
+        """
+        v, e, h, f = self.vocab_size, self.embedding_size, self.hidden_size, self.intermediate_size
+        layers = range(self.num_hidden_layers)
+        attention = (4 * (h * h + h) + 2 * h) * len({self.attention_group(n) for n in layers})
+        ffn = (2 * h * f + f + h + 2 * h) * len({self.ffn_group(n) for n in layers})
+        embeddings = (v + self.type_vocab_size + self.max_position_embeddings + 2) * e
+        projection = 0 if e == h else e * h + h
+        pooler = h * h + h
+        encoder = embeddings + projection + (attention + ffn) * self.inner_group_num + pooler
+        mlm_head = (h * e + e) + 2 * e + v
+        sop_head = 2 * h + 2
+        return {
+            "encoder": encoder,
+            "pooler": pooler,
+            "mlm_head": mlm_head,
+            "sop_head": sop_head,
+            "total": encoder + mlm_head + sop_head,
+        }

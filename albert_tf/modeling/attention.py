@@ -1,0 +1,88 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Multi-head self-attention with its residual connection and layer normalisation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.dropout import dropout
+from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
+
+
+class PackedAttention(NamedTuple):
+    """An attention block's weights as the layers that share it use them, in the compute type.
+
+    Attributes:
+      qkv_kernel: [H, 3 H]: query (scaled by 1/√d), key, value side by side.
+      qkv_bias: [3 H].
+      output_kernel: [H, H].
+      output_bias: [H].
+    """
+
+    qkv_kernel: tf.Tensor
+    qkv_bias: tf.Tensor
+    output_kernel: tf.Tensor
+    output_bias: tf.Tensor
+
+
+def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
+    """Turns int [B, S] (1: may be attended to) into float32 [B, 1, 1, S] of 0 and -10000."""
+    return (tf.cast(input_mask[:, None, None, :], tf.float32) - 1.0) * 10000.0
+
+
+class Attention(WeightedLayer):
+    """Scaled dot-product attention of BERT; the normalisation comes after the residual sum."""
+
+    def __init__(self, config: AlbertConfig, prefix: str, dtype=None) -> None:
+        super().__init__(prefix, config.initializer_range, dtype)
+        size = config.hidden_size
+        self._heads = config.num_attention_heads
+        self._head_size = size // self._heads
+        self._hidden_dropout = config.hidden_dropout_prob
+        self._probs_dropout = config.attention_probs_dropout_prob
+        self._query = self.dense("attention_1/self/query", size, size)
+        self._key = self.dense("attention_1/self/key", size, size)
+        self._value = self.dense("attention_1/self/value", size, size)
+        self._output = self.dense("attention_1/output/dense", size, size)
+        self._norm = self.norm("LayerNorm", size)
+
+    def pack(self) -> PackedAttention:
+        """Joins and casts the weights; called once per forward pass, however many layers share."""
+        scale = self._head_size**-0.5
+        kernels, biases = zip(self._query, self._key, self._value)
+        kernel = tf.concat([kernels[0] * scale, *kernels[1:]], axis=1)
+        bias = tf.concat([biases[0] * scale, *biases[1:]], axis=0)
+        return PackedAttention(
+            *(tf.cast(weight, self.compute_dtype) for weight in (kernel, bias, *self._output))
+        )
+
+    def call(
+        self, x: tf.Tensor, mask: tf.Tensor, packed: PackedAttention, training: bool = False
+    ) -> tf.Tensor:
+        """Applies the block.
+
+        Args:
+          x: [B * S, H] in the compute type.
+          mask: float32 [B, 1, 1, S], see `additive_mask`.
+          packed: what `pack` returned in this forward pass.
+          training: whether dropout is active.
+
+        Returns:
+          [B * S, H].
+        """
+        length = mask.shape[3] or tf.shape(mask)[3]
+        heads, head_size = self._heads, self._head_size
+        qkv = affine(x, packed.qkv_kernel, packed.qkv_bias)
+        qkv = tf.reshape(qkv, [-1, length, 3, heads, head_size])
+        query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
+        probs = tf.nn.softmax(tf.cast(scores, tf.float32) + mask)
+        probs = dropout(tf.cast(probs, x.dtype), self._probs_dropout, training)
+        context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
+        context = tf.reshape(context, [-1, heads * head_size])
+        output = affine(context, packed.output_kernel, packed.output_bias)
+        return layer_norm(x + dropout(output, self._hidden_dropout, training), *self._norm)

@@ -1,0 +1,76 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Token, segment and position embeddings of width E, and their projection to width H."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.dropout import dropout
+from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
+
+
+@tf.custom_gradient
+def lookup(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Gathers rows of `table`; the gradient is dense.
+
+    With the sparse gradient of tf.gather a row that occurs twice would enter the global norm as
+    two rows.
+    """
+    rows = tf.shape(table)[0]
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None]:
+        return tf.math.unsorted_segment_sum(dy, ids, rows), None
+
+    return tf.gather(table, ids), grad
+
+
+class Embeddings(WeightedLayer):
+    """Sum of the three embeddings, layer normalisation, dropout (paper section 3.1)."""
+
+    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+        super().__init__("bert/embeddings", config.initializer_range, dtype)
+        size = config.embedding_size
+        self._dropout_rate = config.hidden_dropout_prob
+        self.word_embeddings = self.matrix("word_embeddings", [config.vocab_size, size])
+        self.token_type_embeddings = self.matrix(
+            "token_type_embeddings", [config.type_vocab_size, size]
+        )
+        self.position_embeddings = self.matrix(
+            "position_embeddings", [config.max_position_embeddings, size]
+        )
+        self.layer_norm = self.norm("LayerNorm", size)
+
+    def call(self, word_ids: tf.Tensor, type_ids: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Embeds int32 [B, S] word and segment ids; returns [B, S, E] in the compute type.
+
+        Raises:
+          AlbertError: the sequence is longer than there are positions.
+        """
+        length = word_ids.shape[1] or tf.shape(word_ids)[1]
+        positions, size = self.position_embeddings.shape
+        if isinstance(length, int) and length > positions:
+            raise AlbertError(
+                f"The sequence length {length} exceeds max_position_embeddings {positions}."
+            )
+        x = lookup(self.word_embeddings, word_ids) + lookup(self.token_type_embeddings, type_ids)
+        x = tf.reshape(x + self.position_embeddings[:length], [-1, size])  # [B * S, E]
+        x = dropout(layer_norm(x, *self.layer_norm), self._dropout_rate, training)
+        return tf.reshape(tf.cast(x, self.compute_dtype), [-1, length, size])
+
+
+class EmbeddingProjection(WeightedLayer):
+    """Dense layer from width E to width H; models with E = H do without."""
+
+    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+        super().__init__("bert/encoder", config.initializer_range, dtype)
+        self._dense = self.dense(
+            "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
+        )
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Projects [rows, E] to [rows, H]."""
+        kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)
+        return affine(x, kernel, bias)

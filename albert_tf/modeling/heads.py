@@ -1,0 +1,83 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The pooler and the heads: masked language model, sentence order, classification."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.activations import get_activation
+from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
+
+#: The official heads are initialised with this deviation whatever the configuration says.
+_HEAD_INITIALIZER_RANGE = 0.02
+
+
+class Pooler(WeightedLayer):
+    """Dense layer with tanh on the first position."""
+
+    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+        super().__init__("bert/pooler", config.initializer_range, dtype)
+        self._dense = self.dense("dense", config.hidden_size, config.hidden_size)
+
+    def call(self, sequence_output: tf.Tensor) -> tf.Tensor:
+        """Maps [B, S, H] to float32 [B, H]."""
+        first = sequence_output[:, 0]
+        kernel, bias = (tf.cast(weight, first.dtype) for weight in self._dense)
+        return tf.tanh(tf.cast(affine(first, kernel, bias), tf.float32))
+
+
+class MaskedLanguageModelHead(WeightedLayer):
+    """Dense H→E, activation, layer normalisation, product with the tied embedding table."""
+
+    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+        super().__init__("cls/predictions", config.initializer_range, dtype)
+        size = config.embedding_size
+        self._activation = get_activation(config.hidden_act)
+        self._dense = self.dense("transform/dense", config.hidden_size, size)
+        self._norm = self.norm("transform/LayerNorm", size)
+        self._bias = self.vector("output_bias", config.vocab_size)
+
+    def call(
+        self, sequence_output: tf.Tensor, table: tf.Tensor, positions: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Predicts the tokens at `positions`, or at all positions.
+
+        Args:
+          sequence_output: [B, S, H].
+          table: float32 [V, E], the word embeddings.
+          positions: int32 [B, P] or None.
+
+        Returns:
+          float32 logits [B, P, V], or [B, S, V] without positions.
+        """
+        if positions is not None:
+            sequence_output = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        count = sequence_output.shape[1] or tf.shape(sequence_output)[1]
+        x = tf.reshape(sequence_output, [-1, sequence_output.shape[2]])  # [B * P, H]
+        kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)
+        x = layer_norm(self._activation(affine(x, kernel, bias)), *self._norm)  # [B * P, E]
+        logits = tf.matmul(x, tf.cast(table, x.dtype), transpose_b=True)  # [B * P, V]
+        logits = tf.nn.bias_add(tf.cast(logits, tf.float32), self._bias)
+        return tf.reshape(logits, [-1, count, logits.shape[1]])
+
+
+class ClassificationHead(WeightedLayer):
+    """Linear layer on the pooled output, in float32.
+
+    Args:
+      num_labels: number of logits.
+      hidden_size: H.
+      prefix: scope of the variables `output_weights` [num_labels, H] and `output_bias`.
+    """
+
+    def __init__(self, num_labels: int, hidden_size: int, prefix: str = "", dtype=None) -> None:
+        super().__init__(prefix, _HEAD_INITIALIZER_RANGE, dtype)
+        self._weights = self.matrix("output_weights", [num_labels, hidden_size])
+        self._bias = self.vector("output_bias", num_labels)
+
+    def call(self, pooled_output: tf.Tensor) -> tf.Tensor:
+        """Maps float32 [B, H] to float32 logits [B, num_labels]."""
+        logits = tf.matmul(pooled_output, self._weights, transpose_b=True)
+        return tf.nn.bias_add(logits, self._bias)

@@ -1,0 +1,49 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""AlbertPretrainer: the encoder with the masked-language-model and sentence-order heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
+from albert_tf.modeling.heads import ClassificationHead, MaskedLanguageModelHead
+
+
+class AlbertPretrainer(AlbertModel):
+    """The model that pretraining trains (paper section 3.1; official `run_pretraining`).
+
+    Called with the encoder's dict and optionally `masked_lm_positions`, int32 [B, P]. Returns a
+    dict:
+
+      sequence_output: [B, S, H] in the compute type.
+      pooled_output: float32 [B, H].
+      mlm_logits: float32 [B, P, V], or [B, S, V] for all positions when none are given.
+      sop_logits: float32 [B, 2]; class 1: the segments are swapped.
+    """
+
+    def __init__(
+        self, config: AlbertConfig, dtype=None, name: str | None = "albert_pretrainer"
+    ) -> None:
+        super().__init__(config, dtype, name)
+        self.encoder = AlbertEncoder(config, dtype)
+        self.mlm_head = MaskedLanguageModelHead(config, dtype)
+        self.sop_head = ClassificationHead(2, config.hidden_size, "cls/seq_relationship", dtype)
+        self.built = True
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        """Predicts masked tokens and sentence order; see the class."""
+        outputs = self.encoder(inputs, training=training)
+        return {
+            "sequence_output": outputs["sequence_output"],
+            "pooled_output": outputs["pooled_output"],
+            "mlm_logits": self.mlm_head(
+                outputs["sequence_output"],
+                self.encoder.embeddings.word_embeddings,
+                inputs.get("masked_lm_positions"),
+            ),
+            "sop_logits": self.sop_head(outputs["pooled_output"]),
+        }

@@ -1,0 +1,106 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The feed-forward block, and the stack of layers with its groups of shared weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.activations import get_activation
+from albert_tf.modeling.attention import Attention
+from albert_tf.modeling.dropout import dropout, dropout_seed, next_seed
+from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
+
+
+class PackedFeedForward(NamedTuple):
+    """A feed-forward block's weights in the compute type: H→F, then F→H."""
+
+    intermediate_kernel: tf.Tensor
+    intermediate_bias: tf.Tensor
+    output_kernel: tf.Tensor
+    output_bias: tf.Tensor
+
+
+class FeedForward(WeightedLayer):
+    """Position-wise network H→F→H; the normalisation comes after the residual sum."""
+
+    def __init__(self, config: AlbertConfig, prefix: str, dtype=None) -> None:
+        super().__init__(prefix, config.initializer_range, dtype)
+        size, inner = config.hidden_size, config.intermediate_size
+        self._activation = get_activation(config.hidden_act)
+        self._dropout_rate = config.hidden_dropout_prob
+        self._intermediate = self.dense("ffn_1/intermediate/dense", size, inner)
+        self._output = self.dense("ffn_1/intermediate/output/dense", inner, size)
+        self._norm = self.norm("LayerNorm_1", size)
+
+    def pack(self) -> PackedFeedForward:
+        """Casts the weights; called once per forward pass, however many layers share them."""
+        weights = (*self._intermediate, *self._output)
+        return PackedFeedForward(*(tf.cast(weight, self.compute_dtype) for weight in weights))
+
+    def call(self, x: tf.Tensor, packed: PackedFeedForward, training: bool = False) -> tf.Tensor:
+        """Applies the block to x [rows, H] with what `pack` returned in this forward pass."""
+        inner = affine(x, packed.intermediate_kernel, packed.intermediate_bias)  # [rows, F]
+        output = affine(self._activation(inner), packed.output_kernel, packed.output_bias)
+        return layer_norm(x + dropout(output, self._dropout_rate, training), *self._norm)
+
+
+class Transformer(tf.keras.layers.Layer):
+    """L layers over groups of shared weights (paper section 3.1, A `parameter sharing`).
+
+    Variables are named by group as in the TF1 release: `.../group_g/inner_group_i/attention_1/...`
+    and `.../ffn_1/...`. A part that is not shared has one group per layer, so that, for example,
+    with `parameter_sharing="attention"` layer l uses the attention of `group_0` and the
+    feed-forward network of `group_l`.
+    """
+
+    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+        super().__init__(name="bert_encoder_transformer", dtype=dtype, autocast=False)
+        self._uses_dropout = bool(config.hidden_dropout_prob or config.attention_probs_dropout_prob)
+        #: Blocks in order of first use, and for every step of the stack the indices of its two.
+        self.blocks: list[WeightedLayer] = []
+        self._steps: list[tuple[int, int]] = []
+        indices: dict[tuple[type, int, int], int] = {}
+
+        def block_index(kind: type[WeightedLayer], group: int, inner: int) -> int:
+            if (kind, group, inner) not in indices:
+                indices[kind, group, inner] = len(self.blocks)
+                prefix = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
+                self.blocks.append(kind(config, prefix, dtype))
+            return indices[kind, group, inner]
+
+        for layer in range(config.num_hidden_layers):
+            for inner in range(config.inner_group_num):
+                attention = block_index(Attention, config.attention_group(layer), inner)
+                ffn = block_index(FeedForward, config.ffn_group(layer), inner)
+                self._steps.append((attention, ffn))
+        self.built = True
+
+    def named_weights(self) -> dict[str, tf.Variable]:
+        """Variables by official name, in the order of creation."""
+        named: dict[str, tf.Variable] = {}
+        for block in self.blocks:
+            named.update(block.named_weights())
+        return named
+
+    def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
+        """Applies the stack to x [B * S, H]; returns the [B * S, H] output of every block pair."""
+        packed = [block.pack() for block in self.blocks]
+        outputs = []
+        for attention, ffn in self._steps:
+
+            def step(x: tf.Tensor, attention: int = attention, ffn: int = ffn) -> tf.Tensor:
+                x = self.blocks[attention](x, mask, packed[attention], training=training)
+                return self.blocks[ffn](x, packed[ffn], training=training)
+
+            if training and self._uses_dropout:
+                # A stream of its own per step keeps the masks when the step is traced again.
+                with dropout_seed(next_seed()):
+                    x = step(x)
+            else:
+                x = step(x)
+            outputs.append(x)
+        return outputs
