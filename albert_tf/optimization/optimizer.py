@@ -88,14 +88,14 @@ class AlbertOptimizer(LAMB):
 
         Args:
           finite: bool scalar, the same on all replicas.
-          grads_and_vars: dense gradients, already summed over replicas, with their weights; a
-            weight whose gradient is None is left alone.
+          grads_and_vars: gradients, already summed over replicas, with their weights; a weight
+            whose gradient is None is left alone.
         """
-        pairs = [
-            (tf.where(finite, gradient, tf.zeros_like(gradient)), variable)
-            for gradient, variable in grads_and_vars
-            if gradient is not None
-        ]
+        pairs = []
+        for gradient, variable in grads_and_vars:
+            if gradient is not None:
+                dense = tf.convert_to_tensor(gradient)
+                pairs.append((tf.where(finite, dense, tf.zeros_like(dense)), variable))
         self._finite = finite
         try:
             return self.apply_gradients(pairs, experimental_aggregate_gradients=False)
@@ -171,13 +171,14 @@ def create_optimizer(
 
 def clip_by_global_norm(
     gradients: Sequence[tf.Tensor | tf.IndexedSlices | None], clip_norm: float = 1.0
-) -> tuple[list[tf.Tensor | None], tf.Tensor]:
+) -> tuple[list[tf.Tensor | tf.IndexedSlices | None], tf.Tensor]:
     """Scales gradients so that their joint norm is at most `clip_norm`.
 
-    Give it gradients already summed over replicas and micro-batches: it clips the whole step once.
+    Give it gradients already summed over replicas and micro-batches, as tensors: it clips the whole
+    step once. Of tf.IndexedSlices the parts are measured, not their sum; that is what the release
+    does with segment embeddings on CPU and GPU, and not on TPU.
 
     Returns:
-      The clipped gradients (dense; all NaN if the norm is not finite) and the norm before clipping.
+      The clipped gradients (all NaN if the norm is not finite) and the norm before clipping.
     """
-    dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return tf.clip_by_global_norm(dense, clip_norm)
+    return tf.clip_by_global_norm(gradients, clip_norm)

@@ -107,11 +107,13 @@ def test_clip_scales_the_whole_step_once_and_reports_the_norm_before():
     np.testing.assert_array_equal(same[0].numpy(), [3.0, 0.0])
 
 
-def test_clip_makes_sparse_gradients_dense_before_measuring_them():
-    repeated = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([1, 1]), [3, 1])
-    clipped, norm = clip_by_global_norm([repeated], clip_norm=10.0)
-    assert norm.numpy() == pytest.approx(3.0)
-    np.testing.assert_array_equal(clipped[0].numpy(), [[0.0], [3.0], [0.0]])
+def test_sparse_gradient_is_applied_as_the_sum_of_its_parts():
+    weights = [tf.Variable([[1.0], [2.0], [3.0]]) for _ in range(2)]
+    parts = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([1, 1]), [3, 1])
+    for weight, gradient in zip(weights, (parts, tf.convert_to_tensor(parts))):
+        optimizer = create_optimizer("lamb", 0.1, {KERNEL: weight})
+        optimizer.apply_gradients_if(tf.constant(True), [(gradient, weight)])
+    np.testing.assert_array_equal(weights[0].numpy(), weights[1].numpy())
 
 
 def test_clip_reports_a_norm_that_is_not_finite():
