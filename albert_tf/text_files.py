@@ -9,9 +9,10 @@ import contextlib
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
 
+from albert_tf import files
 from albert_tf.errors import AlbertError
 
 #: Longer lines are refused by default: they are binary data or text without line ends.
@@ -21,32 +22,35 @@ COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz")
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
-@contextlib.contextmanager
-def open_binary(path: str, mode: str = "rb") -> Iterator[IO[bytes]]:
-    """Opens a file through tf.io.gfile; .gz, .bz2 and .xz are (de)compressed on the way.
+def _compressed(raw: IO[bytes], path: str, mode: str) -> IO[bytes]:
+    """`raw` itself, or a file that (de)compresses it, as the suffix of `path` says."""
+    if path.endswith(".gz"):
+        # No time stamp and no name, so that equal text gives equal bytes.
+        return gzip.GzipFile(filename="", mode=mode, fileobj=raw, compresslevel=6, mtime=0)
+    if path.endswith(".bz2"):
+        return bz2.BZ2File(raw, mode)
+    if path.endswith(".xz"):
+        return lzma.LZMAFile(raw, mode)
+    return raw
 
-    Args:
-      path: any path tf.io.gfile knows.
-      mode: "rb" or "wb".
+
+@contextlib.contextmanager
+def atomic_text_writer(path: str) -> Iterator[Callable[[str], None]]:
+    """Yields a function that appends text to `path` (UTF-8), compressed as its suffix says.
+
+    On success `path` is complete; otherwise it is untouched.
     """
     import tensorflow as tf
 
-    with contextlib.ExitStack() as stack:
-        raw = stack.enter_context(tf.io.gfile.GFile(path, mode))
-        if path.endswith(".gz"):
-            # No time stamp and no name, so that equal text gives equal bytes.
-            yield stack.enter_context(
-                gzip.GzipFile(filename="", mode=mode, fileobj=raw, compresslevel=6, mtime=0)
-            )
-        elif path.endswith(".bz2"):
-            yield stack.enter_context(bz2.BZ2File(raw, mode))
-        elif path.endswith(".xz"):
-            yield stack.enter_context(lzma.LZMAFile(raw, mode))
-        else:
-            yield raw
+    with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as raw:
+        f = _compressed(raw, path, "wb")
+        try:
+            yield lambda text: f.write(text.encode("utf-8"))
+        finally:
+            f.close()
 
 
-def _read_blocks(path: str) -> Iterator[bytes]:
+def _read_blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[bytes]:
     """Blocks of at most _BLOCK_BYTES of the decompressed file, none empty."""
     import tensorflow as tf
 
@@ -55,8 +59,13 @@ def _read_blocks(path: str) -> Iterator[bytes]:
     if tf.io.gfile.isdir(path):
         raise AlbertError(f"{path} is a folder; give text files, for example {path}/*.txt.")
     try:
-        with open_binary(path) as f:
+        with tf.io.gfile.GFile(path, "rb") as raw:
+            f = _compressed(raw, path, "rb")
+            reported = 0
             while block := f.read(_BLOCK_BYTES):
+                if on_read is not None:
+                    on_read(raw.tell() - reported)
+                    reported = raw.tell()
                 yield block
     except EOFError as error:
         raise AlbertError(f"{path} is truncated: its compressed data ends too early.") from error
@@ -83,7 +92,11 @@ def _decode(data: bytes, path: str, lines_before: int) -> str:
         ) from error
 
 
-def read_lines(path: str, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
+def read_lines(
+    path: str,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    on_read: Callable[[int], None] | None = None,
+) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file without their line ends, in bounded memory.
 
     Files ending in .gz, .bz2 and .xz are decompressed. CRLF ends a line like LF; a byte order mark
@@ -92,6 +105,7 @@ def read_lines(path: str, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[str]
     Args:
       path: any path tf.io.gfile can read.
       max_line_bytes: the longest line to accept, at least MAX_LINE_BYTES.
+      on_read: told, now and then, how many more bytes of the file (as stored) have been read.
 
     Raises:
       AlbertError: the file is missing, damaged or truncated, or a line is not UTF-8, has a NUL
@@ -100,7 +114,7 @@ def read_lines(path: str, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[str]
     lines_before = 0
     rest = b""
     first = True
-    for block in _read_blocks(path):
+    for block in _read_blocks(path, on_read):
         if first and block.startswith(_UTF8_BOM):
             block = block[len(_UTF8_BOM) :]
         first = False

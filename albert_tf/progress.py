@@ -1,0 +1,105 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Progress with time left: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+from tqdm import tqdm
+
+#: Seconds until the first line and between lines when the output is not a terminal.
+FIRST_LINE_SECONDS = 2.0
+LINE_SECONDS = 10.0
+
+
+class Progress:
+    """Shows on stderr how much of `total` is done; a context manager.
+
+    Args:
+      label: what is being done.
+      total: the amount of work; None if unknown.
+      unit: what is counted; large amounts of bytes ("B") are shown as k, M, G.
+      initial: the amount done before, by an interrupted run.
+    """
+
+    def __init__(self, label: str, total: int | None, unit: str = "B", initial: int = 0) -> None:
+        self._label, self._total, self._unit = label, total, unit
+        self._done = self._initial = initial
+        self._began = time.monotonic()
+        self._next_line = self._began + FIRST_LINE_SECONDS
+        self._bar = None
+        if sys.stderr.isatty():
+            counts = "{n_fmt}/{total_fmt}" if total else "{n_fmt}"
+            self._bar = tqdm(
+                total=total,
+                initial=initial,
+                desc=label,
+                unit=unit,
+                unit_scale=unit == "B",
+                dynamic_ncols=True,
+                bar_format=f"{{desc}} |{{bar:10}}| {counts} {{remaining}} left{{postfix}}",
+            )
+
+    def update(self, amount: int, text: str = "", show: bool = False) -> None:
+        """Adds `amount` to what is done.
+
+        Args:
+          amount: in units.
+          text: a few figures to show beside it.
+          show: print a line now even if it is not time yet.
+        """
+        self._done += amount
+        if self._bar is not None:
+            # tqdm puts ", " before a postfix set by its own method.
+            self._bar.postfix = f" {text}" if text else ""
+            self._bar.update(amount)
+        elif show or time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + LINE_SECONDS
+            self.note(self._line(text))
+
+    def note(self, text: str) -> None:
+        """Prints a line without disturbing the bar."""
+        tqdm.write(text, file=sys.stderr)
+        sys.stderr.flush()
+
+    def _line(self, text: str) -> str:
+        size = tqdm.format_sizeof if self._unit == "B" else lambda x, _: f"{x}"
+        parts = [f"{self._label} {size(self._done, self._unit)}"]
+        if self._total:
+            parts[0] += f"/{size(self._total, self._unit)}"
+        if text:
+            parts.append(text)
+        done = self._done - self._initial
+        if self._total and done:
+            elapsed = time.monotonic() - self._began
+            left = elapsed * max(0, self._total - self._done) / done
+            parts.append(f"{tqdm.format_interval(left)} left")
+        return "  ".join(parts)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the bar where it is."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def total_bytes(paths: list[str]) -> int:
+    """Bytes of the files as stored."""
+    import tensorflow as tf
+
+    return sum(tf.io.gfile.stat(path).length for path in paths)
+
+
+def read_with_progress(paths: list[str], label: str) -> Iterator[tuple[str, Progress]]:
+    """Yields every path with one progress display over the bytes of all of them."""
+    with Progress(label, total_bytes(paths)) as progress:
+        for path in paths:
+            yield path, progress

@@ -1,0 +1,358 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Raw text to one sentence a line, with a blank line between documents.
+
+tensorflow-text's sentence breaker proposes the breaks; those that English prose does not have are
+taken back (see `sentence_ends_here`). Text streams through: memory does not grow with the corpus.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from absl import flags
+
+from albert_tf import cli, files
+from albert_tf.errors import AlbertError
+from albert_tf.progress import Progress, total_bytes
+from albert_tf.text_files import atomic_text_writer, read_lines
+
+INPUT_FORMATS = ("text", "jsonl", "files")
+#: The longest JSON line accepted: a whole book fits, a damaged file without line ends does not.
+MAX_JSON_LINE_BYTES = 64 << 20
+#: Paragraphs are given to the breaker in batches of about so many characters.
+_BATCH_CHARACTERS = 1 << 18
+
+_CLOSERS = "\"'”’»)]}"
+_OPENERS = "\"'“‘«([{-–—"
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# These stand before a name, and never end a sentence.
+_TITLES = _words("""
+    mr mrs ms messrs mme mlle dr prof st ste rev hon capt col gen lt sgt maj adm cmdr gov pres sen
+    rep supt vs viz cf
+""")
+# These stand before a number.
+_REFERENCES = _words("""
+    no nos vol vols p pp fig figs chap ch sec sect art ver v bk ps psa gen ex exod lev num deut
+    josh judg sam kgs chron neh prov eccl isa jer ezek dan hos mic hab zech mal matt mk lk jn rom
+    cor gal eph phil col thess tim tit heb jas pet rev
+""")
+# A sentence that begins so is not the continuation of "U.S." or of an initial.
+_STARTERS = _words("""
+    a after all an and as at but by for from he her his how i if in it its my no not now on or our
+    she so that the their then there these they this those to we what when where which who why
+    with yes you your
+""")
+_INITIALS = re.compile(r"(?:^|[\s\W])(?:[^\W\d_]\.)*[^\W\d_]\.$")
+_LAST_WORD = re.compile(r"(\w+)\.$")
+_FIRST_WORD = re.compile(r"\w+")
+_ENUMERATOR = re.compile(r"\W*(?:\d+|[ivxlcIVXLC]+|[A-Za-z])[.)]")
+
+
+def sentence_ends_here(before: str, after: str) -> bool:
+    """Whether a proposed break between two stretches of text is one.
+
+    It is none when the text goes on in lower case ('"Why?" he asked', "D.C. in 1990"), after a
+    title ("Mr. Smith"), after an abbreviation and before its number ("Fig. 3", "Psa. 63:8"), after
+    initials ("J. R. R. Tolkien", "U.S. Senate") unless a word follows that usually begins a
+    sentence, and after the number of a list item ("2. Salt").
+
+    Args:
+      before: the sentence so far, without surrounding white space.
+      after: what follows, without surrounding white space.
+    """
+    word = after.lstrip(_OPENERS)
+    if not any(c.isalnum() for c in before) or not word or word[0].islower():
+        return False
+    if _ENUMERATOR.fullmatch(before):
+        return False
+    last = _LAST_WORD.search(before)
+    if last is None:
+        return True
+    abbreviation = last.group(1).lower()
+    if abbreviation in _TITLES or (abbreviation in _REFERENCES and word[0].isdigit()):
+        return False
+    if _INITIALS.search(before) and after[0].isalnum():
+        return _FIRST_WORD.match(word).group().lower() in _STARTERS
+    return True
+
+
+def merge_fragments(fragments: list[str]) -> list[str]:
+    """Sentences from the stretches of one paragraph that the breaker gives.
+
+    Args:
+      fragments: they make up the paragraph when joined, white space included.
+    """
+    sentences: list[str] = []
+    current = ""
+    for fragment in fragments:
+        # A quotation mark that touches the full stop before it closes the sentence.
+        touches = current and not current[-1].isspace()
+        closers = len(fragment) - len(fragment.lstrip(_CLOSERS)) if touches else 0
+        current += fragment[:closers]
+        rest = fragment[closers:]
+        gap = current[-1:].isspace() or rest[:1].isspace() or current[-1:] in "。！？"
+        if current and gap and rest and sentence_ends_here(current.strip(), rest.strip()):
+            sentences.append(current.strip())
+            current = rest
+        else:
+            current += rest
+    if current.strip():
+        sentences.append(current.strip())
+    return sentences
+
+
+class SentenceSplitter:
+    """Splits paragraphs with tensorflow_text.StateBasedSentenceBreaker and `merge_fragments`."""
+
+    def __init__(self) -> None:
+        import tensorflow_text
+
+        self._breaker = tensorflow_text.StateBasedSentenceBreaker()
+
+    def split(self, paragraphs: list[str]) -> list[list[str]]:
+        """The sentences of each paragraph."""
+        encoded = [paragraph.encode("utf-8") for paragraph in paragraphs]
+        _, starts, _ = self._breaker.break_sentences_with_offsets(encoded)
+        result = []
+        for data, cuts in zip(encoded, starts.to_list()):
+            bounds = [0, *cuts[1:], len(data)]
+            fragments = [data[a:b].decode("utf-8") for a, b in zip(bounds, bounds[1:])]
+            result.append(merge_fragments(fragments))
+        return result
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How documents and paragraphs are written in the input.
+
+    Attributes:
+      input_format: "text": documents are separated by blank lines; "jsonl": one document a line;
+        "files": one document a file.
+      text_field: the JSON field that holds a document's text.
+      document_blank_lines: in "text", so many blank lines or more end a document; fewer end a
+        paragraph.
+      join_lines: the lines of a paragraph are one text broken for display; otherwise every line is
+        a paragraph.
+    """
+
+    input_format: str = "text"
+    text_field: str = "text"
+    document_blank_lines: int = 2
+    join_lines: bool = True
+
+
+def read_paragraphs(
+    path: str, layout: Layout, on_read: Callable[[int], None] | None = None
+) -> Iterator[str | None]:
+    """Yields the paragraphs of a file, and None after each document.
+
+    Raises:
+      AlbertError: as read_lines; or a JSON line is not an object with the text field.
+    """
+    if layout.input_format == "jsonl":
+        lines = read_lines(path, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                text = _json_text(line, layout.text_field, f"{path}:{number}")
+                yield from _paragraphs(text.splitlines(), layout.join_lines, None)
+                yield None
+        return
+    document_blank_lines = layout.document_blank_lines if layout.input_format == "text" else None
+    yield from _paragraphs(
+        read_lines(path, on_read=on_read), layout.join_lines, document_blank_lines
+    )
+    yield None
+
+
+def _json_text(line: str, field: str, where: str) -> str:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise AlbertError(f"{where}: not JSON ({error.msg}, column {error.colno}).") from error
+    if not isinstance(value, dict) or not isinstance(value.get(field), str):
+        raise AlbertError(f"{where}: no text in the field {field!r}; set --text_field.")
+    return value[field]
+
+
+def _paragraphs(
+    lines: Iterable[str], join_lines: bool, document_blank_lines: int | None
+) -> Iterator[str | None]:
+    """Paragraphs of bounded size: text without blank lines is cut where a sentence ends a line."""
+    pending: list[str] = []
+    size = blank_lines = 0
+    for line in lines:
+        line = " ".join(line.split())
+        if line:
+            blank_lines = 0
+            pending.append(line)
+            size += len(line)
+            may_cut = size >= _BATCH_CHARACTERS and line.rstrip(_CLOSERS).endswith((".", "!", "?"))
+            if join_lines and not may_cut and size < 4 * _BATCH_CHARACTERS:
+                continue
+        else:
+            blank_lines += 1
+        if pending:
+            yield " ".join(pending)
+            pending, size = [], 0
+        if not line and blank_lines == document_blank_lines:
+            yield None
+    if pending:
+        yield " ".join(pending)
+
+
+def _batches(paragraphs: Iterable[str | None]) -> Iterator[list[str | None]]:
+    """Groups of about _BATCH_CHARACTERS characters, so that the breaker is called rarely."""
+    batch: list[str | None] = []
+    size = 0
+    for paragraph in paragraphs:
+        batch.append(paragraph)
+        size += len(paragraph or "")
+        if size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@dataclasses.dataclass
+class Counts:
+    """What was written."""
+
+    documents: int = 0
+    sentences: int = 0
+    characters: int = 0
+
+
+def split_sentences(input_files: list[str], output_file: str, layout: Layout) -> Counts:
+    """Writes the sentences of `input_files`, one a line, a blank line between documents.
+
+    Args:
+      input_files: UTF-8 files, plain or .gz, .bz2, .xz. The end of a file ends a document.
+      output_file: written whole or not at all; compressed as its suffix says.
+      layout: how documents and paragraphs are written in the input.
+
+    Raises:
+      AlbertError: bad input (see read_paragraphs), or no sentence at all.
+    """
+    splitter = SentenceSplitter()
+    counts = Counts()
+    document_open = False
+    progress = Progress("splitting", total_bytes(input_files))
+    with progress, atomic_text_writer(output_file) as write:
+        paragraphs = (
+            paragraph
+            for path in input_files
+            for paragraph in read_paragraphs(path, layout, progress.update)
+        )
+        for batch in _batches(paragraphs):
+            split = iter(splitter.split([paragraph for paragraph in batch if paragraph]))
+            for paragraph in batch:
+                if paragraph is None:
+                    document_open = False
+                    continue
+                sentences = next(split)
+                if sentences and not document_open:
+                    if counts.documents:
+                        write("\n")
+                    counts.documents += 1
+                    document_open = True
+                write("".join(f"{sentence}\n" for sentence in sentences))
+                counts.sentences += len(sentences)
+                counts.characters += sum(map(len, sentences))
+        if not counts.sentences:
+            raise AlbertError(f"No sentence was found in {', '.join(input_files[:3])}.")
+    return counts
+
+
+def list_files(patterns: str) -> list[str]:
+    """Files that match a comma list of globs; a folder stands for all files below it.
+
+    Raises:
+      AlbertError: a pattern matches nothing, or a folder is empty.
+    """
+    import tensorflow as tf
+
+    found: list[str] = []
+    for path in files.expand_globs(patterns):
+        if not tf.io.gfile.isdir(path):
+            found.append(path)
+            continue
+        below = [
+            os.path.join(folder, name)
+            for folder, _, names in tf.io.gfile.walk(path)
+            for name in names
+        ]
+        if not below:
+            raise AlbertError(f"The folder {path} holds no files.")
+        found += sorted(below)
+    return found
+
+
+def define_flags() -> None:
+    """Flags of this script."""
+    flags.DEFINE_string(
+        "input_file",
+        None,
+        "Raw text: a comma list of paths and globs; a folder stands for all files below it. UTF-8, "
+        "plain or compressed (.gz, .bz2, .xz). The end of a file ends a document.",
+        required=True,
+    )
+    flags.DEFINE_string(
+        "output_file",
+        None,
+        "Where to write one sentence a line, with a blank line between documents; compressed if "
+        "the name ends in .gz, .bz2 or .xz.",
+        required=True,
+    )
+    flags.DEFINE_enum(
+        "input_format",
+        "text",
+        INPUT_FORMATS,
+        "text: documents separated by blank lines (see --document_blank_lines); jsonl: a JSON "
+        "object with one document on every line; files: every file is one document.",
+    )
+    flags.DEFINE_string(
+        "text_field", "text", "The field of a JSON line that holds the document's text."
+    )
+    flags.DEFINE_integer(
+        "document_blank_lines",
+        2,
+        "With --input_format=text: so many blank lines in a row, or more, separate documents; "
+        "fewer separate paragraphs. 1 makes every paragraph a document.",
+        lower_bound=1,
+    )
+    flags.DEFINE_bool(
+        "join_lines",
+        True,
+        "Join the lines of a paragraph, as in books whose lines are broken for display. Turn off "
+        "for text with one paragraph a line.",
+    )
+
+
+def _main() -> None:
+    flag = flags.FLAGS
+    layout = Layout(flag.input_format, flag.text_field, flag.document_blank_lines, flag.join_lines)
+    input_files = list_files(flag.input_file)
+    counts = split_sentences(input_files, flag.output_file, layout)
+    print(
+        f"{flag.output_file}: {counts.sentences} sentences in {counts.documents} documents, "
+        f"{counts.characters / counts.sentences:.0f} characters a sentence, from "
+        f"{len(input_files)} files."
+    )
+
+
+main = functools.partial(cli.run, _main, define_flags)
+
+if __name__ == "__main__":
+    main()
