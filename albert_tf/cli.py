@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -22,6 +23,9 @@ def run(main: Callable[[], int | None], define_flags: Callable[[], None]) -> Non
       main: takes nothing, returns an exit status or None for 0.
       define_flags: defines the script's absl flags.
     """
+    # TensorFlow 2.15 reports the second registration of CUDA plug-ins as errors on every start;
+    # what matters reaches Python as an exception.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     known = set(flags.FLAGS)
     define_flags()
     for name in set(flags.FLAGS) - known:

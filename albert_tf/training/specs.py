@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from albert_tf.errors import AlbertError
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+PRECISIONS = ("float32", "mixed_bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +52,12 @@ class TrainSpec:
     Attributes:
       input_fn: yields the training batches from a given step on; a pure function of its context.
       max_steps: the global step to stop at.
+      data_fingerprint: identifies the data; a resumed run must have the same.
     """
 
     input_fn: InputFn
     max_steps: int
+    data_fingerprint: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,3 +75,103 @@ class EvalSpec:
     every_steps: int | None = None
     max_steps: int | None = None
     name: str = "eval"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """How to run: everything about a run that is neither the task nor the data.
+
+    Attributes:
+      output_dir: where checkpoints, logs and results go.
+      train_batch_size: examples of one optimizer step, over all replicas and micro-batches.
+      eval_batch_size: examples of one evaluation or prediction batch, over all replicas.
+      gradient_accumulation_steps: micro-batches a training batch is cut into, to save memory.
+      optimizer: "lamb" or "adamw".
+      learning_rate: the peak rate, as used (already scaled).
+      num_warmup_steps: steps of linear warm-up.
+      start_warmup_step: first step of the warm-up.
+      poly_power: exponent of the polynomial decay.
+      weight_decay_rate: decoupled weight decay.
+      clip_norm: global gradient norm above which gradients are scaled down.
+      bias_correction: bias-corrected moments (You et al.) instead of the official numerics.
+      precision: "float32" or "mixed_bfloat16".
+      jit_compile: compile forward and backward pass with XLA.
+      seed: of initial weights and dropout.
+      init_checkpoint: weights to start from; None for random ones.
+      strategy: one of STRATEGIES.
+      tpu_name, tpu_zone, gcp_project: the Cloud TPU, for strategy "tpu".
+      steps_per_loop: at most so many steps run on the device between two looks from the host.
+      save_checkpoints_steps: steps between checkpoints.
+      keep_checkpoint_max: checkpoints kept, oldest deleted first; the best one is kept apart.
+      log_every_steps: steps between two entries of metrics.jsonl and TensorBoard.
+      max_nonfinite_steps: so many skipped steps in a row stop the run.
+    """
+
+    output_dir: str
+    train_batch_size: int = 4096
+    eval_batch_size: int = 64
+    gradient_accumulation_steps: int = 1
+    optimizer: str = "lamb"
+    learning_rate: float = 0.00176
+    num_warmup_steps: int = 3125
+    start_warmup_step: int = 0
+    poly_power: float = 1.0
+    weight_decay_rate: float = 0.01
+    clip_norm: float = 1.0
+    bias_correction: bool = False
+    precision: str = "float32"
+    jit_compile: bool = False
+    seed: int = 12345
+    init_checkpoint: str | None = None
+    strategy: str = "default"
+    tpu_name: str | None = None
+    tpu_zone: str | None = None
+    gcp_project: str | None = None
+    steps_per_loop: int = 1000
+    save_checkpoints_steps: int = 5000
+    keep_checkpoint_max: int = 5
+    log_every_steps: int = 100
+    max_nonfinite_steps: int = 10
+
+    #: Fields that decide the weights a run ends with; a resumed run must agree in them.
+    DECISIVE: ClassVar[tuple[str, ...]] = (
+        "train_batch_size",
+        "optimizer",
+        "learning_rate",
+        "num_warmup_steps",
+        "start_warmup_step",
+        "poly_power",
+        "weight_decay_rate",
+        "clip_norm",
+        "bias_correction",
+        "precision",
+        "seed",
+        "init_checkpoint",
+    )
+
+    def __post_init__(self) -> None:
+        """Raises AlbertError for values no run can have."""
+        if not self.output_dir:
+            raise AlbertError("--output_dir is needed: checkpoints and results are written there.")
+        for name, allowed in (("strategy", STRATEGIES), ("precision", PRECISIONS)):
+            if getattr(self, name) not in allowed:
+                raise AlbertError(
+                    f"{name}={getattr(self, name)!r} is not known; use one of {', '.join(allowed)}."
+                )
+        positive = (
+            "train_batch_size",
+            "eval_batch_size",
+            "gradient_accumulation_steps",
+            "steps_per_loop",
+            "save_checkpoints_steps",
+            "keep_checkpoint_max",
+            "log_every_steps",
+            "max_nonfinite_steps",
+        )
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise AlbertError(f"{name}={getattr(self, name)} must be at least 1.")
+
+    def decisive(self) -> dict[str, object]:
+        """The fields a resumed run must agree in, as JSON values."""
+        return {name: getattr(self, name) for name in self.DECISIVE}

@@ -25,6 +25,16 @@ class Task(abc.ABC):
     #: The entry of `metrics` that picks the best checkpoint, and whether larger is better.
     best_metric: str
     best_metric_larger_is_better: bool = True
+    #: Floating-point operations of one training example, for the FLOP/s on display; 0: unknown.
+    training_flops: float = 0.0
+
+    @abc.abstractmethod
+    def description(self) -> dict[str, object]:
+        """JSON values that identify the task; a resumed run must have the same."""
+
+    @abc.abstractmethod
+    def save_files(self, folder: str) -> None:
+        """Writes what makes a checkpoint usable by itself: configuration, tokenizer, labels."""
 
     @abc.abstractmethod
     def build_model(self) -> tf.keras.Model:
@@ -58,3 +68,7 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Metrics of a whole data set from the concatenated outputs of `predict`."""
+
+    def progress(self, means: Mapping[str, float]) -> str:
+        """The task's part of a progress line: a few short figures from `means`."""
+        return f"loss {means['loss']:.4f}"

@@ -1,0 +1,220 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Pretraining: masked LM and sentence order prediction (paper, sections 3.1 and 4.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.data.manifest import find_manifest
+from albert_tf.data.pipeline import RecordSource, record_files
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.flops import training_flops
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tokenization import SPEC_FILE, Tokenizer
+from albert_tf.training.task import Batch, Task
+
+CONFIG_FILE = "albert_config.json"
+#: The release divides the masked LM loss by the sum of weights plus this.
+_EPSILON = 1e-5
+
+
+class PretrainingTask(Task):
+    """Masked LM plus sentence order prediction.
+
+    Args:
+      config: of the model.
+      source: the training records.
+      sop_weight: factor of the sentence order loss; 0 trains the masked LM alone, which is also
+        done for records without a sentence objective.
+    """
+
+    name = "pretraining"
+    best_metric = "masked_lm_accuracy"
+
+    def __init__(self, config: AlbertConfig, source: RecordSource, sop_weight: float = 1.0) -> None:
+        self.config = config
+        self.sop_weight = sop_weight
+        if source.manifest and source.manifest.options.get("sentence_objective") == "none":
+            self.sop_weight = 0.0
+        self._tokenizer_file = os.path.join(os.path.dirname(source.files[0]), SPEC_FILE)
+        self.training_flops = training_flops(config, *_lengths(source.features))
+
+    def description(self) -> dict[str, object]:
+        """The model's configuration and the loss."""
+        return {"name": self.name, "config": self.config.to_dict(), "sop_weight": self.sop_weight}
+
+    def save_files(self, folder: str) -> None:
+        """Writes albert_config.json and, if the records came with it, the tokenizer."""
+        self.config.to_json(os.path.join(folder, CONFIG_FILE))
+        if tf.io.gfile.exists(self._tokenizer_file):
+            Tokenizer.from_file(self._tokenizer_file).save(folder)
+
+    def build_model(self) -> AlbertPretrainer:
+        """Encoder, masked LM head and sentence order head."""
+        return AlbertPretrainer(self.config)
+
+    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Masked positions and examples in the batch."""
+        return {
+            "masked_lm": tf.reduce_sum(batch["masked_lm_weights"]),
+            "sentence_order": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32),
+        }
+
+    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """Summed losses and correct predictions of both objectives."""
+        values = _per_example(model, batch, training)
+        return {k: tf.reduce_sum(v) for k, v in values.items() if k != "masked_lm_weight"}
+
+    def means(
+        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Loss and accuracy of each objective, and the training loss."""
+        masked, examples = weights["masked_lm"] + _EPSILON, weights["sentence_order"]
+        masked_lm_loss = sums["masked_lm_loss"] / masked
+        sentence_order_loss = sums["sentence_order_loss"] / examples
+        return {
+            "loss": masked_lm_loss + self.sop_weight * sentence_order_loss,
+            "masked_lm_loss": masked_lm_loss,
+            "masked_lm_accuracy": sums["masked_lm_correct"] / masked,
+            "sentence_order_loss": sentence_order_loss,
+            "sentence_order_accuracy": sums["sentence_order_correct"] / examples,
+        }
+
+    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+        """Each example's summed losses, correct predictions and masked positions."""
+        return _per_example(model, batch, training=False)
+
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """The entries of `means` over a whole data set."""
+        totals = {k: float(np.sum(v, dtype=np.float64)) for k, v in outputs.items()}
+        examples = float(len(outputs["sentence_order_loss"]))
+        weights = {"masked_lm": totals["masked_lm_weight"], "sentence_order": examples}
+        return {k: float(v) for k, v in self.means(totals, weights).items()}
+
+    def progress(self, means: Mapping[str, float]) -> str:
+        """Masked LM loss and accuracy, sentence order accuracy."""
+        return (
+            f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%} "
+            f"sop {means['sentence_order_accuracy']:.1%}"
+        )
+
+
+def _per_example(model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    """Losses and correct predictions summed over each example, float32 [batch]."""
+    inputs = ("input_word_ids", "input_mask", "input_type_ids", "masked_lm_positions")
+    outputs = model({name: batch[name] for name in inputs}, training=training)
+    weights = batch["masked_lm_weights"]  # [batch, predictions]
+    logits, ids = outputs["mlm_logits"], batch["masked_lm_ids"]  # [batch, predictions, vocab]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
+    right = tf.cast(tf.argmax(logits, -1, tf.int32) == ids, tf.float32)
+    labels = tf.reshape(batch["next_sentence_labels"], [-1])  # [batch]
+    order = outputs["sop_logits"]  # [batch, 2]
+    return {
+        "masked_lm_loss": tf.reduce_sum(losses * weights, -1),
+        "masked_lm_correct": tf.reduce_sum(right * weights, -1),
+        "masked_lm_weight": tf.reduce_sum(weights, -1),
+        "sentence_order_loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, order),
+        "sentence_order_correct": tf.cast(tf.argmax(order, -1, tf.int32) == labels, tf.float32),
+    }
+
+
+def model_config(name_or_path: str, patterns: str) -> AlbertConfig:
+    """The configuration of a JSON file, or of a preset with the records' vocabulary size."""
+    config = AlbertConfig.load(name_or_path)
+    manifest = find_manifest(record_files(patterns))
+    if manifest is None or name_or_path not in AlbertConfig.preset_names():
+        return config
+    return dataclasses.replace(config, vocab_size=manifest.tokenizer["vocab_size"])
+
+
+def open_records(
+    patterns: str,
+    config: AlbertConfig,
+    *,
+    max_seq_length: int | None = None,
+    max_predictions_per_seq: int | None = None,
+    seed: int = 12345,
+) -> RecordSource:
+    """Opens pretraining records and checks that the model can read them.
+
+    Args:
+      patterns: comma list of shards, globs or folders with a manifest.
+      config: of the model.
+      max_seq_length: the length expected; None: whatever the records have.
+      max_predictions_per_seq: likewise.
+      seed: of the training order.
+
+    Raises:
+      AlbertError: no such files, not pretraining records, or records that disagree with the model
+        or with the lengths expected.
+    """
+    paths = record_files(patterns)
+    manifest = find_manifest(paths)
+    if manifest is None:
+        features = _features_of_first_record(paths[0])
+    elif manifest.kind != "pretraining":
+        raise AlbertError(f"{patterns} holds {manifest.kind} records, not pretraining records.")
+    else:
+        features = manifest.features
+        vocab_size = manifest.tokenizer["vocab_size"]
+        if vocab_size != config.vocab_size:
+            raise AlbertError(
+                f"The records {patterns} use a vocabulary of {vocab_size} pieces, the model has "
+                f"vocab_size={config.vocab_size}; build them with the model's tokenizer."
+            )
+    found = dict(zip(("max_seq_length", "max_predictions_per_seq"), _lengths(features)))
+    for name, wanted in (
+        ("max_seq_length", max_seq_length),
+        ("max_predictions_per_seq", max_predictions_per_seq),
+    ):
+        if wanted is not None and wanted != found[name]:
+            raise AlbertError(
+                f"The records {patterns} have {name}={found[name]}, not {wanted}; leave the flag "
+                "out to take it from the records."
+            )
+    if found["max_seq_length"] > config.max_position_embeddings:
+        raise AlbertError(
+            f"The records {patterns} have length {found['max_seq_length']}, the model has "
+            f"max_position_embeddings={config.max_position_embeddings}."
+        )
+    return RecordSource(paths, features, seed)
+
+
+def _features_of_first_record(path: str) -> dict[str, records.FeatureSpec]:
+    """The layout of records that have no manifest, from the first of them."""
+    first = next(records.read_examples(path), None)
+    if first is None:
+        raise AlbertError(f"The record file {path} holds no examples.")
+    try:
+        feature = tf.train.Example.FromString(first).features.feature
+        lengths = [
+            len(feature[name].int64_list.value) for name in ("input_ids", "masked_lm_positions")
+        ]
+    except ValueError:  # protobuf's DecodeError is one.
+        lengths = [0, 0]
+    if not all(lengths):
+        raise AlbertError(f"{path} does not hold pretraining records.")
+    return records.pretraining_features(*lengths)
+
+
+def _lengths(features: records.Features) -> tuple[int, int]:
+    """Length and number of predictions of pretraining records."""
+    return features["input_ids"].shape[0], features["masked_lm_positions"].shape[0]
+
+
+def check_held_out(train_patterns: str, eval_patterns: str) -> None:
+    """Raises AlbertError if a shard is both trained and evaluated on."""
+    held_out = set(record_files(eval_patterns))
+    common = [path for path in record_files(train_patterns) if path in held_out]
+    if common:
+        raise AlbertError(
+            f"{common[0]} is in --input_file and in --eval_input_file; evaluate on other text."
+        )

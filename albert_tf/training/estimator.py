@@ -1,0 +1,404 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The Estimator: it owns time. Strategy, loop, checkpoints, resume, guards and logs of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import textwrap
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.optimization.optimizer import create_optimizer
+from albert_tf.optimization.schedule import WarmupPolynomialDecay
+from albert_tf.progress import Progress
+from albert_tf.training.checkpoints import CheckpointStore, find_checkpoint, load_weights
+from albert_tf.training.loop import Predictor, TrainLoop, distribute
+from albert_tf.training.monitors import MetricsLog, short_rate
+from albert_tf.training.specs import EvalSpec, InputFn, RunConfig, TrainSpec
+from albert_tf.training.strategy import is_chief, make_strategy
+from albert_tf.training.task import Task
+
+RUN_CONFIG = "run_config.json"
+#: Seconds a loop on the device may take, so that the host keeps talking.
+LOOP_SECONDS = 5.0
+
+
+class Estimator:
+    """Trains, evaluates and predicts with the model of one task.
+
+    Args:
+      task: what is trained.
+      run_config: how.
+
+    Raises:
+      AlbertError: the devices are not there, or the batch sizes do not divide among them.
+
+    Example:
+      estimator = Estimator(task, RunConfig(output_dir="runs/mine", train_batch_size=64))
+      estimator.train_and_evaluate(TrainSpec(source.train_input_fn, max_steps=1000),
+                                   EvalSpec(held_out.eval_input_fn, every_steps=100))
+    """
+
+    def __init__(self, task: Task, run_config: RunConfig) -> None:
+        self.task, self.config = task, run_config
+        self.strategy = make_strategy(run_config)
+        replicas = self.strategy.num_replicas_in_sync
+        for name, parts in (
+            ("train_batch_size", replicas * run_config.gradient_accumulation_steps),
+            ("eval_batch_size", replicas),
+        ):
+            if getattr(run_config, name) % parts:
+                raise AlbertError(
+                    f"{name}={getattr(run_config, name)} does not divide by {parts} "
+                    "(replicas × gradient_accumulation_steps)."
+                )
+        tf.keras.utils.set_random_seed(run_config.seed)
+        with self.strategy.scope(), _precision(run_config.precision):
+            self.model = task.build_model()
+        self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
+
+    def train(self, train_spec: TrainSpec) -> None:
+        """Trains up to `train_spec.max_steps`, going on from the newest checkpoint."""
+        self.train_and_evaluate(train_spec, None)
+
+    def train_and_evaluate(
+        self, train_spec: TrainSpec, eval_spec: EvalSpec | None
+    ) -> dict[str, float] | None:
+        """Trains, evaluating as `eval_spec` says and keeping the best weights apart.
+
+        A run of the same configuration in the output directory is continued: weights, optimizer
+        slots, step and position in the data. SIGTERM and SIGINT end it after the current steps with
+        a checkpoint (exit status 143 or 130).
+
+        Returns:
+          The metrics of the last evaluation, None without one.
+
+        Raises:
+          AlbertError: the directory holds another run, the data is damaged, or
+            `max_nonfinite_steps` steps in a row were not finite.
+        """
+        return _TrainingRun(self, train_spec, eval_spec).run()
+
+    def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:
+        """Metrics of a checkpoint: by default the output directory's best, or else newest, one."""
+        self._load(checkpoint)
+        return self.evaluate_now(eval_spec)
+
+    def predict(self, input_fn: InputFn, checkpoint: str | None = None) -> dict[str, np.ndarray]:
+        """Outputs of `Task.predict` for every example, [examples, ...]; checkpoint as above."""
+        self._load(checkpoint)
+        return self._outputs(input_fn, None, "predict")
+
+    def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
+        """Metrics of the weights as they are."""
+        outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name)
+        return self.task.metrics(outputs)
+
+    def _load(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            try:
+                checkpoint = find_checkpoint(self.config.output_dir)
+            except AlbertError:
+                if not self.config.init_checkpoint:
+                    raise
+                checkpoint = self.config.init_checkpoint
+        with self.strategy.scope():
+            print(load_weights(checkpoint, self.model.named_weights(), required_prefix=""))
+
+    def _outputs(self, input_fn: InputFn, max_steps: int | None, label: str) -> dict:
+        collected: list[dict[str, np.ndarray]] = []
+        dataset = distribute(self.strategy, input_fn, self.config.eval_batch_size)
+        with _data_errors(), Progress(label, max_steps, "batches") as progress:
+            for batch in dataset:
+                collected.append(self._predictor(batch))
+                progress.update(1)
+                if len(collected) == max_steps:
+                    break
+        if not collected:
+            raise AlbertError(f"There is nothing to {label}: the data set is empty.")
+        return {k: np.concatenate([part[k] for part in collected]) for k in collected[0]}
+
+
+class _TrainingRun:
+    """One call of `train_and_evaluate`."""
+
+    def __init__(
+        self, estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec | None
+    ) -> None:
+        self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
+        self.train_spec, self.eval_spec = train_spec, eval_spec
+        strategy = estimator.strategy
+        weights = estimator.model.named_weights()
+        with strategy.scope():
+            schedule = WarmupPolynomialDecay(
+                learning_rate=self.config.learning_rate,
+                num_train_steps=train_spec.max_steps,
+                num_warmup_steps=self.config.num_warmup_steps,
+                poly_power=self.config.poly_power,
+                start_warmup_step=self.config.start_warmup_step,
+            )
+            self.optimizer = create_optimizer(
+                self.config.optimizer,
+                schedule,
+                weights,
+                weight_decay_rate=self.config.weight_decay_rate,
+                bias_correction=self.config.bias_correction,
+            )
+            self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False, name="skipped_steps")
+        self.chief = is_chief(strategy)
+        self.store = CheckpointStore(
+            self.config.output_dir,
+            weights,
+            self.optimizer,
+            {"skipped_steps": self.skipped},
+            self.config.keep_checkpoint_max,
+            self.chief,
+        )
+        self.loop = TrainLoop(
+            strategy, self.task, estimator.model, self.optimizer, schedule, self.config
+        )
+        self.stop_signal: int | None = None
+        self.nonfinite_in_a_row = 0
+        self.results: dict[str, float] | None = None
+
+    def run(self) -> dict[str, float] | None:
+        self._claim_output_dir()
+        step = self._start()
+        last = self.train_spec.max_steps
+        if step >= last:
+            print(f"{self.config.output_dir} is already trained to step {step}.")
+            return None
+        if self.chief:
+            self.log = MetricsLog(self.config.output_dir, step)
+        self.initial_step = step
+        self.progress = Progress("train", last, "steps", step)
+        window = _Window(self.config.train_batch_size, self.task.training_flops)
+        loop_steps = 1
+        with self._signals(), _data_errors():
+            dataset = distribute(
+                self.estimator.strategy,
+                self.train_spec.input_fn,
+                self.config.train_batch_size,
+                step,
+            )
+            iterator = iter(dataset)
+            while step < last:
+                steps = min(loop_steps, self._next_stop(step) - step)
+                began = time.monotonic()
+                metrics = self.loop.run(iterator, steps)
+                seconds = time.monotonic() - began
+                # The first call also traces and compiles; its speed says nothing.
+                window.add(metrics, None if step == self.initial_step else seconds)
+                per_step = seconds / steps if step > self.initial_step else LOOP_SECONDS
+                loop_steps = max(1, min(self.config.steps_per_loop, int(LOOP_SECONDS / per_step)))
+                step += steps
+                self._guard(step, metrics["finite"])
+                self._report(step, steps, window)
+                self._evaluate_and_save(step)
+        self.progress.close()
+        if self.chief:
+            self.log.close()
+        return self.results
+
+    def _start(self) -> int:
+        """Restores the newest checkpoint or loads the initial one; gives the step to go on from."""
+        prefix = self.store.latest()
+        with self.estimator.strategy.scope():
+            if prefix:
+                self.store.restore(prefix)
+                step = int(self.optimizer.iterations.numpy())
+                print(f"Resuming {self.config.output_dir} at step {step}.")
+                return step
+            if self.config.init_checkpoint:
+                weights = self.estimator.model.named_weights()
+                print(load_weights(self.config.init_checkpoint, weights))
+        return 0
+
+    def _claim_output_dir(self) -> None:
+        """Writes run_config.json, or refuses a directory that holds another run."""
+        path = os.path.join(self.config.output_dir, RUN_CONFIG)
+        mine = {
+            "run": self.config.decisive(),
+            "task": self.task.description(),
+            "train": {
+                "max_steps": self.train_spec.max_steps,
+                "data": self.train_spec.data_fingerprint,
+            },
+        }
+        if tf.io.gfile.exists(path):
+            held = files.read_json(path, "run configuration")
+            differing = [
+                f"{key}={held.get(part, {}).get(key)!r} there, {value!r} here"
+                for part, values in mine.items()
+                for key, value in values.items()
+                if held.get(part, {}).get(key) != value
+            ]
+            if differing:
+                raise AlbertError(
+                    f"{self.config.output_dir} holds another run ({'; '.join(differing[:4])}); "
+                    "give another --output_dir, or the same settings to resume it."
+                )
+        elif self.store.latest():
+            raise AlbertError(
+                f"{self.config.output_dir} holds checkpoints but no {RUN_CONFIG}; "
+                "give another --output_dir."
+            )
+        elif self.chief:
+            self.task.save_files(self.config.output_dir)
+            files.write_json(path, mine)
+
+    def _next_stop(self, step: int) -> int:
+        """The next step at which the host has something to do."""
+        periods = [self.config.log_every_steps, self.config.save_checkpoints_steps]
+        if self.eval_spec and self.eval_spec.every_steps:
+            periods.append(self.eval_spec.every_steps)
+        stops = [(step // period + 1) * period for period in periods]
+        return min([*stops, self.train_spec.max_steps])
+
+    def _guard(self, step: int, finite: np.ndarray) -> None:
+        """Counts skipped steps and stops a run that only skips."""
+        bad = int(np.sum(finite == 0))
+        if not bad:
+            self.nonfinite_in_a_row = 0
+            return
+        self.skipped.assign_add(bad)
+        for ok in finite:
+            self.nonfinite_in_a_row = 0 if ok else self.nonfinite_in_a_row + 1
+            if self.nonfinite_in_a_row >= self.config.max_nonfinite_steps:
+                good = self.store.latest()
+                raise AlbertError(
+                    f"{self.nonfinite_in_a_row} steps in a row before step {step} gave a loss or "
+                    f"gradient that is not finite; the last good checkpoint is {good or 'none'}. "
+                    "Try a lower learning rate or a longer warm-up."
+                )
+        self.progress.note(
+            f"step {step}: {bad} step(s) skipped, loss or gradient not finite "
+            f"({int(self.skipped.numpy())} in all)"
+        )
+
+    def _report(self, step: int, steps: int, window: _Window) -> None:
+        means = window.means()
+        first, final = step == self.initial_step + 1, step == self.train_spec.max_steps
+        text = f"{self.task.progress(means)} lr {means['learning_rate']:.1e}"
+        if "tokens_per_second" in means:
+            text += f" {short_rate(means['tokens_per_second'])} tok/s"
+        self.progress.update(steps, text, show=first or final)
+        if step % self.config.log_every_steps == 0 or first or final:
+            if self.chief:
+                skipped = {"skipped_steps": float(self.skipped.numpy())}
+                self.log.write(step, "train", {**means, **skipped})
+            window.clear()
+
+    def _evaluate_and_save(self, step: int) -> None:
+        last = step == self.train_spec.max_steps
+        spec = self.eval_spec
+        if spec and (last or (spec.every_steps and step % spec.every_steps == 0)):
+            self._evaluate(step)
+        # Evaluations come first: whatever a checkpoint of this step implies has then happened.
+        if last or self.stop_signal or step % self.config.save_checkpoints_steps == 0:
+            self.store.save(step)
+        if self.stop_signal and not last:
+            self.progress.close()
+            print(f"Stopped at step {step} and saved; the same command goes on from there.")
+            raise SystemExit(128 + self.stop_signal)
+
+    def _evaluate(self, step: int) -> None:
+        self.results = self.estimator.evaluate_now(self.eval_spec)
+        shown = "  ".join(f"{k} {v:.4f}" for k, v in self.results.items())
+        lines = textwrap.wrap(f"{self.eval_spec.name} at step {step}: {shown}", 78)
+        self.progress.note("\n  ".join(lines))
+        if self.chief:
+            self.log.write(step, self.eval_spec.name, self.results)
+        name = self.task.best_metric
+        value = self.results[name]
+        best = self.store.best()
+        sign = 1 if self.task.best_metric_larger_is_better else -1
+        if np.isfinite(value) and (best is None or sign * value > sign * best["value"]):
+            self.store.save_best(step, name, value)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        def handle(number: int, _: object) -> None:
+            if self.stop_signal:
+                raise KeyboardInterrupt
+            self.stop_signal = number
+            self.progress.note(f"{signal.Signals(number).name}: finishing the step, then saving.")
+
+        try:
+            former = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
+        except ValueError:  # Not in the main thread: the caller handles signals.
+            former = {}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+class _Window:
+    """Metrics since the last log entry."""
+
+    def __init__(self, batch_size: int, flops: float) -> None:
+        self._batch_size, self._flops = batch_size, flops
+        self.clear()
+
+    def clear(self) -> None:
+        self._metrics: list[dict[str, np.ndarray]] = []
+        self._steps, self._seconds, self._tokens = 0, 0.0, 0.0
+
+    def add(self, metrics: dict[str, np.ndarray], seconds: float | None) -> None:
+        self._metrics.append(metrics)
+        if seconds is not None:
+            self._steps += len(metrics["finite"])
+            self._seconds += seconds
+            self._tokens += float(np.sum(metrics["tokens"]))
+
+    def means(self) -> dict[str, float]:
+        columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
+        finite = columns.pop("finite") > 0
+        tokens, positions = columns.pop("tokens"), columns.pop("positions")
+        means = {
+            k: float(np.mean(v[finite])) if finite.any() else float("nan")
+            for k, v in columns.items()
+        }
+        means["learning_rate"] = float(columns["learning_rate"][-1])
+        means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
+        if self._seconds:
+            means["examples_per_second"] = self._steps * self._batch_size / self._seconds
+            means["tokens_per_second"] = self._tokens / self._seconds
+            if self._flops:
+                rate = means["examples_per_second"] * self._flops
+                means["model_flops_per_second"] = rate
+        return means
+
+
+@contextlib.contextmanager
+def _precision(name: str) -> Iterator[None]:
+    """Sets Keras' mixed-precision policy while a model is built."""
+    former = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(name)
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy(former)
+
+
+@contextlib.contextmanager
+def _data_errors() -> Iterator[None]:
+    """Turns TensorFlow's words on damaged input into a sentence."""
+    try:
+        yield
+    except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
+        reason = str(error).strip().splitlines()[0][:160]
+        raise AlbertError(
+            f"The input records are damaged or gone ({reason}); "
+            "data_prep/verify_records.py names the shard."
+        ) from error

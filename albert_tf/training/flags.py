@@ -1,0 +1,90 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The flags that every runner has, and the RunConfig they make."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from absl import flags
+
+from albert_tf.optimization import OPTIMIZERS
+from albert_tf.training.specs import PRECISIONS, STRATEGIES, RunConfig
+
+FLAGS = flags.FLAGS
+
+
+def define_training_flags(
+    *, train_batch_size: int, eval_batch_size: int, optimizer: str, save_checkpoints_steps: int
+) -> None:
+    """Defines the flags shared by the runners; the arguments are a runner's own defaults."""
+    flags.DEFINE_string(
+        "output_dir", None, "Folder for checkpoints, metrics and results. A run found there with "
+        "the same settings is resumed; with other settings it is refused."
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "init_checkpoint", None, "Weights to start from: an output directory of another run (its "
+        "best weights), or a checkpoint's name without .index (TF1 releases too). Not for "
+        "resuming, which needs no flag."
+    )  # fmt: skip
+    flags.DEFINE_bool("do_train", True, "Train.")
+    flags.DEFINE_bool("do_eval", False, "Evaluate, during training and at the end.")
+    flags.DEFINE_integer(
+        "train_batch_size", train_batch_size, "Examples of one optimizer step, in all.", 1
+    )
+    flags.DEFINE_integer("eval_batch_size", eval_batch_size, "Examples of one evaluation batch.", 1)
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps", 1, "Cut each training batch into so many parts, one after "
+        "the other: less memory, the same result.", 1
+    )  # fmt: skip
+    flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "Optimizer.")
+    flags.DEFINE_bool(
+        "bias_correction", False, "Bias-corrected moments as in You et al. (2020); the ALBERT "
+        "release has none."
+    )  # fmt: skip
+    flags.DEFINE_float("weight_decay_rate", 0.01, "Weight decay; not for LayerNorm and biases.", 0)
+    flags.DEFINE_enum(
+        "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
+        "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units."
+    )  # fmt: skip
+    flags.DEFINE_bool("jit_compile", False, "Compile the model with XLA.")
+    flags.DEFINE_integer("random_seed", 12345, "Seed of initial weights, dropout and data order.")
+    flags.DEFINE_integer(
+        "steps_per_loop", 1000, "At most so many steps run on the device between two looks from "
+        "the host; fewer where steps are slow, so that progress shows.", 1
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", save_checkpoints_steps, "Steps between checkpoints.", 1
+    )
+    flags.DEFINE_integer(
+        "keep_checkpoint_max", 5, "Checkpoints kept; the best one is kept apart.", 1
+    )
+    flags.DEFINE_integer("log_every_steps", 100, "Steps between entries of metrics.jsonl.", 1)
+    flags.DEFINE_integer(
+        "max_nonfinite_steps", 10, "A step whose loss or gradient is not finite is skipped; so "
+        "many in a row stop the run.", 1
+    )  # fmt: skip
+    flags.DEFINE_enum(
+        "strategy", "default", STRATEGIES, "default: one device; mirrored: all GPUs of this "
+        "machine; multi_worker: the machines of TF_CONFIG; tpu: a Cloud TPU."
+    )  # fmt: skip
+    flags.DEFINE_bool("use_tpu", False, "The same as --strategy=tpu.")
+    flags.DEFINE_string(
+        "tpu_name", None, "Name or grpc:// address of the Cloud TPU; not needed on a TPU VM."
+    )
+    flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU; default: this machine's.")
+    flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU; default: this machine's.")
+
+
+def run_config_from_flags(**values: object) -> RunConfig:
+    """The RunConfig of the parsed flags; `values` are the fields a runner has its own flags for."""
+    fields = {
+        field.name: FLAGS[field.name].value
+        for field in dataclasses.fields(RunConfig)
+        if field.name in FLAGS
+    }
+    fields["seed"] = FLAGS.random_seed
+    fields["output_dir"] = FLAGS.output_dir or ""
+    if FLAGS.use_tpu:
+        fields["strategy"] = "tpu"
+    return RunConfig(**{**fields, **values})

@@ -1,0 +1,190 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled training loop and the compiled prediction step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.modeling.dropout import dropout_seed
+from albert_tf.optimization.optimizer import AlbertOptimizer, clip_by_global_norm
+from albert_tf.training.specs import InputContext, InputFn, RunConfig
+from albert_tf.training.task import Batch, Task
+
+_SUM = tf.distribute.ReduceOp.SUM
+
+
+def distribute(
+    strategy: tf.distribute.Strategy, input_fn: InputFn, batch_size: int, start_step: int = 0
+) -> tf.distribute.DistributedDataset:
+    """Cuts the pipeline's share of each global batch into one batch a replica."""
+
+    def dataset_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        pipelines = context.num_input_pipelines
+        dataset = input_fn(
+            InputContext(batch_size, start_step, pipelines, context.input_pipeline_id)
+        )
+        replicas = context.num_replicas_in_sync // pipelines
+        if replicas == 1:
+            return dataset
+        rows = batch_size // pipelines // replicas
+        cut = dataset.map(
+            lambda batch: {
+                k: tf.reshape(v, [replicas, rows, *v.shape[1:]]) for k, v in batch.items()
+            }
+        )
+        return cut.unbatch()
+
+    return strategy.distribute_datasets_from_function(dataset_fn)
+
+
+class TrainLoop:
+    """Runs training steps on the device, many at a call.
+
+    The gradient is that of the loss over the global batch, however many replicas and micro-batches
+    it is cut into: the loss weights are summed over all of them first. It is clipped once, after
+    the sum over replicas. A step whose loss or gradient is not finite changes no weight.
+
+    Args:
+      strategy: of the run.
+      task: whose model is trained.
+      model: built by the task in the strategy's scope.
+      optimizer: of the model's weights.
+      schedule: the optimizer's learning rate, a function of the step.
+      config: of the run.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        task: Task,
+        model: tf.keras.Model,
+        optimizer: AlbertOptimizer,
+        schedule: Callable[[tf.Tensor], tf.Tensor],
+        config: RunConfig,
+    ) -> None:
+        self._strategy, self._task, self._model = strategy, task, model
+        self._optimizer, self._config = optimizer, config
+        self._schedule = schedule
+        self._variables = list(model.named_weights().values())
+        self._gradients = tf.function(
+            self._micro_batch_gradients, jit_compile=config.jit_compile or None
+        )
+        self._loop = tf.function(self._steps)
+        # Set while tracing: dicts leave the graph as vectors, in the order of these names.
+        self._sum_names: list[str] = []
+        self._metric_names: list[str] = []
+
+    def run(self, iterator: tf.distribute.DistributedIterator, steps: int) -> dict[str, np.ndarray]:
+        """Runs `steps` steps.
+
+        Returns:
+          float32 [steps] for the entries of `Task.means` and for learning_rate, gradient_norm,
+          finite (1 or 0), tokens (unmasked ones) and positions (all of them).
+        """
+        values = self._loop(iterator, tf.constant(steps)).numpy()
+        return dict(zip(self._metric_names, values.T))
+
+    def _steps(self, iterator: tf.distribute.DistributedIterator, steps: tf.Tensor) -> tf.Tensor:
+        history = tf.TensorArray(tf.float32, size=steps)
+        for i in tf.range(steps):
+            metrics = self._strategy.run(self._replica_step, args=(next(iterator),))
+            history = history.write(i, self._strategy.experimental_local_results(metrics)[0])
+        return history.stack()
+
+    def _replica_step(self, batch: Batch) -> tf.Tensor:
+        """One optimizer step, seen from one replica; gives the metrics as a vector."""
+        replica = tf.distribute.get_replica_context()
+        step = self._optimizer.iterations
+        counts = {
+            "tokens": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),
+            "positions": tf.cast(tf.size(batch["input_mask"]), tf.float32),
+        }
+        weights, counts = replica.all_reduce(_SUM, (self._task.weights(batch), counts))
+        seed = tf.random.experimental.stateless_fold_in(
+            tf.constant([self._config.seed, 1], tf.int32), tf.cast(step, tf.int32)
+        )
+        seed = tf.random.experimental.stateless_fold_in(
+            seed, tf.cast(replica.replica_id_in_sync_group, tf.int32)
+        )
+        gradients, sums = self._accumulate(batch, weights, seed)
+        gradients, sums = replica.all_reduce(_SUM, (gradients, sums))
+        means = self._task.means(dict(zip(self._sum_names, tf.unstack(sums))), weights)
+        clipped, norm = clip_by_global_norm(gradients, self._config.clip_norm)
+        finite = tf.math.is_finite(means["loss"]) & tf.math.is_finite(norm)
+        metrics = {
+            **means,
+            **counts,
+            "learning_rate": self._schedule(step),
+            "gradient_norm": norm,
+            "finite": tf.cast(finite, tf.float32),
+        }
+        self._optimizer.apply_gradients_if(finite, zip(clipped, self._variables))
+        self._metric_names = sorted(metrics)
+        return tf.stack([tf.cast(metrics[name], tf.float32) for name in self._metric_names])
+
+    def _accumulate(
+        self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Gradients and sums of a replica's batch, micro-batch by micro-batch."""
+        parts = self._config.gradient_accumulation_steps
+        if parts == 1:
+            return self._gradients(dict(batch), weights, seed)
+        cut = {k: tf.reshape(v, [parts, -1, *v.shape[1:]]) for k, v in batch.items()}
+        gradients = [tf.zeros(v.shape, v.dtype) for v in self._variables]
+        sums = tf.TensorArray(tf.float32, size=parts)
+        for i in tf.range(parts):
+            part_seed = tf.random.experimental.stateless_fold_in(seed, i)
+            more, part_sums = self._gradients({k: v[i] for k, v in cut.items()}, weights, part_seed)
+            gradients = [a + b for a, b in zip(gradients, more)]
+            sums = sums.write(i, part_sums)
+        return gradients, tf.reduce_sum(sums.stack(), 0)
+
+    def _micro_batch_gradients(
+        self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        with tf.GradientTape() as tape, dropout_seed(seed):
+            sums = self._task.sums(self._model, batch, training=True)
+            loss = self._task.means(sums, weights)["loss"]
+        gradients = tape.gradient(
+            loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        self._sum_names = sorted(sums)
+        stacked = tf.stack([tf.cast(sums[name], tf.float32) for name in self._sum_names])
+        return [tf.convert_to_tensor(g) for g in gradients], stacked
+
+
+class Predictor:
+    """Runs `Task.predict` over a data set and collects the outputs of the real rows, in order."""
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        task: Task,
+        model: tf.keras.Model,
+        jit_compile: bool,
+    ) -> None:
+        self._strategy, self._task, self._model = strategy, task, model
+        self._step = tf.function(self._distributed_step)
+        self._compute = tf.function(self._predict, jit_compile=jit_compile or None)
+
+    def __call__(self, batch: tf.distribute.DistributedValues) -> dict[str, np.ndarray]:
+        """Outputs of one distributed batch, real rows only."""
+        outputs = {k: v.numpy() for k, v in self._step(batch).items()}
+        real = outputs.pop("is_real_example")
+        return {k: v[real] for k, v in outputs.items()}
+
+    def _distributed_step(self, batch: tf.distribute.DistributedValues) -> dict[str, tf.Tensor]:
+        outputs = self._strategy.run(self._replica_step, args=(batch,))
+        if self._strategy.num_replicas_in_sync == 1:
+            return {k: self._strategy.experimental_local_results(v)[0] for k, v in outputs.items()}
+        return {k: self._strategy.gather(v, axis=0) for k, v in outputs.items()}
+
+    def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        return {**self._compute(dict(batch)), "is_real_example": batch["is_real_example"]}
+
+    def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
+        return self._task.predict(self._model, batch)

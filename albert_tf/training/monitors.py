@@ -1,0 +1,69 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a run leaves to look at: metrics.jsonl and TensorBoard events."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from albert_tf import files
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class MetricsLog:
+    """metrics.jsonl and TensorBoard events of one output directory.
+
+    Args:
+      output_dir: the run's folder.
+      step: the step the run goes on from; later entries of an interrupted run are dropped, as
+        their steps are run again.
+    """
+
+    def __init__(self, output_dir: str, step: int) -> None:
+        self._path = os.path.join(output_dir, METRICS_FILE)
+        lines = []
+        if tf.io.gfile.exists(self._path):
+            lines = [x for x in files.read_text(self._path).splitlines() if _step_of(x) <= step]
+        files.write_text(self._path, "".join(f"{line}\n" for line in lines))
+        self._writers: dict[str, tf.summary.SummaryWriter] = {}
+        self._events = os.path.join(output_dir, "events")
+
+    def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
+        """Appends {"step", "split", …values}; numbers that are not finite become null."""
+        finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
+        entry = {"step": step, "split": split, **finite}
+        with tf.io.gfile.GFile(self._path, "a") as f:
+            f.write(json.dumps(entry) + "\n")
+        if split not in self._writers:
+            folder = os.path.join(self._events, split)
+            self._writers[split] = tf.summary.create_file_writer(folder)
+        with self._writers[split].as_default():
+            for name, value in values.items():
+                tf.summary.scalar(name, value, step=step)
+            self._writers[split].flush()
+
+    def close(self) -> None:
+        """Closes the event files."""
+        for writer in self._writers.values():
+            writer.close()
+
+
+def _step_of(line: str) -> float:
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return math.inf  # A line cut off by a crash.
+
+
+def short_rate(value: float) -> str:
+    """A rate in at most five characters: 987, 12.3k, 4.56M."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"

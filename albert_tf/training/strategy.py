@@ -1,0 +1,83 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The tf.distribute strategy of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.training.specs import RunConfig
+
+
+def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
+    """Returns the strategy that `config.strategy` names.
+
+    Raises:
+      AlbertError: the devices it needs are not there.
+    """
+    if config.strategy == "default":
+        device = "/gpu:0" if tf.config.list_physical_devices("GPU") else "/cpu:0"
+        return tf.distribute.OneDeviceStrategy(device)
+    if config.strategy == "mirrored":
+        gpus = tf.config.list_logical_devices("GPU")
+        return tf.distribute.MirroredStrategy(
+            [d.name for d in gpus or tf.config.list_logical_devices("CPU")]
+        )
+    if config.strategy == "multi_worker":
+        return _multi_worker_strategy()
+    return _tpu_strategy(config)
+
+
+def _multi_worker_strategy() -> tf.distribute.Strategy:
+    cluster = os.environ.get("TF_CONFIG", "")
+    try:
+        workers = json.loads(cluster)["cluster"]["worker"]
+    except (ValueError, KeyError, TypeError):
+        raise AlbertError(
+            "--strategy=multi_worker needs the environment variable TF_CONFIG with a JSON object "
+            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}.'
+        ) from None
+    if len(workers) < 2:
+        raise AlbertError("TF_CONFIG names one worker only; use --strategy=mirrored or default.")
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _tpu_strategy(config: RunConfig) -> tf.distribute.Strategy:
+    if not config.tpu_name and not _has_local_tpu():
+        raise AlbertError(
+            "--strategy=tpu found no TPU on this machine; run on a TPU VM, or name a TPU by "
+            "--tpu_name (with --tpu_zone and --gcp_project), or use --strategy=default."
+        )
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=config.tpu_name or "local", zone=config.tpu_zone, project=config.gcp_project
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    # The resolver raises whatever its transport does: gRPC, HTTP, credentials, missing packages.
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise AlbertError(
+            f"The TPU {config.tpu_name or 'of this machine'} cannot be used: {reason}"
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _has_local_tpu() -> bool:
+    return bool(os.environ.get("TPU_NAME")) or os.path.exists("/dev/accel0")
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process writes the files: the first worker, or the only process."""
+    resolver = strategy.cluster_resolver
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
+        return True
+    return resolver.task_type in (None, "chief") or (
+        resolver.task_type == "worker"
+        and resolver.task_id == 0
+        and "chief" not in resolver.cluster_spec().jobs
+    )

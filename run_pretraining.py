@@ -1,0 +1,102 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Pretrains ALBERT on records made by data_prep/create_pretraining_data.py.
+
+  python run_pretraining.py --input_file=records/train --eval_input_file=records/heldout \\
+    --albert_config_file=albert_base_v2 --output_dir=runs/base --train_batch_size=256
+
+Run the same command again to resume it: weights, optimizer, step and position in the data go on
+where they were.
+"""
+
+from __future__ import annotations
+
+import os
+
+from absl import flags
+
+from albert_tf import cli, files
+from albert_tf.errors import AlbertError
+from albert_tf.training.flags import define_training_flags, run_config_from_flags
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    define_training_flags(
+        train_batch_size=4096, eval_batch_size=64, optimizer="lamb", save_checkpoints_steps=5000
+    )
+    flags.DEFINE_string(
+        "input_file", None, "Training records: comma list of TFRecord files, globs, or folders "
+        "that create_pretraining_data.py wrote.", required=True
+    )  # fmt: skip
+    flags.DEFINE_string("eval_input_file", None, "Held-out records to evaluate on, likewise.")
+    flags.DEFINE_string(
+        "albert_config_file", None, "Model configuration: a JSON file, or a preset's name such as "
+        "albert_base_v2 (its vocab_size then follows the records).", required=True
+    )  # fmt: skip
+    flags.DEFINE_integer("max_seq_length", None, "Checked against the records if given.")
+    flags.DEFINE_integer("max_predictions_per_seq", None, "Checked against the records if given.")
+    flags.DEFINE_float("sop_weight", 1.0, "Factor of the sentence order loss; 0: none.", 0.0)
+    flags.DEFINE_float(
+        "learning_rate", None, "Peak learning rate. Default: 0.00176 × sqrt(train_batch_size / "
+        "4096), which is the paper's at its batch of 4096.", 0.0
+    )  # fmt: skip
+    flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
+    flags.DEFINE_integer("num_train_steps", 125000, "Steps to train.", 1)
+    flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of linear warm-up.", 0)
+    flags.DEFINE_integer("start_warmup_step", 0, "First step of the warm-up.", 0)
+    flags.DEFINE_integer("eval_every_steps", None, "Evaluate every so many steps, too.", 1)
+    flags.DEFINE_integer("max_eval_steps", 100, "Batches of one evaluation, at most.", 1)
+
+
+def _main() -> None:
+    if not (FLAGS.do_train or FLAGS.do_eval):
+        raise AlbertError("There is nothing to do: give --do_train or --do_eval.")
+    if FLAGS.do_eval and not FLAGS.eval_input_file:
+        raise AlbertError("--do_eval needs --eval_input_file with held-out records.")
+    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
+    from albert_tf.optimization.schedule import scaled_learning_rate
+    from albert_tf.tasks import pretraining
+    from albert_tf.training.estimator import Estimator
+    from albert_tf.training.specs import EvalSpec, TrainSpec
+
+    run_config = run_config_from_flags(
+        learning_rate=FLAGS.learning_rate or scaled_learning_rate(FLAGS.train_batch_size)
+    )
+    config = pretraining.model_config(FLAGS.albert_config_file, FLAGS.input_file)
+    lengths = {k: FLAGS[k].value for k in ("max_seq_length", "max_predictions_per_seq")}
+    source = pretraining.open_records(FLAGS.input_file, config, seed=FLAGS.random_seed, **lengths)
+    eval_spec = None
+    if FLAGS.eval_input_file:
+        pretraining.check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
+        held_out = pretraining.open_records(FLAGS.eval_input_file, config, **lengths)
+        eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps, FLAGS.max_eval_steps)
+    task = pretraining.PretrainingTask(config, source, FLAGS.sop_weight)
+    estimator = Estimator(task, run_config)
+    if FLAGS.do_train:
+        print(
+            f"Pretraining on {source.num_examples:,} examples: {FLAGS.num_train_steps:,} steps of "
+            f"{FLAGS.train_batch_size}, {run_config.optimizer}, peak learning rate "
+            f"{run_config.learning_rate:.3g}."
+        )
+        estimator.train_and_evaluate(
+            TrainSpec(source.train_input_fn, FLAGS.num_train_steps, source.fingerprint),
+            eval_spec if FLAGS.do_eval else None,
+        )
+    if FLAGS.do_eval:
+        results = estimator.evaluate(eval_spec)
+        path = os.path.join(FLAGS.output_dir, "eval_results.json")
+        files.write_json(path, results)
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
+        print(f"{shown}\nWritten to {path}.")
+
+
+def main() -> None:
+    """Runs the script."""
+    cli.run(_main, define_flags)
+
+
+if __name__ == "__main__":
+    main()
