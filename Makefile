@@ -1,0 +1,36 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash
+PYTHON_BIN := .venv/bin/python
+DEMO_DIR ?= runs/demo
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint docs clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv with everything pinned (the other targets do it by themselves)
+	@scripts/setup.sh
+
+demo: setup ## the main job on the books in demo/data, in under 10 minutes (DEMO_DIR=runs/demo)
+	@$(PYTHON_BIN) demo/run.py --output_dir=$(DEMO_DIR)
+
+test: setup ## the tests (PYTEST_ARGS='-k name' for some of them)
+	@$(PYTHON_BIN) -m pytest $(PYTEST_ARGS)
+
+test-all: setup ## the tests, the slow ones too
+	@$(PYTHON_BIN) -m pytest -m "slow or not slow" $(PYTEST_ARGS)
+
+lint: setup ## ruff: rules and format
+	@$(PYTHON_BIN) -m ruff check .
+	@$(PYTHON_BIN) -m ruff format --check .
+
+docs: setup ## write docs/flags.md from the scripts' --help
+	@$(PYTHON_BIN) scripts/make_flag_reference.py
+
+clean: ## remove the demo's output and caches; .venv stays
+	@rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

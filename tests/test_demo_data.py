@@ -1,0 +1,75 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""demo/data: the held-out half is held out, and the labelled set is fair."""
+
+import collections
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "demo/data"
+AUTHORS = ["darwin", "dickens", "doyle", "smith", "stoker", "washington"]
+
+
+def words(part):
+    """The running text of each author, without line breaks."""
+    paths = sorted((DATA / "books" / part).glob("*.txt"))
+    return {path.stem: " ".join(path.read_text("utf-8").split()) for path in paths}
+
+
+def rows(name):
+    header, *lines = (DATA / f"authors/{name}.tsv").read_text("utf-8").splitlines()
+    assert header == "sentence\tauthor"
+    return [tuple(line.split("\t")) for line in lines]
+
+
+def test_there_are_about_two_megabytes_of_six_books():
+    train, held_out = words("train"), words("heldout")
+    assert list(train) == list(held_out) == AUTHORS
+    assert 1.8e6 < sum(len(text) for text in [*train.values(), *held_out.values()]) < 2.2e6
+    assert min(map(len, held_out.values())) > 30_000
+
+
+def test_every_book_is_named_in_the_sources():
+    sources = (DATA / "SOURCES.md").read_text("utf-8")
+    assert [author for author in AUTHORS if f"`{author}.txt`" not in sources] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "count"), [("train", "train", 60), ("dev", "heldout", 80)]
+)
+def test_labelled_sentences_are_balanced_and_come_from_their_part(name, part, count):
+    text = words(part)
+    assert collections.Counter(author for _, author in rows(name)) == dict.fromkeys(AUTHORS, count)
+    assert [sentence for sentence, author in rows(name) if sentence not in text[author]] == []
+
+
+def test_no_labelled_sentence_is_in_the_other_part():
+    train = " ".join(words("train").values())
+    assert [sentence for sentence, _ in rows("dev") if sentence in train] == []
+    assert [
+        sentence for sentence, _ in rows("train") if sentence in words("heldout").values()
+    ] == []
+
+
+def test_labelled_sentences_are_of_sane_length_and_shuffled():
+    for name in ("train", "dev"):
+        labels = [author for _, author in rows(name)]
+        assert labels != sorted(labels)
+        assert all(50 <= len(sentence) <= 250 for sentence, _ in rows(name))
+
+
+def test_a_collection_without_the_book_is_refused(tmp_path):
+    (tmp_path / "books.txt").write_text("Another book.\n\nAnd its second chapter.\n")
+    result = subprocess.run(
+        [sys.executable, ROOT / "scripts/make_demo_data.py", "books.txt", "data"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("error: 0 chapters open with")
+    assert not (tmp_path / "data").exists()
