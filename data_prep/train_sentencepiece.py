@@ -1,0 +1,369 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a SentencePiece vocabulary with the id layout of the ALBERT releases.
+
+Text is normalised as the tokenizer normalises it. A corpus of any size streams through a reservoir
+sampler, so that memory depends on the sample alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import io
+import math
+import os
+import random
+import re
+from collections.abc import Iterator
+
+from absl import flags
+
+from albert_tf import cli, files
+from albert_tf.errors import AlbertError
+from albert_tf.normalization import normalize
+from albert_tf.progress import Progress, total_bytes
+from albert_tf.text_files import read_lines
+from albert_tf.tokenization import SENTENCEPIECE, SPEC_FILE, Tokenizer, TokenizerSpec
+
+#: Ids 0 to 12 of every vocabulary (google-research/albert, README and 30k-clean.vocab).
+PADDING, UNKNOWN = "<pad>", "<unk>"
+CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
+USER_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
+#: Longer sentences are left out, as SentencePiece's trainer does.
+MAX_SENTENCE_BYTES = 4192
+# The trainer adds floating-point sums per thread, so that another number gives another model.
+_TRAINER_THREADS = 16
+_LARGE_CORPUS_CHARACTERS = 1 << 30
+_REPORT_SENTENCES = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What decides the vocabulary, besides the text; the flags of this script."""
+
+    vocab_size: int = 30000
+    lower_case: bool = True
+    strip_accents: bool = True
+    character_coverage: float = 0.99995
+    input_sentence_size: int = 10_000_000
+    random_seed: int = 12345
+
+
+@dataclasses.dataclass
+class Counts:
+    """What was read."""
+
+    sentences_read: int = 0
+    sentences_sampled: int = 0
+    sentences_too_long: int = 0
+
+
+class Reservoir:
+    """A uniform sample of at most `size` items of a stream, kept in stream order.
+
+    Source: Li, "Reservoir-sampling algorithms of time complexity O(n(1 + log(N/n)))", algorithm L:
+    it draws how many items to pass over, not a number for every item.
+    """
+
+    def __init__(self, size: int, seed: int) -> None:
+        self._size = size
+        self._random = random.Random(seed)
+        self._items: list[tuple[int, str]] = []
+        self._seen = 0
+        self._weight = 1.0
+        self._next = size - 1  # position of the next item that enters a full reservoir
+
+    def add(self, item: str) -> None:
+        """Offers the next item of the stream."""
+        if self._seen < self._size:
+            self._items.append((self._seen, item))
+            if len(self._items) == self._size:
+                self._advance()
+        elif self._seen == self._next:
+            self._items[self._random.randrange(self._size)] = (self._seen, item)
+            self._advance()
+        self._seen += 1
+
+    def _advance(self) -> None:
+        # 1 - random() is in (0, 1], so that its logarithm exists.
+        self._weight *= math.exp(math.log(1.0 - self._random.random()) / self._size)
+        passed = math.log(1.0 - self._random.random()) / math.log1p(-self._weight)
+        self._next += int(passed) + 1
+
+    def items(self) -> list[str]:
+        """The sample."""
+        return [item for _, item in sorted(self._items)]
+
+
+def _sample(input_files: list[str], settings: Settings, counts: Counts) -> list[str]:
+    """Reads, normalises and samples the sentences of all files."""
+    reservoir = Reservoir(settings.input_sentence_size, settings.random_seed)
+    with Progress("reading", total_bytes(input_files)) as progress:
+        for path in input_files:
+            for line in read_lines(path, on_read=progress.update):
+                sentence = normalize(line, settings.lower_case, settings.strip_accents)
+                if not sentence:
+                    continue
+                counts.sentences_read += 1
+                if len(sentence) * 4 > MAX_SENTENCE_BYTES and (
+                    len(sentence.encode("utf-8")) > MAX_SENTENCE_BYTES
+                ):
+                    counts.sentences_too_long += 1
+                    continue
+                reservoir.add(sentence)
+    sample = reservoir.items()
+    counts.sentences_sampled = len(sample)
+    if not sample:
+        raise AlbertError(
+            f"No sentence of at most {MAX_SENTENCE_BYTES} bytes in {', '.join(input_files[:3])}; "
+            f"{counts.sentences_too_long} were too long."
+        )
+    return sample
+
+
+def _train(sentences: list[str], settings: Settings) -> bytes:
+    """Runs SentencePiece's trainer; returns the serialized model."""
+    import sentencepiece as spm
+
+    model = io.BytesIO()
+    try:
+        spm.SentencePieceTrainer.Train(
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=settings.vocab_size,
+            character_coverage=settings.character_coverage,
+            pad_id=0,
+            pad_piece=PADDING,
+            unk_id=1,
+            unk_piece=UNKNOWN,
+            bos_id=-1,
+            eos_id=-1,
+            # Lists: in a comma-separated string the quotation mark would open a quoted field.
+            control_symbols=CONTROL_SYMBOLS,
+            user_defined_symbols=USER_SYMBOLS,
+            max_sentence_length=MAX_SENTENCE_BYTES,
+            num_threads=_TRAINER_THREADS,
+            train_extremely_large_corpus=sum(map(len, sentences)) >= _LARGE_CORPUS_CHARACTERS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explain(error, settings) from error
+    return model.getvalue()
+
+
+def _explain(error: RuntimeError, settings: Settings) -> AlbertError:
+    """SentencePiece's message as a sentence."""
+    message = str(error)
+    if too_high := re.search(r"too high.*value <= (\d+)", message):
+        return AlbertError(
+            f"The text is too small for a vocabulary of {settings.vocab_size} pieces; it allows "
+            f"at most {too_high.group(1)}: set --vocab_size, or give more text."
+        )
+    if too_low := re.search(r"smaller than required_chars.*? (\d+) vs (\d+)", message):
+        return AlbertError(
+            f"--vocab_size={settings.vocab_size} is too small: the characters of the text and the "
+            f"special pieces alone are {too_low.group(2)}; raise it, or lower "
+            "--character_coverage."
+        )
+    return AlbertError(f"SentencePiece could not train: {message}")
+
+
+def _check_layout(tokenizer: Tokenizer) -> None:
+    """The ids that ALBERT's checkpoints and data builders rely on."""
+    expected = [PADDING, UNKNOWN, *CONTROL_SYMBOLS, *USER_SYMBOLS]
+    pieces = [tokenizer.id_to_piece(i) for i in range(len(expected))]
+    if pieces != expected:
+        raise AlbertError(
+            f"SentencePiece gave the first ids to {pieces} instead of {expected}; "
+            "use the version of sentencepiece in requirements.txt."
+        )
+
+
+def _report(tokenizer: Tokenizer, sentences: list[str]) -> dict[str, float]:
+    """How well the vocabulary fits an even selection of the sample."""
+    selection = sentences[:: -(-len(sentences) // _REPORT_SENTENCES)]
+    ids = [i for encoded in tokenizer.encode_batch(selection) for i in encoded]
+    words = sum(sentence.count(" ") + 1 for sentence in selection)
+    return {
+        "pieces_per_word": round(len(ids) / words, 4),
+        "unknown_piece_share": round(ids.count(tokenizer.unk_id) / len(ids), 8),
+    }
+
+
+def train_sentencepiece(
+    input_files: list[str],
+    output_prefix: str,
+    settings: Settings | None = None,
+    overwrite: bool = False,
+) -> dict[str, object]:
+    """Trains a vocabulary; writes PREFIX.model, PREFIX.vocab, PREFIX.training.json, tokenizer.json.
+
+    Equal text and settings give equal bytes. If the files are there already, made from the same
+    text with the same settings, nothing is done.
+
+    Args:
+      input_files: one sentence a line; blank lines are passed over. UTF-8, plain or compressed.
+      output_prefix: path of the results without their suffix; tokenizer.json goes beside them.
+      settings: see Settings.
+      overwrite: replace results of other text or settings.
+
+    Returns:
+      What PREFIX.training.json holds: settings, inputs, counts, fit and the model's sha256.
+
+    Raises:
+      AlbertError: bad input, text too small for the vocabulary, or results are in the way.
+    """
+    settings = settings or Settings()
+    made_from = {
+        "settings": dataclasses.asdict(settings),
+        "input_sha256": [files.sha256(path) for path in input_files],
+    }
+    existing = _existing(output_prefix, made_from, overwrite)
+    if existing is not None:
+        print(f"{output_prefix}.model is there already, made from the same text and settings.")
+        return existing
+    counts = Counts()
+    sentences = _sample(input_files, settings, counts)
+    print(
+        f"Training {settings.vocab_size} pieces on {counts.sentences_sampled} of "
+        f"{counts.sentences_read} sentences ({counts.sentences_too_long} too long); this takes "
+        "from seconds to hours, and shows no progress.",
+        flush=True,
+    )
+    model = _train(sentences, settings)
+    spec = TokenizerSpec(
+        kind=SENTENCEPIECE,
+        model_file=os.path.basename(output_prefix) + ".model",
+        lower_case=settings.lower_case,
+        strip_accents=settings.strip_accents,
+        split_digit_comma=True,
+        vocab_size=settings.vocab_size,
+        sha256=hashlib.sha256(model).hexdigest(),
+    )
+    tokenizer = Tokenizer(spec, model, f"{output_prefix}.model")
+    _check_layout(tokenizer)
+    result = {
+        **made_from,
+        **dataclasses.asdict(counts),
+        **_report(tokenizer, sentences),
+        "model_sha256": spec.sha256,
+    }
+    files.write_text(f"{output_prefix}.vocab", "".join(_vocab_lines(model)))
+    tokenizer.save(os.path.dirname(output_prefix))
+    files.write_json(f"{output_prefix}.training.json", result)
+    return result
+
+
+def _vocab_lines(model: bytes) -> Iterator[str]:
+    """Lines "piece<tab>log probability", as SentencePiece's own trainer writes them."""
+    import sentencepiece as spm
+
+    processor = spm.SentencePieceProcessor(model_proto=model)
+    for i in range(processor.GetPieceSize()):
+        yield f"{processor.IdToPiece(i)}\t{processor.GetScore(i):g}\n"
+
+
+def _existing(
+    output_prefix: str, made_from: dict[str, object], overwrite: bool
+) -> dict[str, object] | None:
+    """The record of earlier results if they can be kept, None if there is nothing in the way.
+
+    Raises:
+      AlbertError: results of other text or settings are there, and may not be overwritten.
+    """
+    import tensorflow as tf
+
+    exists = tf.io.gfile.exists
+    record_path, model_path = f"{output_prefix}.training.json", f"{output_prefix}.model"
+    spec_path = os.path.join(os.path.dirname(output_prefix), SPEC_FILE)
+    if exists(record_path) and exists(model_path) and exists(spec_path):
+        record = files.read_json(record_path, "training record")
+        made_the_same = all(record.get(key) == value for key, value in made_from.items())
+        if made_the_same and record.get("model_sha256") == files.sha256(model_path):
+            return record
+    in_the_way = [path for path in (model_path, record_path, spec_path) if exists(path)]
+    if in_the_way and not overwrite:
+        raise AlbertError(
+            f"{in_the_way[0]} is there already, made from other text or settings; choose another "
+            "--output_prefix in another folder, or set --overwrite."
+        )
+    return None
+
+
+def define_flags() -> None:
+    """Flags of this script."""
+    defaults = Settings()
+    flags.DEFINE_string(
+        "input_file",
+        None,
+        "Text, one sentence a line: a comma list of paths and globs. UTF-8, plain or compressed "
+        "(.gz, .bz2, .xz).",
+        required=True,
+    )
+    flags.DEFINE_string(
+        "output_prefix",
+        None,
+        "Path of the results without their suffix: PREFIX.model, PREFIX.vocab and "
+        "PREFIX.training.json are written, and tokenizer.json into the same folder.",
+        required=True,
+    )
+    flags.DEFINE_integer(
+        "vocab_size",
+        defaults.vocab_size,
+        "Number of pieces, special ones included.",
+        lower_bound=len(CONTROL_SYMBOLS) + len(USER_SYMBOLS) + 3,
+    )
+    flags.DEFINE_bool("do_lower_case", defaults.lower_case, "Lower-case the text.")
+    flags.DEFINE_bool(
+        "strip_accents",
+        defaults.strip_accents,
+        "Drop accents (é becomes e), as the English releases do. Turn off for languages whose "
+        "words differ by them.",
+    )
+    flags.DEFINE_float(
+        "character_coverage",
+        defaults.character_coverage,
+        "Share of the text's characters that get a piece of their own; the rarest others become "
+        "<unk>.",
+        lower_bound=0.9,
+        upper_bound=1.0,
+    )
+    flags.DEFINE_integer(
+        "input_sentence_size",
+        defaults.input_sentence_size,
+        "Train on at most so many sentences, drawn uniformly from all of the text. Memory grows "
+        "with this number: about 1 kB a sentence.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer("random_seed", defaults.random_seed, "Seed of the sample.")
+    flags.DEFINE_bool(
+        "overwrite", False, "Replace results that were made from other text or settings."
+    )
+
+
+def _main() -> None:
+    flag = flags.FLAGS
+    settings = Settings(
+        vocab_size=flag.vocab_size,
+        lower_case=flag.do_lower_case,
+        strip_accents=flag.strip_accents,
+        character_coverage=flag.character_coverage,
+        input_sentence_size=flag.input_sentence_size,
+        random_seed=flag.random_seed,
+    )
+    input_files = files.expand_globs(flag.input_file)
+    result = train_sentencepiece(input_files, flag.output_prefix, settings, flag.overwrite)
+    print(
+        f"{flag.output_prefix}.model: {settings.vocab_size} pieces, "
+        f"{result['pieces_per_word']:.3f} pieces a word, "
+        f"{100 * result['unknown_piece_share']:.4f} % unknown pieces."
+    )
+
+
+main = functools.partial(cli.run, _main, define_flags)
+
+if __name__ == "__main__":
+    main()
