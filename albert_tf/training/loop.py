@@ -174,7 +174,7 @@ class Predictor:
     def __call__(self, batch: tf.distribute.DistributedValues) -> dict[str, np.ndarray]:
         """Outputs of one distributed batch, real rows only."""
         outputs = {k: v.numpy() for k, v in self._step(batch).items()}
-        real = outputs.pop("is_real_example")
+        real = outputs.pop("is_real_example") > 0
         return {k: v[real] for k, v in outputs.items()}
 
     def _distributed_step(self, batch: tf.distribute.DistributedValues) -> dict[str, tf.Tensor]:
@@ -184,7 +184,9 @@ class Predictor:
         return {k: self._strategy.gather(v, axis=0) for k, v in outputs.items()}
 
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {**self._compute(dict(batch)), "is_real_example": batch["is_real_example"]}
+        # Collectives do not take bool.
+        real = tf.cast(batch["is_real_example"], tf.int32)
+        return {**self._compute(dict(batch)), "is_real_example": real}
 
     def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
         return self._task.predict(self._model, batch)

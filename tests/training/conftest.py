@@ -1,0 +1,64 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Small pretraining records that tiny models can learn from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+
+LENGTH, PREDICTIONS, VOCAB = 16, 3, 40
+
+
+@pytest.fixture(scope="session")
+def tiny_config():
+    return AlbertConfig(
+        vocab_size=VOCAB,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        max_position_embeddings=LENGTH,
+    )
+
+
+def pretraining_columns(examples: int, seed: int) -> dict[str, np.ndarray]:
+    """Random records with a varying number of predictions and of real tokens."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(5, VOCAB, (examples, LENGTH))
+    used = rng.integers(8, LENGTH + 1, examples)
+    mask = (np.arange(LENGTH) < used[:, None]).astype(np.int64)
+    predictions = rng.integers(1, PREDICTIONS + 1, examples)
+    weights = (np.arange(PREDICTIONS) < predictions[:, None]).astype(np.float32)
+    positions = np.sort(rng.permuted(np.tile(np.arange(1, 8), (examples, 1)), axis=1), axis=1)
+    positions = positions[:, :PREDICTIONS] * weights.astype(np.int64)
+    return {
+        "input_ids": ids * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(LENGTH) >= 6) * mask,
+        "token_boundary": mask,
+        "masked_lm_positions": positions,
+        "masked_lm_ids": np.take_along_axis(ids, positions, 1) * weights.astype(np.int64),
+        "masked_lm_weights": weights,
+        "next_sentence_labels": rng.integers(0, 2, examples),
+    }
+
+
+@pytest.fixture(scope="session")
+def record_paths(tmp_path_factory):
+    """Three shards of unequal size, 101 records in all."""
+    folder = tmp_path_factory.mktemp("records")
+    features = records.pretraining_features(LENGTH, PREDICTIONS)
+    paths = []
+    for i, examples in enumerate((40, 7, 54)):
+        path = str(folder / f"shard-{i}.tfrecord")
+        columns = pretraining_columns(examples, seed=i)
+        records.write_shard(path, records.encode_examples(columns, features))
+        paths.append(path)
+    return paths
