@@ -1,0 +1,79 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From token ranges to padded sequences ``[CLS] A [SEP] B [SEP]``, for many instances at once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from albert_tf.tokenization import Tokenizer
+from data_prep.instances import Instances
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """n padded, unmasked sequences.
+
+    Attributes:
+      input_ids: int32 [n, length], padded with 0.
+      is_text: bool [n, length]: everything but [CLS], [SEP] and padding.
+      piece_starts: bool [n, length]: the piece begins a word; true at [CLS] and [SEP], false in
+        padding.
+      a_lengths, b_lengths: int [n]: tokens of the segments; b is 0 where there is one segment.
+      lengths: int [n]: tokens with [CLS] and [SEP].
+    """
+
+    input_ids: np.ndarray
+    is_text: np.ndarray
+    piece_starts: np.ndarray
+    a_lengths: np.ndarray
+    b_lengths: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def input_mask(self) -> np.ndarray:
+        """int32 [n, length]: 1 up to the last [SEP]."""
+        column = np.arange(self.input_ids.shape[1])
+        return (column < self.lengths[:, None]).astype(np.int32)
+
+    @property
+    def segment_ids(self) -> np.ndarray:
+        """int32 [n, length]: 1 for B and its [SEP]."""
+        column = np.arange(self.input_ids.shape[1])
+        return ((column >= self.a_lengths[:, None] + 2) & (column < self.lengths[:, None])).astype(
+            np.int32
+        )
+
+
+def assemble(
+    tokens: np.ndarray, instances: Instances, max_seq_length: int, tokenizer: Tokenizer
+) -> Batch:
+    """Lays out instances as sequences.
+
+    Args:
+      tokens: int32: the ids the instances' ranges point into.
+      instances: ranges that fit into max_seq_length with their [CLS] and [SEP].
+      max_seq_length: width of the result.
+      tokenizer: for the special ids and the table of word starts.
+    """
+    a_lengths = instances.a_end - instances.a_start
+    b_lengths = instances.b_end - instances.b_start
+    column = np.arange(max_seq_length, dtype=np.int32)
+    separator = (a_lengths + 1)[:, None]
+    ends = np.where(b_lengths > 0, a_lengths + b_lengths + 2, a_lengths + 1)[:, None]
+    in_b = (column > separator) & (column < ends)
+    is_text = in_b | ((column > 0) & (column < separator))
+    shift = np.where(
+        in_b, instances.b_start[:, None] - separator - 1, instances.a_start[:, None] - 1
+    )
+    input_ids = np.where(is_text, tokens.take(column + shift, mode="clip"), 0)
+    rows = np.arange(len(input_ids))
+    input_ids[:, 0] = tokenizer.cls_id
+    input_ids[rows, separator[:, 0]] = tokenizer.sep_id
+    input_ids[rows, ends[:, 0]] = tokenizer.sep_id
+    piece_starts = tokenizer.word_starts[input_ids] & (column <= ends)
+    return Batch(
+        input_ids.astype(np.int32), is_text, piece_starts, a_lengths, b_lengths, ends[:, 0] + 1
+    )

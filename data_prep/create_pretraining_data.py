@@ -1,0 +1,187 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Builds pretraining records (masked words and sentence order) from sentence files.
+
+Input: UTF-8 text, one sentence a line, a blank line between documents (data_prep/split_sentences.py
+makes it). Output: TFRecord shards in the layout of the TF1 release, manifest.json, and a copy of
+the tokenizer. A build that was killed goes on when the same command is run again.
+
+  python -m data_prep.create_pretraining_data \\
+    --input_file='corpus/*.txt.gz' --spm_model_file=30k-clean.model --output_dir=records
+
+Flags have the names, meanings and defaults of google-research/albert create_pretraining_data.py,
+except: --max_predictions_per_seq follows the sequence length; --sentence_objective=nsp replaces
+--random_next_sentence; --do_permutation (experimental) and --input_file_mode do not exist.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from absl import flags
+
+from albert_tf import cli, files
+from albert_tf.errors import AlbertError
+from data_prep.instances import OBJECTIVES
+from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_options import GOOGLE_RESEARCH, PretrainingOptions
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags."""
+    flags.DEFINE_string(
+        "input_file",
+        None,
+        "Comma list of text files or globs; .gz, .bz2 and .xz are read too. One sentence a line, "
+        "a blank line between documents; a file's end ends a document.",
+        required=True,
+    )
+    flags.DEFINE_string(
+        "output_dir", None, "Folder for the shards, manifest.json and the tokenizer."
+    )
+    flags.DEFINE_integer(
+        "num_shards",
+        None,
+        "Number of shards in --output_dir; each is written by one worker. Default: 10, or fewer "
+        "for a very small corpus.",
+    )
+    flags.DEFINE_string(
+        "output_file",
+        None,
+        "Instead of --output_dir: comma list of the shards' paths, all in one folder.",
+    )
+    flags.DEFINE_string(
+        "spm_model_file",
+        None,
+        "SentencePiece model, or a tokenizer.json. Goes before --vocab_file if both are given.",
+    )
+    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, or a tokenizer.json.")
+    flags.DEFINE_bool(
+        "do_lower_case", True, "Lower-case the text. A tokenizer.json says so itself."
+    )
+    _define_instance_flags(PretrainingOptions())
+    flags.DEFINE_integer(
+        "num_workers", 1, "Processes. The records do not depend on it.", lower_bound=1
+    )
+
+
+def _define_instance_flags(default: PretrainingOptions) -> None:
+    flags.DEFINE_integer(
+        "max_seq_length", default.max_seq_length, "Tokens in an instance, with [CLS] and [SEP]."
+    )
+    flags.DEFINE_integer(
+        "max_predictions_per_seq",
+        None,
+        "Most tokens predicted in an instance. Default: --masked_lm_prob × --max_seq_length, "
+        "rounded up. (The TF1 release's default was 20 at any length.)",
+    )
+    flags.DEFINE_float(
+        "masked_lm_prob", default.masked_lm_prob, "Share of an instance's tokens to be predicted."
+    )
+    flags.DEFINE_integer("ngram", default.ngram, "Longest masked span, in words.")
+    flags.DEFINE_bool(
+        "favor_shorter_ngram",
+        default.favor_shorter_ngram,
+        "Draw a span of n words with probability proportional to 1/n; else in reverse.",
+    )
+    flags.DEFINE_bool(
+        "do_whole_word_mask", default.do_whole_word_mask, "Mask all pieces of a word or none."
+    )
+    flags.DEFINE_float(
+        "short_seq_prob",
+        default.short_seq_prob,
+        "Share of the documents that, in each pass, are cut into instances of a shorter, randomly "
+        "drawn length.",
+    )
+    flags.DEFINE_integer(
+        "dupe_factor",
+        default.dupe_factor,
+        "Passes over the corpus, each with other cuts and masks. The records take about 1.7 times "
+        "the size of the text for each pass.",
+    )
+    flags.DEFINE_integer(
+        "random_seed", default.random_seed, "Decides all random choices; not negative."
+    )
+    flags.DEFINE_enum(
+        "sentence_objective",
+        default.sentence_objective,
+        OBJECTIVES,
+        "sop: two consecutive segments of a document, in half of the instances swapped (label 1). "
+        "A single sentence that fills an instance takes the next one with it, the last sentence "
+        "of a document the one before; documents of one sentence are skipped. "
+        "nsp: in half of the instances the second segment is from another document (label 1), the "
+        "TF1 release's --random_next_sentence. none: one segment, label 0.",
+    )
+    flags.DEFINE_enum(
+        "compat",
+        None,
+        [GOOGLE_RESEARCH],
+        "Do as the TF1 release where it is at fault: single sentences are paired with another "
+        "document under label 1, spans and words cross [SEP], segments are cut inside words, "
+        "random replacements may be special pieces, and a document goes on in the next file.",
+    )
+
+
+def _output(values: Any) -> Output:
+    """The output that --output_dir and --num_shards, or --output_file, describe.
+
+    Raises:
+      AlbertError: both or neither are given, or the paths lie in different folders.
+    """
+    if bool(values.output_dir) == bool(values.output_file):
+        raise AlbertError("Give either --output_dir or --output_file.")
+    if values.output_dir:
+        if values.num_shards is not None and values.num_shards < 1:
+            raise AlbertError(f"--num_shards is {values.num_shards}; the least is 1.")
+        return Output(values.output_dir, values.num_shards)
+    if values.num_shards is not None:
+        raise AlbertError("--num_shards goes with --output_dir; --output_file lists the shards.")
+    paths = [path.strip() for path in values.output_file.split(",") if path.strip()]
+    folders = {os.path.dirname(path) for path in paths}
+    if len(folders) != 1 or len(set(paths)) != len(paths):
+        raise AlbertError("The files of --output_file must be different and lie in one folder.")
+    return Output(folders.pop() or ".", names=[os.path.basename(path) for path in paths])
+
+
+def _main() -> None:
+    options = PretrainingOptions(
+        **{field: FLAGS[field].value for field in PretrainingOptions.__dataclass_fields__}
+    )
+    output = _output(FLAGS)
+    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
+    if not vocabulary:
+        raise AlbertError("Give --spm_model_file or --vocab_file.")
+    lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
+    manifest = build_pretraining_data(
+        files.expand_globs(FLAGS.input_file),
+        TokenizerSource(vocabulary, lower_case),
+        output,
+        options,
+        FLAGS.num_workers,
+    )
+    print(describe(manifest.statistics))
+    print(f"{manifest.num_examples} instances in {len(manifest.shards)} shards: {output.folder}")
+
+
+def describe(statistics: dict[str, Any]) -> str:
+    """The statistics as a table of two columns."""
+    rows = []
+    for name, value in statistics.items():
+        if isinstance(value, dict):
+            rows += [(f"{name}: {key}", part) for key, part in value.items()]
+        else:
+            rows.append((name, value))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value:>12}" for name, value in rows)
+
+
+def main() -> None:
+    """Entry point."""
+    cli.run(_main, define_flags)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sentence files to tokenized documents: one sentence a line, a blank line between documents."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+from albert_tf.text_files import read_lines
+from albert_tf.tokenization import Tokenizer
+from data_prep.spill import Document
+
+#: Characters of text tokenized in one go; also what travels to a worker process at once.
+_BLOCK_CHARACTERS = 1 << 19
+#: Longer documents are cut into parts, so that one without blank lines neither fills the memory nor
+#: ends up in a single shard. A cut costs one instance its full length.
+MAX_PART_TOKENS = 1 << 17
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenBlock:
+    """Consecutive lines, tokenized.
+
+    Attributes:
+      lengths: int32 [lines]: tokens of the line; -1 where a document ends.
+      tokens: int32: the tokens of all lines.
+    """
+
+    lengths: np.ndarray
+    tokens: np.ndarray
+
+
+_END = TokenBlock(np.array([-1], np.int32), np.zeros(0, np.int32))
+
+
+def read_blocks(
+    paths: Sequence[str],
+    files_end_documents: bool,
+    on_read: Callable[[int], None] | None = None,
+) -> Iterator[list[str]]:
+    """Yields the stripped lines of all files in blocks; "" ends a document.
+
+    Args:
+      paths: text files, plain or compressed.
+      files_end_documents: whether a document ends with its file. The official builder lets a
+        document go on in the next file unless the file ends in a blank line.
+      on_read: told, now and then, how many more bytes (as stored) have been read.
+
+    Raises:
+      AlbertError: a file is missing, damaged or not text; see read_lines.
+    """
+    block: list[str] = []
+    characters = 0
+    for path in paths:
+        for line in read_lines(path, on_read=on_read):
+            line = line.strip()
+            block.append(line)
+            characters += len(line) + 1
+            if characters >= _BLOCK_CHARACTERS:
+                yield block
+                block, characters = [], 0
+        if files_end_documents:
+            block.append("")
+    if block:
+        yield block
+
+
+def tokenize_block(lines: Sequence[str], tokenizer: Tokenizer) -> TokenBlock:
+    """Tokenizes a block of stripped lines."""
+    encoded = tokenizer.encode_batch([line for line in lines if line])
+    sizes = np.fromiter(map(len, encoded), np.int32, len(encoded))
+    tokens = np.fromiter(chain.from_iterable(encoded), np.int32, int(sizes.sum()))
+    lengths = np.full(len(lines), -1, np.int32)
+    lengths[[bool(line) for line in lines]] = sizes
+    return TokenBlock(lengths, tokens)
+
+
+def split_documents(blocks: Iterable[TokenBlock], counts: Counter[str]) -> Iterator[Document]:
+    """Joins token blocks and cuts them into documents.
+
+    Args:
+      blocks: in the order of the text.
+      counts: `documents`, `sentences`, `tokens`, `sentences_without_tokens` and
+        `long_document_cuts` are added to it.
+    """
+    number = parts = waiting = 0
+    lengths: list[np.ndarray] = []
+    tokens: list[np.ndarray] = []
+    for block in chain(blocks, [_END]):
+        counts["sentences_without_tokens"] += int((block.lengths == 0).sum())
+        for piece_lengths, piece_tokens, ends in _pieces(block):
+            if len(piece_tokens):
+                lengths.append(piece_lengths)
+                tokens.append(piece_tokens)
+                waiting += len(piece_tokens)
+            if waiting and (ends or waiting >= MAX_PART_TOKENS):
+                document = Document(number, np.concatenate(lengths), np.concatenate(tokens))
+                counts["sentences"] += len(document.sentence_lengths)
+                counts["tokens"] += waiting
+                parts += 1
+                waiting = 0
+                lengths, tokens = [], []
+                yield document
+            if ends and parts:
+                counts["documents"] += 1
+                counts["long_document_cuts"] += parts - 1
+                number += 1
+                parts = 0
+
+
+def _pieces(block: TokenBlock) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
+    """Cuts a block where documents end and where enough tokens for a part have come together.
+
+    Yields sentence lengths, their tokens, and whether the document ends after them.
+    """
+    filled = np.maximum(block.lengths, 0)
+    bounds = np.concatenate([[0], np.cumsum(filled)])
+    start = 0
+    for end in [*np.flatnonzero(block.lengths < 0).tolist(), len(block.lengths)]:
+        while start < end:
+            stop = int(np.searchsorted(bounds, bounds[start] + MAX_PART_TOKENS))
+            stop = min(max(stop, start + 1), end)
+            kept = filled[start:stop]
+            tokens = block.tokens[bounds[start] : bounds[stop]]
+            yield kept[kept > 0], tokens, False
+            start = stop
+        if end < len(block.lengths):
+            yield filled[:0], block.tokens[:0], True
+        start = end + 1

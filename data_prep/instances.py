@@ -1,0 +1,284 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From documents to instances: which sentences become segments A and B, and their label.
+
+Source: google-research/albert create_pretraining_data.create_instances_from_document and
+truncate_seq_pair; paper, section 3.1 (sentence order prediction). Instances are ranges of tokens,
+not copies of them: a bucket's instances of all passes fit into memory together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left
+from collections import Counter
+
+import numpy as np
+
+from data_prep.spill import Bucket
+
+OBJECTIVES = ("sop", "nsp", "none")
+#: Tries to draw a document other than the current one.
+_TRIES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceOptions:
+    """How documents are cut into instances.
+
+    Attributes:
+      max_seq_length: tokens with [CLS] and [SEP].
+      short_seq_prob: share of the documents that are cut into shorter instances, in each pass.
+      objective: "sop": two consecutive segments, swapped (label 1) in half of the cases; "nsp":
+        the second is from another document (label 1) in half of the cases; "none": one segment.
+      official: do as the official builder does where a chunk has a single sentence (pair it with
+        another document under the label 1, in SOP too) and cut segments inside words.
+    """
+
+    max_seq_length: int
+    short_seq_prob: float = 0.1
+    objective: str = "sop"
+    official: bool = False
+
+    @property
+    def max_text_tokens(self) -> int:
+        """Tokens of text in a full instance."""
+        return self.max_seq_length - (2 if self.objective == "none" else 3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Instances:
+    """n instances as token ranges [start, end) of a bucket; int32 [n] each.
+
+    Attributes:
+      a_start, a_end: segment A.
+      b_start, b_end: segment B; empty for the objective "none".
+      labels: 1 if the segments are swapped (SOP) or unrelated (NSP).
+    """
+
+    a_start: np.ndarray
+    a_end: np.ndarray
+    b_start: np.ndarray
+    b_end: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        """The number of instances."""
+        return len(self.labels)
+
+    def take(self, rows: np.ndarray) -> Instances:
+        """The instances of the given rows."""
+        return Instances(*(getattr(self, f.name)[rows] for f in dataclasses.fields(self)))
+
+
+def create_instances(
+    bucket: Bucket,
+    word_starts: np.ndarray,
+    dupe_factor: int,
+    options: InstanceOptions,
+    rng: np.random.Generator,
+) -> tuple[Instances, Counter[str]]:
+    """Cuts a bucket's documents into instances, `dupe_factor` times, and shuffles them.
+
+    Args:
+      bucket: the documents; the first `bucket.own_documents` are cut, all of them are a source of
+        unrelated segments.
+      word_starts: bool [vocab_size].
+      dupe_factor: number of passes.
+      options: see InstanceOptions.
+      rng: source of all randomness.
+
+    Returns:
+      The instances, and counts of what was merged or dropped, and why.
+    """
+    counts: Counter[str] = Counter()
+    cutter = _Cutter(bucket, options, rng, counts)
+    ranges: list[np.ndarray] = []
+    for _ in range(dupe_factor):
+        ranges += cutter.nsp_pass() if options.objective == "nsp" else cutter.chunk_pass()
+    columns = np.concatenate([np.zeros((0, 5), np.int32), *ranges]).T
+    instances = _truncate(Instances(*columns), bucket.tokens, word_starts, options, rng, counts)
+    return instances.take(rng.permutation(len(instances))), counts
+
+
+class _Cutter:
+    """Walks through a bucket's documents; each pass gives arrays of instances, int32 [n, 5]."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        options: InstanceOptions,
+        rng: np.random.Generator,
+        counts: Counter[str],
+    ) -> None:
+        self._options = options
+        self._rng = rng
+        self._counts = counts
+        # Lists, because bisect and single look-ups are several times faster on them.
+        self._bounds: list[int] = bucket.sentence_bounds.tolist()
+        self._documents: list[int] = bucket.document_bounds.tolist()
+        self._document_ids: list[int] = bucket.document_ids.tolist()
+        self._own = bucket.own_documents
+        self._token_bounds = bucket.sentence_bounds
+
+    def _targets(self) -> list[int]:
+        """Tokens per instance, drawn once for each document and pass."""
+        longest = self._options.max_text_tokens
+        targets = self._rng.integers(2, longest, size=self._own, endpoint=True)
+        short = self._rng.random(self._own) < self._options.short_seq_prob
+        return np.where(short, targets, longest).tolist()
+
+    def _chunk_end(self, start: int, last: int, tokens: int) -> int:
+        """End of the shortest run of sentences from `start` with so many tokens, at most `last`."""
+        return bisect_left(self._bounds, self._bounds[start] + tokens, start + 1, last)
+
+    def chunk_pass(self) -> list[np.ndarray]:
+        """One pass for "sop" and "none"."""
+        pairs = self._options.objective == "sop"
+        merge = pairs and not self._options.official
+        chunks: list[tuple[int, int, int, int]] = []
+        for document, target in enumerate(self._targets()):
+            start, last = self._documents[document], self._documents[document + 1]
+            if merge and last - start == 1:
+                self._counts["documents_skipped_single_sentence"] += 1
+                continue
+            while start < last:
+                end = self._chunk_end(start, last, target)
+                if merge and end - start == 1:
+                    if end < last:
+                        end += 1
+                        self._counts["chunks_merged_with_next_sentence"] += 1
+                    else:
+                        start -= 1
+                        self._counts["chunks_merged_with_previous_sentence"] += 1
+                chunks.append((start, end, document, target))
+                start = end
+        starts, ends, documents, targets = np.array(chunks, np.int32).reshape(-1, 4).T
+        if not pairs:
+            return [self._as_ranges(starts, ends, ends, ends, np.zeros_like(starts))]
+        single = ends - starts == 1
+        ranges = [self._order_pairs(starts[~single], ends[~single])]
+        if single.any():
+            ranges.append(self._pair_singles(starts[single], documents[single], targets[single]))
+        return ranges
+
+    def _order_pairs(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Cuts chunks of two or more sentences in two and swaps half of them."""
+        middles = starts + self._rng.integers(1, ends - starts)
+        swapped = self._rng.random(len(starts)) < 0.5
+        return self._as_ranges(
+            np.where(swapped, middles, starts),
+            np.where(swapped, ends, middles),
+            np.where(swapped, starts, middles),
+            np.where(swapped, middles, ends),
+            swapped,
+        )
+
+    def _pair_singles(
+        self, starts: np.ndarray, documents: np.ndarray, targets: np.ndarray
+    ) -> np.ndarray:
+        """Pairs single sentences with other documents, as the official builder does in SOP too."""
+        rows = []
+        for start, document, target in zip(starts.tolist(), documents.tolist(), targets.tolist()):
+            length = self._bounds[start + 1] - self._bounds[start]
+            rows.append((start, start + 1, *self._unrelated(document, target - length), 1))
+        self._counts["chunks_paired_with_another_document"] += len(rows)
+        return self._as_ranges(*np.array(rows, np.int32).T)
+
+    def nsp_pass(self) -> list[np.ndarray]:
+        """One pass for "nsp"; what an unrelated segment displaces begins the next chunk."""
+        rows = []
+        for document, target in enumerate(self._targets()):
+            start, last = self._documents[document], self._documents[document + 1]
+            while start < last:
+                end = self._chunk_end(start, last, target)
+                single = end - start == 1
+                middle = end if single else start + int(self._rng.integers(1, end - start))
+                if not single and self._rng.random() >= 0.5:
+                    rows.append((start, middle, middle, end, 0))
+                    start = end
+                    continue
+                length = self._bounds[middle] - self._bounds[start]
+                unrelated = self._unrelated(document, target - length)
+                if unrelated is None:
+                    self._counts["chunks_dropped_no_other_document"] += 1
+                else:
+                    rows.append((start, middle, *unrelated, 1))
+                start = middle
+        return [self._as_ranges(*np.array(rows, np.int32).reshape(-1, 5).T)]
+
+    def _unrelated(self, document: int, tokens: int) -> tuple[int, int] | None:
+        """Sentences [start, end) of another document with about `tokens` tokens."""
+        for _ in range(_TRIES):
+            other = int(self._rng.integers(len(self._document_ids)))
+            if self._document_ids[other] != self._document_ids[document]:
+                break
+        else:
+            if not self._options.official:
+                return None
+        first, last = self._documents[other], self._documents[other + 1]
+        start = int(self._rng.integers(first, last))
+        return start, self._chunk_end(start, last, max(tokens, 1))
+
+    def _as_ranges(self, *columns: np.ndarray) -> np.ndarray:
+        """Turns four columns of sentence numbers and the labels into token ranges, [n, 5]."""
+        *sentences, labels = columns
+        return np.stack([*(self._token_bounds[s] for s in sentences), labels], axis=1).astype(
+            np.int32
+        )
+
+
+def _truncate(
+    instances: Instances,
+    tokens: np.ndarray,
+    word_starts: np.ndarray,
+    options: InstanceOptions,
+    rng: np.random.Generator,
+    counts: Counter[str],
+) -> Instances:
+    """Shortens instances that are too long.
+
+    Token by token, the official builder takes from the longer segment (from B if they are equal),
+    from its front or its end with equal probability. What remains of the lengths is thus
+    determined, and how much is taken in front is binomial. A cut inside a word is then moved to
+    its edge, away from the removed part, unless that would empty the segment or `official` is set.
+    """
+    longest = options.max_text_tokens
+    a = instances.a_end - instances.a_start
+    b = instances.b_end - instances.b_start
+    new_a = np.minimum(a, np.maximum(longest - longest // 2, longest - b))
+    new_b = np.minimum(b, np.maximum(longest // 2, longest - a))
+    counts["instances_truncated"] += int((a + b > longest).sum())
+    counts["tokens_truncated"] += int((a + b - new_a - new_b).sum())
+    segments = []
+    for start, end, cut in (
+        (instances.a_start, instances.a_end, a - new_a),
+        (instances.b_start, instances.b_end, b - new_b),
+    ):
+        front = rng.binomial(cut, 0.5).astype(np.int32)
+        new_start, new_end = start + front, end - (cut - front)
+        if not options.official:
+            new_start, new_end = _move_to_word_edges(
+                new_start, new_end, front > 0, cut > front, word_starts[tokens]
+            )
+        segments += [new_start, new_end]
+    return Instances(*segments, instances.labels)
+
+
+def _move_to_word_edges(
+    starts: np.ndarray,
+    ends: np.ndarray,
+    front_was_cut: np.ndarray,
+    end_was_cut: np.ndarray,
+    is_word_start: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Moves cut edges of token ranges inwards to the next word start."""
+    size = len(is_word_start)
+    index = np.arange(size, dtype=np.int32)
+    next_start = np.minimum.accumulate(np.where(is_word_start, index, size)[::-1])[::-1]
+    last_start = np.maximum.accumulate(np.where(is_word_start, index, -1))
+    moved = next_start.take(starts, mode="clip")
+    starts = np.where(front_was_cut & (moved < ends), moved, starts)
+    moved = last_start.take(ends, mode="clip")
+    ends = np.where(end_was_cut & (moved > starts), moved, ends)
+    return starts, ends

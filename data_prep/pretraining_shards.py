@@ -1,0 +1,128 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One shard of pretraining records from its buckets of tokenized documents."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from albert_tf.data import records
+from albert_tf.tokenization import Tokenizer
+from data_prep.assembly import assemble
+from data_prep.instances import Instances, create_instances
+from data_prep.masking import mask
+from data_prep.pretraining_options import PretrainingOptions
+from data_prep.spill import read_bucket
+from data_prep.workers import Advance
+
+#: Numbers (instances × length) worked on at once: large enough for NumPy, small enough for caches.
+_BATCH_NUMBERS = 1 << 19
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What is the same for all shards of a build."""
+
+    tokenizer: Tokenizer
+    options: PretrainingOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardTask:
+    """One shard to write.
+
+    Attributes:
+      path: the TFRecord file.
+      spill_folder, num_runs, num_buckets: where the tokenized documents are; see spill.
+      buckets: the shard's buckets, each with those its unrelated segments may come from after it.
+    """
+
+    path: str
+    spill_folder: str
+    num_runs: int
+    num_buckets: int
+    buckets: Sequence[Sequence[int]]
+
+
+def write_pretraining_shard(
+    context: Context, task: ShardTask, advance: Advance
+) -> tuple[records.ShardInfo, Counter[str]]:
+    """Writes a shard, a pure function of the documents, the options and the bucket numbers.
+
+    Args:
+      context: tokenizer and options.
+      task: see ShardTask.
+      advance: told how many tokens of the documents, counted once a pass, have been worked on.
+
+    Returns:
+      The shard's description, and counts for the statistics.
+    """
+    counts: Counter[str] = Counter()
+    info = records.write_shard(task.path, _examples(context, task, counts, advance))
+    return info, counts
+
+
+def _examples(
+    context: Context, task: ShardTask, counts: Counter[str], advance: Advance
+) -> Iterator[bytes]:
+    options = context.options
+    batch_size = max(1, _BATCH_NUMBERS // options.max_seq_length)
+    for buckets in task.buckets:
+        bucket = read_bucket(task.spill_folder, task.num_runs, task.num_buckets, buckets)
+        rng = np.random.default_rng([options.random_seed, buckets[0]])
+        instances, cut = create_instances(
+            bucket, context.tokenizer.word_starts, options.dupe_factor, options.instances(), rng
+        )
+        counts.update(cut)
+        work = bucket.own_tokens * options.dupe_factor
+        for start in range(0, len(instances), batch_size):
+            end = min(start + batch_size, len(instances))
+            yield from encode_instances(
+                context, bucket.tokens, instances.take(slice(start, end)), rng, counts
+            )
+            advance(work * end // len(instances) - work * start // len(instances))
+
+
+def encode_instances(
+    context: Context,
+    tokens: np.ndarray,
+    instances: Instances,
+    rng: np.random.Generator,
+    counts: Counter[str],
+) -> list[bytes]:
+    """Masks instances and encodes them as records; adds to `counts`."""
+    options, tokenizer = context.options, context.tokenizer
+    batch = assemble(tokens, instances, options.max_seq_length, tokenizer)
+    masked = mask(batch, options.masking(), tokenizer.mask_id, random_ids(context), rng)
+    counts["instances"] += len(instances)
+    counts["sequence_tokens"] += int(batch.lengths.sum())
+    counts["label_1"] += int(instances.labels.sum())
+    counts["replaced_by_mask"] += masked.replaced_by_mask
+    counts["kept"] += masked.kept
+    counts["replaced_by_random"] += masked.replaced_by_random
+    for words, spans in enumerate(masked.span_counts.tolist(), start=1):
+        counts[f"spans_{words}"] += spans
+    columns = {
+        "input_ids": masked.input_ids,
+        "input_mask": batch.input_mask,
+        "segment_ids": batch.segment_ids,
+        "token_boundary": batch.piece_starts,
+        "masked_lm_positions": masked.positions,
+        "masked_lm_ids": masked.labels,
+        "masked_lm_weights": masked.weights,
+        "next_sentence_labels": instances.labels,
+    }
+    return records.encode_examples(
+        columns,
+        records.pretraining_features(options.max_seq_length, options.max_predictions_per_seq),
+    )
+
+
+def random_ids(context: Context) -> np.ndarray:
+    """int32: the ids random replacements are drawn from; the official builder draws from all."""
+    ids = np.arange(context.tokenizer.vocab_size, dtype=np.int32)
+    return ids if context.options.official else np.setdiff1d(ids, context.tokenizer.special_ids)

@@ -1,0 +1,162 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Work in other processes, with results in order, progress, and errors that stop everything."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from albert_tf.errors import AlbertError
+
+#: Seconds between looks at what the workers have done.
+_POLL_SECONDS = 0.5
+
+Advance = Callable[[int], None]
+
+_worker: _Worker
+
+
+class _Worker:
+    """What a worker process keeps between tasks."""
+
+    def __init__(self, make_context: Callable[..., Any], args: tuple, done: Any, stop: Any) -> None:
+        self.context = make_context(*args)
+        self._done = done
+        self._stop = stop
+
+    def advance(self, amount: int) -> None:
+        """Adds to the progress; ends the task if another one has failed."""
+        if self._stop.is_set():
+            raise AlbertError("Stopped.")
+        with self._done.get_lock():
+            self._done.value += amount
+
+
+def _start(*args: Any) -> None:
+    global _worker
+    # Ctrl-C reaches the whole process group; the parent alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A parent that is killed cannot tell its workers, who would wait for work for ever.
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    _worker = _Worker(*args)
+
+
+def _exit_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def _call(function: Callable[[Any, Any, Advance], Any], item: Any) -> Any:
+    return function(_worker.context, item, _worker.advance)
+
+
+class Workers:
+    """Runs functions of (context, item, advance) in processes; a context manager.
+
+    With one worker everything runs in this process. Processes are spawned, never forked:
+    TensorFlow does not survive a fork.
+    """
+
+    def __init__(self, num_workers: int, make_context: Callable[..., Any], args: tuple) -> None:
+        """Prepares the workers.
+
+        Args:
+          num_workers: number of processes.
+          make_context: called once in each with `args`; gives the functions' first argument.
+          args: picklable.
+        """
+        self._num_workers = num_workers
+        self._executor = None
+        self._context = None
+        if num_workers == 1:
+            self._context = make_context(*args)
+            return
+        spawn = multiprocessing.get_context("spawn")
+        self._done = spawn.Value("q", 0)
+        self._stop = spawn.Event()
+        self._executor = concurrent.futures.ProcessPoolExecutor(
+            num_workers, spawn, _start, (make_context, args, self._done, self._stop)
+        )
+
+    def map(
+        self,
+        function: Callable[[Any, Any, Advance], Any],
+        items: Iterable[Any],
+        on_progress: Advance,
+    ) -> Iterator[Any]:
+        """Yields function(context, item, advance) of every item, in order.
+
+        Args:
+          function: importable; calls `advance` with the amount of work it has done.
+          items: drawn only a little ahead of the results.
+          on_progress: told the sum of the amounts, now and then.
+
+        Raises:
+          AlbertError: the first one a function raised, or a process was killed.
+        """
+        if self._executor is None:
+            for item in items:
+                yield function(self._context, item, on_progress)
+            return
+        waiting: collections.deque[concurrent.futures.Future] = collections.deque()
+        items = iter(items)
+        exhausted = False
+        while waiting or not exhausted:
+            while not exhausted and len(waiting) < 2 * self._num_workers:
+                for item in items:
+                    waiting.append(self._submit(function, item))
+                    break
+                else:
+                    exhausted = True
+            if waiting and self._finished(waiting, on_progress):
+                yield waiting.popleft().result()
+
+    def _submit(self, function: Callable, item: Any) -> concurrent.futures.Future:
+        try:
+            return self._executor.submit(_call, function, item)
+        except BrokenProcessPool as error:
+            raise _killed() from error
+
+    def _finished(
+        self, waiting: collections.deque[concurrent.futures.Future], on_progress: Advance
+    ) -> bool:
+        """Waits a moment for any result; whether the first has come. Raises what failed."""
+        done, _ = concurrent.futures.wait(
+            waiting, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED
+        )
+        with self._done.get_lock():
+            amount, self._done.value = self._done.value, 0
+        if amount:
+            on_progress(amount)
+        for future in done:
+            error = future.exception()
+            if isinstance(error, BrokenProcessPool):
+                raise _killed() from error
+            if error:
+                raise error
+        return waiting[0] in done
+
+    def __enter__(self) -> Workers:
+        """Nothing to do: processes start with the first task."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stops the workers; unfinished tasks are given up."""
+        if self._executor is not None:
+            self._stop.set()
+            self._executor.shutdown(cancel_futures=True)
+
+
+def _killed() -> AlbertError:
+    return AlbertError(
+        "A worker process was killed, perhaps for lack of memory; run the same command again, "
+        "with a smaller --num_workers, to continue."
+    )
