@@ -123,8 +123,9 @@ class AlignedText:
         return aligned.lower() if lower_case else aligned
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
-        """The original span of text[begin:end]; empty, before the next character, if that is so."""
+        """The original span of text[begin:end]; if that is empty, a place before text[begin]."""
         if begin < end:
             return self.starts[begin], max(self.ends[begin:end])
         position = self.starts[begin] if begin < len(self.text) else max(self.ends, default=0)
-        return position, position
+        # Not empty between two parts of one character, so that spans never go backwards.
+        return position, max(position, self.ends[begin - 1]) if begin else position
