@@ -1,0 +1,113 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.optimization.optimizer import create_optimizer
+from albert_tf.training.checkpoints import CheckpointStore, find_checkpoint, load_weights
+
+
+def variables(value, **shapes):
+    shapes = shapes or {"bert/a/kernel": [2, 3], "bert/a.b/bias": [3], "cls/output_bias": [4]}
+    return {name: tf.Variable(tf.fill(shape, float(value))) for name, shape in shapes.items()}
+
+
+def store_of(folder, weights):
+    optimizer = create_optimizer("lamb", 0.1, weights)
+    return CheckpointStore(str(folder), weights, optimizer, {}, keep_max=3)
+
+
+def test_weights_come_back_by_name(tmp_path):
+    saved = variables(1.5)
+    store_of(tmp_path, saved).save(7)
+    fresh = variables(0)
+    report = load_weights(str(tmp_path), fresh)
+    assert report.matched == tuple(fresh) and not report.missing and not report.unexpected
+    assert all((v.numpy() == 1.5).all() for v in fresh.values())
+
+
+def test_the_best_weights_of_an_output_dir_come_before_the_newest(tmp_path):
+    weights = variables(1)
+    store = store_of(tmp_path, weights)
+    store.save_best(3, "accuracy", 0.5)
+    weights["bert/a/kernel"].assign(tf.fill([2, 3], 9.0))
+    store.save(7)
+    assert find_checkpoint(str(tmp_path)).endswith("best/ckpt-3")
+    assert find_checkpoint(str(tmp_path / "checkpoints")).endswith("checkpoints/ckpt-7")
+    assert find_checkpoint(str(tmp_path / "checkpoints/ckpt-7")).endswith("ckpt-7")
+    fresh = variables(0)
+    load_weights(str(tmp_path), fresh)
+    assert (fresh["bert/a/kernel"].numpy() == 1).all()
+
+
+def test_a_better_evaluation_replaces_the_best(tmp_path):
+    store = store_of(tmp_path, variables(1))
+    store.save_best(3, "accuracy", 0.5)
+    store.save_best(6, "accuracy", 0.6)
+    names = sorted(p.name for p in (tmp_path / "best").iterdir())
+    assert names == ["best.json", "ckpt-6.data-00000-of-00001", "ckpt-6.index"]
+    assert store.best() == {"step": 6, "metric": "accuracy", "value": 0.6, "checkpoint": "ckpt-6"}
+
+
+def test_a_tf1_checkpoint_loads_by_its_names_without_its_optimizer_state(tmp_path):
+    kernel = np.arange(6, dtype=np.float32).reshape(2, 3)
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "model.ckpt"),
+        tensor_names=[
+            "bert/a/kernel",
+            "bert/a/kernel/adam_m",
+            "bert/a/kernel/adam_v",
+            "global_step",
+        ],
+        shape_and_slices=[""] * 4,
+        tensors=[kernel, kernel, kernel, np.int64(3)],
+    )
+    fresh = variables(0, **{"bert/a/kernel": [2, 3]})
+    report = load_weights(str(tmp_path / "model.ckpt"), fresh)
+    np.testing.assert_array_equal(fresh["bert/a/kernel"].numpy(), kernel)
+    assert report.unexpected == ()
+
+
+def test_a_missing_encoder_variable_is_an_error_that_names_it(tmp_path):
+    store_of(tmp_path, variables(1, **{"bert/a/kernel": [2]})).save(1)
+    with pytest.raises(AlbertError, match=r"it lacks bert/new/kernel"):
+        load_weights(str(tmp_path), variables(0, **{"bert/a/kernel": [2], "bert/new/kernel": [2]}))
+
+
+def test_an_encoder_variable_of_another_shape_is_an_error_that_names_both(tmp_path):
+    store_of(tmp_path, variables(1, **{"bert/a/kernel": [2]})).save(1)
+    with pytest.raises(AlbertError, match=r"bert/a/kernel \(shape \[2\], not \[3\]\)"):
+        load_weights(str(tmp_path), variables(0, **{"bert/a/kernel": [3]}))
+
+
+def test_heads_may_be_missing_and_are_reported(tmp_path):
+    store_of(tmp_path, variables(1, **{"bert/a/kernel": [2], "cls/x": [1]})).save(1)
+    fresh = variables(0, **{"bert/a/kernel": [2], "output_bias": [5]})
+    report = load_weights(str(tmp_path), fresh)
+    assert report.missing == ("output_bias",) and report.unexpected == ("cls/x",)
+    assert "output_bias" in str(report) and "cls/x" in str(report)
+    assert (fresh["output_bias"].numpy() == 0).all()
+
+
+def test_no_checkpoint_is_one_sentence(tmp_path):
+    with pytest.raises(AlbertError, match="There is no checkpoint at"):
+        find_checkpoint(str(tmp_path))
+
+
+@pytest.mark.parametrize("part", [".index", ".data-00000-of-00001"])
+def test_a_damaged_checkpoint_is_one_sentence(tmp_path, part):
+    weights = variables(1)
+    store = store_of(tmp_path, weights)
+    prefix = store.save(1)
+    data = open(prefix + part, "rb").read()  # noqa: SIM115
+    with open(prefix + part, "wb") as f:
+        f.write(data[:8])
+    with pytest.raises(AlbertError, match="cannot be read"):
+        load_weights(prefix, variables(0))
+    with pytest.raises(AlbertError, match="does not fit this run or is damaged"):
+        store_of(tmp_path, variables(0)).restore(prefix)
