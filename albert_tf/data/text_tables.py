@@ -1,0 +1,146 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Labelled texts from TSV, CSV and JSON-lines files, by column name."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from albert_tf.errors import AlbertError
+from albert_tf.text_files import COMPRESSED_SUFFIXES, read_lines
+
+
+@dataclasses.dataclass(frozen=True)
+class TextColumns:
+    """Which columns of a table (keys of a JSON line) are used.
+
+    Attributes:
+      text: the text.
+      text_pair: the second text of a pair; None for single texts.
+      label: the label; None to leave labels unread.
+      id: what identifies a row; None numbers the rows from 0.
+    """
+
+    text: str
+    text_pair: str | None = None
+    label: str | None = None
+    id: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TextExample:
+    """One row: all fields as text. `where` is "file:line", for errors."""
+
+    id: str
+    text: str
+    text_pair: str | None
+    label: str | None
+    where: str
+
+
+def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
+    """Reads a table whose name ends in .tsv, .csv or .jsonl, possibly followed by .gz, .bz2 or .xz.
+
+    TSV and CSV files begin with a line of column names. A TSV field is everything between two tabs,
+    quotes included, as in the GLUE files; CSV fields may be quoted and then span lines. A JSON line
+    is an object whose values are strings, numbers or booleans. Blank lines are passed over.
+
+    Raises:
+      AlbertError: the file is missing, empty, of another kind or malformed, or lacks a column.
+    """
+    stem = path
+    for suffix in COMPRESSED_SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    kind = stem.rpartition(".")[2].lower()
+    if kind == "jsonl":
+        rows = _json_rows(path)
+    elif kind in ("tsv", "csv"):
+        rows = _table_rows(path, kind, columns)
+    else:
+        raise AlbertError(
+            f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
+        )
+    examples = []
+    for line, row in rows:
+        where = f"{path}:{line}"
+        examples.append(
+            TextExample(
+                id=_field(row, columns.id, where) if columns.id else str(len(examples)),
+                text=_field(row, columns.text, where),
+                text_pair=_field(row, columns.text_pair, where) if columns.text_pair else None,
+                label=_field(row, columns.label, where).strip() if columns.label else None,
+                where=where,
+            )
+        )
+    if not examples:
+        raise AlbertError(f"{path} holds no examples.")
+    return examples
+
+
+def _field(row: dict[str, Any], column: str, where: str) -> str:
+    if column not in row:
+        raise AlbertError(f"{where}: there is no {column!r}; the names are {', '.join(row)}.")
+    value = row[column]
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    raise AlbertError(f"{where}: {column!r} must be a string or a number, not {value!r}.")
+
+
+def _json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise AlbertError(f"{path}:{number}: not a line of JSON: {error.msg}.") from error
+        if not isinstance(row, dict):
+            raise AlbertError(f"{path}:{number}: a JSON object was expected, not {line[:40]!r}.")
+        yield number, row
+
+
+def _table_rows(path: str, kind: str, columns: TextColumns) -> Iterator[tuple[int, dict[str, str]]]:
+    """Rows by column name; a row that spans lines is numbered by its last one."""
+    header: list[str] = []
+    for number, fields in _csv_fields(path) if kind == "csv" else _tsv_fields(path):
+        if not header:
+            header = [name.strip() for name in fields]
+            _check_header(path, header, columns)
+        elif len(fields) != len(header):
+            raise AlbertError(
+                f"{path}:{number}: {len(fields)} fields, but the first line names {len(header)} "
+                "columns."
+            )
+        else:
+            yield number, dict(zip(header, fields))
+
+
+def _check_header(path: str, header: list[str], columns: TextColumns) -> None:
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:
+        raise AlbertError(f"{path}:1: the column {repeated[0]!r} appears more than once.")
+    for name in dataclasses.astuple(columns):
+        if name is not None and name not in header:
+            raise AlbertError(f"{path} has no column {name!r}; it has {', '.join(header)}.")
+
+
+def _tsv_fields(path: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield number, line.split("\t")
+
+
+def _csv_fields(path: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
+    try:
+        for fields in reader:
+            if fields:
+                yield reader.line_num, fields
+    except csv.Error as error:
+        raise AlbertError(f"{path}:{reader.line_num}: not CSV: {error}.") from error

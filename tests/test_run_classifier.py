@@ -1,0 +1,256 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""run_classifier.py from files to files, with the real Estimator and a tiny model."""
+
+import contextlib
+import csv
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+import run_classifier
+from albert_tf.errors import AlbertError
+
+ROOT = pathlib.Path(__file__).parents[1]
+WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road"]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fine", "awful", *WORDS]
+CONFIG = {
+    "vocab_size": len(VOCABULARY),
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 16,
+}
+
+
+def text_with(word, rng):
+    words = rng.choices(WORDS, k=rng.randint(2, 5))
+    words.insert(rng.randrange(len(words) + 1), word)
+    return " ".join(words)
+
+
+def write_tsv(path, rows):
+    path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def command_line(arguments):
+    known = set(flags.FLAGS)
+    run_classifier.define_flags()
+    try:
+        flags.FLAGS(["run_classifier", *(f"--{k}={v}" for k, v in arguments.items())])
+        yield
+    finally:
+        for name in set(flags.FLAGS) - known:
+            delattr(flags.FLAGS, name)
+
+
+def run(**arguments):
+    """What the script does, in this process."""
+    with command_line(arguments):
+        run_classifier._main()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data of a task that one word decides; the training file is sorted by label."""
+    folder = tmp_path_factory.mktemp("classifier")
+    rng = random.Random(0)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    rows = [(text_with(word, rng), label) for label, word in
+            (("negative", "awful"), ("positive", "fine")) for _ in range(150)]  # fmt: skip
+    write_tsv(folder / "train.tsv", [("sentence", "label"), *rows])
+    rng.shuffle(rows)
+    held_out = [(text_with(word, rng), label) for label, word in
+                (("negative", "awful"), ("positive", "fine")) for _ in range(50)]  # fmt: skip
+    write_tsv(folder / "dev.tsv", [("sentence", "label"), *held_out])
+    unseen = [(f"q{i}", text, label) for i, (text, label) in enumerate(held_out)]
+    write_tsv(folder / "new.tsv", [("number", "sentence"), *(row[:2] for row in unseen)])
+    return folder
+
+
+def training_flags(folder):
+    return {
+        "do_train": True,
+        "train_file": folder / "train.tsv",
+        "text_column": "sentence",
+        "albert_config_file": folder / "config.json",
+        "vocab_file": folder / "vocab.txt",
+        "max_seq_length": 10,
+        "train_batch_size": 16,
+        "learning_rate": 2e-3,
+        "train_step": 120,
+    }
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    """Output directory of a training run, made by the script itself."""
+    arguments = dict(
+        training_flags(folder),
+        do_eval=True,
+        eval_file=folder / "dev.tsv",
+        eval_every_steps=60,
+        output_dir=folder / "model",
+    )
+    command = [sys.executable, "run_classifier.py", *(f"--{k}={v}" for k, v in arguments.items())]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "model", done.stdout
+
+
+def test_separable_task_is_learned_and_results_are_written(model):
+    output_dir, printed = model
+    results = json.loads((output_dir / "eval_results.json").read_text())
+    assert results["accuracy"] > 0.9
+    assert results["matthews_corr"] > 0.8
+    assert results["majority_accuracy"] == 0.5
+    assert "train: 300 examples" in printed
+    assert "labels negative 50.0%, positive 50.0%" in printed
+    assert json.loads((output_dir / "task.json").read_text())["labels"] == ["negative", "positive"]
+
+
+def test_model_directory_alone_predicts(model, folder, tmp_path):
+    output_dir, _ = model
+    run(
+        do_predict=True,
+        predict_file=folder / "new.tsv",
+        id_column="number",
+        output_dir=output_dir,
+        cached_dir=tmp_path,
+    )
+    with (output_dir / "predictions.tsv").open() as f:
+        rows = list(csv.DictReader(f, delimiter="\t"))
+    assert [row["id"] for row in rows] == [f"q{i}" for i in range(100)]
+    right = [row["prediction"] for row in rows[:50]].count("negative")
+    right += [row["prediction"] for row in rows[50:]].count("positive")
+    results = json.loads((output_dir / "eval_results.json").read_text())
+    assert right / 100 == pytest.approx(results["accuracy"])
+    for row in rows:
+        probabilities = {k: float(row[k]) for k in ("negative", "positive")}
+        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-5)
+        assert row["prediction"] == max(probabilities, key=probabilities.get)
+
+
+def test_evaluating_twice_gives_the_same_and_needs_no_training_file(model, folder):
+    output_dir, _ = model
+    path = output_dir / "eval_results.json"
+    before = path.read_text()
+    path.unlink()
+    run(do_eval=True, eval_file=folder / "dev.tsv", output_dir=output_dir)
+    assert json.loads(path.read_text()) == pytest.approx(json.loads(before))
+
+
+def test_fine_tuning_takes_vocabulary_and_configuration_from_the_checkpoint(model, folder, capsys):
+    """And a finished run is not trained again."""
+    arguments = dict(training_flags(folder), init_checkpoint=model[0], train_step=2)
+    del arguments["albert_config_file"], arguments["vocab_file"]
+    run(**arguments, output_dir=folder / "second")
+    assert "variables matched" in capsys.readouterr().out
+    run(**arguments, output_dir=folder / "second")
+    assert "already trained" in capsys.readouterr().out
+    with pytest.raises(AlbertError, match="holds another run"):
+        run(**{**arguments, "learning_rate": 1e-4}, output_dir=folder / "second")
+
+
+def test_number_of_epochs_gives_the_steps(folder, capsys):
+    arguments = dict(training_flags(folder), num_train_epochs=0.1)
+    del arguments["train_step"]
+    run(**arguments, output_dir=folder / "epochs")
+    printed = capsys.readouterr().out
+    assert "Fine-tuning for 2 steps of 16" in printed
+    checkpoint = tf.train.latest_checkpoint(str(folder / "epochs" / "checkpoints"))
+    assert checkpoint.endswith("ckpt-2")
+
+
+def test_regression_on_pairs_correlates(folder):
+    """The number is whether both texts agree in their word; read from JSON lines."""
+    rng = random.Random(1)
+    lines = []
+    for _ in range(300):
+        word = rng.choice(["fine", "awful"])
+        row = {
+            "a": text_with(word, rng),
+            "b": text_with("sun", rng),
+            "score": 2.0 if word == "fine" else 1,
+        }
+        lines.append(json.dumps(row))
+    (folder / "pairs.jsonl").write_text("\n".join(lines[:200]))
+    (folder / "pairs_dev.jsonl").write_text("\n".join(lines[200:]))
+    run(
+        **dict(
+            training_flags(folder),
+            train_file=folder / "pairs.jsonl",
+            eval_file=folder / "pairs_dev.jsonl",
+            do_eval=True,
+            predict_file=folder / "pairs_dev.jsonl",
+            do_predict=True,
+            regression=True,
+            text_column="a",
+            text_pair_column="b",
+            label_column="score",
+            max_seq_length=16,
+        ),
+        output_dir=folder / "regression",
+    )
+    results = json.loads((folder / "regression" / "eval_results.json").read_text())
+    assert results["pearson"] > 0.8
+    assert results["mse"] < results["mean_answer_mse"]
+    lines = (folder / "regression" / "predictions.tsv").read_text().splitlines()
+    assert lines[0] == "id\tprediction"
+    scores = [float(line.split("\t")[1]) for line in lines[1:]]
+    truth = [json.loads(x)["score"] for x in (folder / "pairs_dev.jsonl").read_text().split("\n")]
+    assert np.corrcoef(scores, truth)[0, 1] == pytest.approx(results["pearson"], abs=1e-4)
+
+
+BAD_INPUT = {
+    "nothing to do": ({}, "nothing to do"),
+    "no file": ({"do_eval": True}, "--do_eval needs --eval_file"),
+    "both lengths": ({"num_train_epochs": 1.0}, "--train_step or --num_train_epochs, not both"),
+    "missing file": ({"train_file": "absent.tsv"}, "absent.tsv does not exist"),
+    "missing column": ({"text_column": "txt"}, "train.tsv has no column 'txt'; it has sentence,"),
+    "empty file": ({"train_file": "{folder}/empty.tsv"}, "empty.tsv holds no examples"),
+    "unknown label": (
+        {"do_eval": True, "eval_file": "{folder}/odd.tsv"},
+        "odd.tsv:2: the label 'neutral' does not occur in the training data",
+    ),
+    "not a number": ({"regression": True}, "train.tsv:2: the label 'negative' is not a finite"),
+    "no vocabulary": ({"vocab_file": ""}, "--spm_model_file or --vocab_file is needed"),
+    "too long": ({"max_seq_length": 17}, "max_seq_length=17 exceeds the model's"),
+    "too short": ({"max_seq_length": 4}, "max_seq_length=4 must be at least 5"),
+    "wrong vocabulary": ({"vocab_file": "{folder}/short.txt"}, "short.txt has 8 pieces, but the"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_one_sentence_and_writes_no_model(case, folder, tmp_path):
+    changes, message = BAD_INPUT[case]
+    (folder / "empty.tsv").write_text("sentence\tlabel\n")
+    write_tsv(folder / "odd.tsv", [("sentence", "label"), ("fine sun", "neutral")])
+    (folder / "short.txt").write_text("\n".join(VOCABULARY[:8]) + "\n")
+    changes = {k: v.format(folder=folder) if isinstance(v, str) else v for k, v in changes.items()}
+    arguments = {**training_flags(folder), **changes} if changes else {}
+    with pytest.raises(AlbertError) as error:
+        run(**arguments, output_dir=tmp_path / "out")
+    assert message in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_directory_without_a_classifier_is_refused_with_exit_status_1(folder, tmp_path):
+    command = [sys.executable, "run_classifier.py", "--do_predict", f"--output_dir={tmp_path}"]
+    command.append(f"--predict_file={folder / 'new.tsv'}")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"error: {tmp_path} holds no trained classifier" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
