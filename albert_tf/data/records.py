@@ -99,8 +99,21 @@ def to_model_names(columns: Mapping[str, Any]) -> dict[str, Any]:
     return {_MODEL_NAMES.get(name, name): value for name, value in columns.items()}
 
 
+def parse_columns(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
+    """Parses serialized records, string [batch], to tensors [batch, *shape] as they are stored."""
+    import tensorflow as tf
+
+    return tf.io.parse_example(
+        serialized,
+        {
+            name: tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
+            for name, spec in features.items()
+        },
+    )
+
+
 def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
-    """Parses serialized records.
+    """Parses serialized records for a model.
 
     Args:
       serialized: string [batch].
@@ -111,18 +124,37 @@ def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tenso
     """
     import tensorflow as tf
 
-    parsed = tf.io.parse_example(
-        serialized,
-        {
-            name: tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
-            for name, spec in features.items()
-        },
-    )
     columns = {
         name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-        for name, value in parsed.items()
+        for name, value in parse_columns(serialized, features).items()
     }
     return to_model_names(columns)
+
+
+def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
+    """The layout of one serialized record, for records without a manifest.
+
+    A feature of one number is taken for a scalar.
+
+    Raises:
+      AlbertError: it is not a ``tf.train.Example``, or a feature is empty or a string.
+    """
+    import tensorflow as tf
+    from google.protobuf.message import DecodeError
+
+    try:
+        example = tf.train.Example.FromString(serialized)
+    except DecodeError as error:
+        raise AlbertError("A record is not a tf.train.Example.") from error
+    features = {}
+    for name, feature in example.features.feature.items():
+        kind = feature.WhichOneof("kind")
+        count = len(getattr(feature, kind).value) if kind else 0
+        if kind not in ("int64_list", "float_list") or not count:
+            raise AlbertError(f"The record feature {name!r} is not a list of numbers.")
+        dtype = "int64" if kind == "int64_list" else "float32"
+        features[name] = FeatureSpec(dtype, () if count == 1 else (count,))
+    return features
 
 
 # ---- Encoding --------------------------------------------------------------------------------

@@ -68,6 +68,9 @@ def test_records_of_the_tf1_release_parse(name):
     length, predictions = LAYOUTS[name]
     serialized = list(records.read_examples(str(GOLDEN / name)))
     assert len(serialized) == 40
+    assert records.infer_features(serialized[0]) == records.pretraining_features(
+        length, predictions
+    )
     batch = records.parse_batch(
         tf.constant(serialized), records.pretraining_features(length, predictions)
     )
@@ -152,3 +155,22 @@ def test_damage_is_named_by_file_record_and_byte(tmp_path, damage):
 def test_a_missing_shard_is_told(tmp_path):
     with pytest.raises(AlbertError, match="does not exist"):
         next(records.read_examples(str(tmp_path / "none.tfrecord")))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (b"\xff\xff", "not a tf.train.Example"),
+        (
+            tf.train.Example(
+                features=tf.train.Features(
+                    feature={"a": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x"]))}
+                )
+            ).SerializeToString(),
+            "'a' is not a list of numbers",
+        ),
+    ],
+)
+def test_the_layout_of_foreign_records_is_refused(record, message):
+    with pytest.raises(AlbertError, match=message):
+        records.infer_features(record)

@@ -1,0 +1,68 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Record files as the tools for looking at them find them: shards, layout, tokenizer."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+
+from albert_tf import files
+from albert_tf.data.manifest import Manifest, find_manifest
+from albert_tf.data.records import FeatureSpec, infer_features, read_examples
+from albert_tf.errors import AlbertError
+from albert_tf.tokenization import SPEC_FILE, Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFiles:
+    """Some record shards.
+
+    Attributes:
+      paths: the TFRecord files.
+      features: the records' layout.
+      manifest: None if the records were written by another program.
+      tokenizer: None if it is not known.
+    """
+
+    paths: Sequence[str]
+    features: Mapping[str, FeatureSpec]
+    manifest: Manifest | None
+    tokenizer: Tokenizer | None
+
+
+def find_records(patterns: str, vocab_file: str | None) -> RecordFiles:
+    """Finds shards, their manifest and their tokenizer.
+
+    Args:
+      patterns: comma list of TFRecord files, globs, and folders with a manifest.
+      vocab_file: .model, vocab.txt or tokenizer.json; by default the tokenizer beside the records.
+
+    Raises:
+      AlbertError: a file is missing, the manifest does not fit the files, or the tokenizer is not
+        the one of the manifest.
+    """
+    import tensorflow as tf
+
+    paths: list[str] = []
+    for path in files.expand_globs(patterns, "record file"):
+        if tf.io.gfile.isdir(path):
+            paths += [os.path.join(path, shard.name) for shard in Manifest.load(path).shards]
+        else:
+            paths.append(path)
+    manifest = find_manifest(paths)
+    if manifest:
+        features = manifest.features
+    else:
+        first = next(read_examples(paths[0]), None)
+        if first is None:
+            raise AlbertError(f"{paths[0]} holds no record.")
+        features = infer_features(first)
+    beside = os.path.join(os.path.dirname(paths[0]), SPEC_FILE)
+    if not vocab_file and tf.io.gfile.exists(beside):
+        vocab_file = beside
+    tokenizer = Tokenizer.from_file(vocab_file) if vocab_file else None
+    if manifest and tokenizer and tokenizer.spec.sha256 != manifest.tokenizer.get("sha256"):
+        raise AlbertError(f"{vocab_file} is not the vocabulary these records were made with.")
+    return RecordFiles(paths, features, manifest, tokenizer)
