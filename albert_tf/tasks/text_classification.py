@@ -251,8 +251,10 @@ def load_model_files(
     ):
         paths[name] = given or find_model_file(checkpoint, name)
         if not paths[name]:
-            beside = f"beside {checkpoint}" if checkpoint else "without --init_checkpoint"
-            raise AlbertError(f"{flag} is needed: there is no {name} {beside}.")
+            reason = "no --init_checkpoint tells it"
+            if checkpoint:
+                reason = f"there is no {name} beside {checkpoint}"
+            raise AlbertError(f"{flag} is needed: {reason}.")
     tokenizer = Tokenizer.from_file(paths[SPEC_FILE], lower_case)
     config = AlbertConfig.load(paths[CONFIG_FILE])
     if paths[CONFIG_FILE] in AlbertConfig.preset_names():

@@ -1,0 +1,178 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.text_tables import TextColumns, TextExample
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.text_classification import (
+    ClassificationSpec,
+    TextClassificationTask,
+    load_model_files,
+    load_task,
+    new_task,
+    write_predictions,
+)
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.specs import InputContext
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
+CONFIG = AlbertConfig(
+    vocab_size=len(PIECES),
+    embedding_size=4,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=16,
+)
+COLUMNS = TextColumns("text", "pair", "label")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(PIECES))
+    return Tokenizer.from_file(str(path))
+
+
+def examples_with(*labels):
+    return [TextExample(str(i), "a b", None, label, f"f:{i}") for i, label in enumerate(labels)]
+
+
+def random_batch(labels, length=8):
+    ids = np.random.default_rng(0).integers(5, 8, (len(labels), length))
+    return {
+        "input_word_ids": tf.constant(ids, tf.int32),
+        "input_mask": tf.ones([len(labels), length], tf.int32),
+        "input_type_ids": tf.zeros([len(labels), length], tf.int32),
+        "label_ids": tf.constant(labels),
+    }
+
+
+def as_numbers(values):
+    return {name: float(value) for name, value in values.items()}
+
+
+def test_training_loss_and_accuracy_are_those_of_the_evaluation(tokenizer):
+    """Two ways to the same numbers: sums and means in the graph, and metrics of predictions."""
+    task = TextClassificationTask(
+        CONFIG, tokenizer, ClassificationSpec(("x", "y", "z"), 8, COLUMNS)
+    )
+    model = task.build_model()
+    for weight in model.trainable_variables:  # Far from uniform predictions.
+        weight.assign(weight * 5 + 0.1)
+    batch = random_batch([0, 1, 2, 2, 1])
+    means = task.means(task.sums(model, batch, training=False), task.weights(batch))
+    outputs = {k: v.numpy() for k, v in task.predict(model, batch).items()}
+    assert outputs["probabilities"].shape == (5, 3)
+    metrics = task.metrics(outputs)
+    means = as_numbers(means)
+    assert means["loss"] == pytest.approx(metrics["loss"], rel=1e-5)
+    assert means["accuracy"] == pytest.approx(metrics["accuracy"])
+    assert abs(means["loss"] - np.log(3)) > 1e-3
+    assert task.best_metric in metrics
+
+
+def test_regression_minimises_the_mean_squared_error(tokenizer):
+    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 8, COLUMNS))
+    model = task.build_model()
+    batch = random_batch([0.5, -1.0, 4.0])
+    means = as_numbers(task.means(task.sums(model, batch, False), task.weights(batch)))
+    outputs = {k: v.numpy() for k, v in task.predict(model, batch).items()}
+    assert outputs["values"].shape == (3,)
+    expected = np.mean((outputs["values"] - [0.5, -1.0, 4.0]) ** 2)
+    assert means["loss"] == pytest.approx(expected, rel=1e-5)
+    metrics = task.metrics(outputs)
+    assert metrics["mse"] == pytest.approx(expected, rel=1e-5)
+    assert task.best_metric in metrics
+
+
+def test_sums_and_weights_add_up_over_parts_of_a_batch(tokenizer):
+    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(("x", "y"), 8, COLUMNS))
+    model = task.build_model()
+    batch = random_batch([0, 1, 1, 0])
+    whole = as_numbers(task.means(task.sums(model, batch, False), task.weights(batch)))
+    parts = [{k: v[rows] for k, v in batch.items()} for rows in (slice(0, 1), slice(1, 4))]
+    sums = [task.sums(model, part, False) for part in parts]
+    weights = [task.weights(part) for part in parts]
+    added = task.means(
+        {k: sums[0][k] + sums[1][k] for k in sums[0]},
+        {k: weights[0][k] + weights[1][k] for k in weights[0]},
+    )
+    assert as_numbers(added) == pytest.approx(whole, rel=1e-5)
+
+
+def test_examples_become_batches_of_the_task(tokenizer, tmp_path, capsys):
+    examples = examples_with("x", "y", "x", "x", "x")
+    task = new_task(examples, COLUMNS, CONFIG, tokenizer, max_seq_length=8)
+    assert task.spec.labels == ("x", "y")
+    source = task.open_examples(examples, "eval", str(tmp_path))
+    batches = list(source.eval_input_fn(InputContext(4)))
+    assert [int(b["is_real_example"].numpy().sum()) for b in batches] == [4, 1]
+    np.testing.assert_array_equal(batches[0]["label_ids"], [0, 1, 0, 0])
+    printed = capsys.readouterr().out
+    assert "eval: 5 examples, 4 tokens on average" in printed
+    assert "--max_seq_length=4 would hold the longest" in printed
+    assert "labels x 80.0%, y 20.0%" in printed
+
+
+def test_length_defaults_to_what_the_model_reads(tokenizer):
+    task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer)
+    assert task.spec.max_seq_length == 16
+    longer = dataclasses.replace(CONFIG, max_position_embeddings=1024)
+    assert new_task(examples_with("1", "2"), COLUMNS, longer, tokenizer).spec.max_seq_length == 512
+    assert new_task(examples_with("1", "2"), COLUMNS, CONFIG, tokenizer, True).spec.labels == ()
+
+
+def test_saved_task_is_loaded_as_it_was_with_other_columns_if_given(tokenizer, tmp_path):
+    task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer, max_seq_length=9)
+    task.save_files(str(tmp_path))
+    loaded = load_task(str(tmp_path), {})
+    assert loaded.description() == task.description()
+    assert loaded.spec == task.spec
+    assert load_task(str(tmp_path), {"text": "body"}).spec.columns.text == "body"
+
+
+def test_task_file_that_describes_no_classifier_is_refused(tmp_path):
+    (tmp_path / "task.json").write_text(json.dumps({"labels": ["x"]}))
+    with pytest.raises(AlbertError, match="does not describe a classifier"):
+        ClassificationSpec.load(str(tmp_path))
+
+
+def test_model_files_are_found_from_any_name_of_a_checkpoint(tokenizer, tmp_path):
+    new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer).save_files(str(tmp_path))
+    for name in ("", "checkpoints", "checkpoints/ckpt-10", "best/ckpt-10"):
+        config, found = load_model_files(None, None, None, str(tmp_path / name))
+        assert config == CONFIG
+        assert found.spec == tokenizer.spec
+
+
+def test_preset_takes_the_size_of_the_vocabulary(tokenizer, tmp_path):
+    tokenizer.save(str(tmp_path))
+    config, _ = load_model_files("albert_test", str(tmp_path / "vocab.txt"), None, None)
+    assert config.vocab_size == len(PIECES)
+
+
+def test_missing_model_file_names_the_flag(tokenizer, tmp_path):
+    tokenizer.save(str(tmp_path))
+    with pytest.raises(AlbertError, match="--albert_config_file is needed: there is no albert_con"):
+        load_model_files(None, None, None, str(tmp_path))
+    with pytest.raises(AlbertError, match="--vocab_file is needed: no --init_checkpoint tells it"):
+        load_model_files("albert_test", None, None, None)
+
+
+def test_predictions_file_keeps_its_columns_whatever_ids_hold(tmp_path):
+    examples = [dataclasses.replace(e, id="a\tb\n c") for e in examples_with(None)]
+    path = tmp_path / "predictions.tsv"
+    write_predictions(
+        str(path), examples, {"probabilities": np.array([[0.25, 0.75]])}, ("no", "yes")
+    )
+    assert path.read_text() == "id\tprediction\tno\tyes\na b c\tyes\t0.250000\t0.750000\n"
+    write_predictions(str(path), examples, {"values": np.array([1.5])}, ())
+    assert path.read_text() == "id\tprediction\na b c\t1.500000\n"
