@@ -116,16 +116,24 @@ class SentenceSplitter:
     """Splits paragraphs with tensorflow_text.StateBasedSentenceBreaker and `merge_fragments`."""
 
     def __init__(self) -> None:
+        import tensorflow as tf
         import tensorflow_text
 
-        self._breaker = tensorflow_text.StateBasedSentenceBreaker()
+        breaker = tensorflow_text.StateBasedSentenceBreaker()
+
+        # A graph, because the breaker called eagerly keeps some memory of every call.
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def fragment_starts(paragraphs: tf.Tensor) -> tf.RaggedTensor:
+            _, starts, _ = breaker.break_sentences_with_offsets(paragraphs)
+            return starts
+
+        self._fragment_starts = fragment_starts
 
     def split(self, paragraphs: list[str]) -> list[list[str]]:
         """The sentences of each paragraph."""
         encoded = [paragraph.encode("utf-8") for paragraph in paragraphs]
-        _, starts, _ = self._breaker.break_sentences_with_offsets(encoded)
         result = []
-        for data, cuts in zip(encoded, starts.to_list()):
+        for data, cuts in zip(encoded, self._fragment_starts(encoded).to_list()):
             bounds = [0, *cuts[1:], len(data)]
             fragments = [data[a:b].decode("utf-8") for a, b in zip(bounds, bounds[1:])]
             result.append(merge_fragments(fragments))

@@ -1,0 +1,178 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sentences, documents and layouts; bad input."""
+
+import gzip
+import json
+import subprocess
+import sys
+import tracemalloc
+
+import pytest
+
+import data_prep.split_sentences as split_sentences_module
+from albert_tf import text_files
+from albert_tf.errors import AlbertError
+from albert_tf.text_files import read_lines
+from data_prep.split_sentences import Layout, SentenceSplitter, list_files, split_sentences
+
+
+@pytest.fixture(scope="module")
+def splitter():
+    return SentenceSplitter()
+
+
+def split(tmp_path, text, **layout):
+    """Sentences of each document of `text`."""
+    source = tmp_path / "in.txt"
+    source.write_bytes(text if isinstance(text, bytes) else text.encode())
+    split_sentences([str(source)], str(tmp_path / "out.txt"), Layout(**layout))
+    return documents(tmp_path / "out.txt")
+
+
+def documents(path):
+    text = "\n".join(read_lines(str(path)))
+    return [document.split("\n") for document in text.split("\n\n")]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Mr. Smith went to Washington, D.C. in 1990.", "He met Dr. Jones there."],
+        ['"Why?" he asked.', '"I don\'t know," she said.', 'They said "No."', "Then silence."],
+        ["Pi is 3.14 or so.", "It cost $5.00!", "Really?"],
+        ["My soul followeth hard after thee.--Psa. 63:8"],
+        ["See Fig. 3 and vol. ii. of the work.", "No. 5 is missing."],
+        [
+            "I live in the U.S.A. and like it.",
+            "The U.S. Senate met.",
+            "I left the U.S.",
+            "She came.",
+        ],
+        ["J. R. R. Tolkien wrote it.", "He left at 6 a.m. on Monday."],
+        ["He said, “Stop!”", "Then he left… and came back.", "(This is one.)", "It is."],
+        ["‘Yes.’", "‘No!’ said he.", "It was a horse, a cow, etc. and so on."],
+        ["1. Take salt.", "2. Add water."],
+        ["中文句子。", "第二句！", "第三句"],
+        ["Élan vital.", "Über alles?", "Ça va."],
+        ["no end"],
+    ],
+)
+def test_english_prose_is_split_where_sentences_end(splitter, sentences):
+    joiner = "" if "。" in sentences[0] else " "
+    assert splitter.split([joiner.join(sentences)]) == [sentences]
+
+
+def test_no_character_is_lost(splitter):
+    text = 'One.  Two?" «Three»... x.y. 4.5 — 漢。字 (Six.) [7] &c. &c. The end. " \' ) .'
+    [sentences] = splitter.split([text])
+    assert "".join("".join(sentences).split()) == "".join(text.split())
+
+
+def test_wrapped_lines_paragraphs_and_documents(tmp_path):
+    text = (
+        "A title\n\nThe first\nsentence. The\nsecond.\n\nMore.\n\n\nNew chapter.\n\n\n\n\n\nLast.\n"
+    )
+    assert split(tmp_path, text) == [
+        ["A title", "The first sentence.", "The second.", "More."],
+        ["New chapter."],
+        ["Last."],
+    ]
+    assert split(tmp_path, text, document_blank_lines=1)[:3] == [
+        ["A title"],
+        ["The first sentence.", "The second."],
+        ["More."],
+    ]
+    assert split(tmp_path, text, join_lines=False)[0] == [
+        "A title", "The first", "sentence.", "The", "second.", "More.",
+    ]  # fmt: skip
+
+
+def test_crlf_and_odd_white_space(tmp_path):
+    assert split(tmp_path, "One\r\ntwo.\t  Three\xa0four.\r\n\r\n\r\nFive.\r\n") == [
+        ["One two.", "Three four."],
+        ["Five."],
+    ]
+
+
+def test_every_file_is_a_document_whatever_its_blank_lines(tmp_path):
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "b.txt").write_text("B one.\n\n\n\nB two.")
+    (tmp_path / "in" / "deep" / "c.txt.gz").write_bytes(gzip.compress(b"C one."))
+    (tmp_path / "in" / "empty.txt").write_text("\n")
+    found = list_files(str(tmp_path / "in"))
+    counts = split_sentences(found, str(tmp_path / "out.gz"), Layout("files"))
+    assert sorted(documents(tmp_path / "out.gz")) == [["B one.", "B two."], ["C one."]]
+    assert (counts.documents, counts.sentences) == (2, 3)
+    assert (tmp_path / "out.gz").read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_every_json_line_is_a_document(tmp_path):
+    rows = [{"body": "One.\nTwo.\n\n\nThree.", "id": 1}, {"body": ""}, {"body": "Four é."}]
+    text = "\n".join(json.dumps(row) for row in rows) + "\n\n"
+    assert split(tmp_path, text, input_format="jsonl", text_field="body") == [
+        ["One.", "Two.", "Three."],
+        ["Four é."],
+    ]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"body": "x"}', '{"text": 1}'])
+def test_a_bad_json_line_is_named(tmp_path, line):
+    with pytest.raises(AlbertError, match=r"in\.txt:3: "):
+        split(tmp_path, '{"text": "x"}\n\n' + line, input_format="jsonl")
+    assert not (tmp_path / "out.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "No sentence was found"),
+        (b"\n \n\r\n", "No sentence was found"),
+        (b"Good.\ncaf\xe9\n", r"in\.txt:2: not UTF-8"),
+        (b"Good.\na\0b\n", r"in\.txt:2: a NUL byte"),
+        (b"Good.\n" + b"x" * 10_000_000, r"in\.txt:2: the line is longer"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, data, message):
+    with pytest.raises(AlbertError, match=message):
+        split(tmp_path, data)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_a_truncated_gzip_leaves_nothing(tmp_path):
+    data = gzip.compress(b"".join(b"Sentence %d. " % (i * i) for i in range(9999)))
+    (tmp_path / "in.gz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(AlbertError, match=r"in\.gz is truncated"):
+        split_sentences([str(tmp_path / "in.gz")], str(tmp_path / "out.txt"), Layout())
+    assert [path.name for path in tmp_path.iterdir()] == ["in.gz"]
+
+
+def test_memory_does_not_grow_with_text_without_blank_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "_BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(split_sentences_module, "_BATCH_CHARACTERS", 1 << 13)
+    line = "It was a dark and stormy night; the rain fell in torrents.\n"
+
+    def peak(lines):
+        (tmp_path / "big.txt").write_text(line * lines)
+        tracemalloc.start()
+        counts = split_sentences([str(tmp_path / "big.txt")], str(tmp_path / "out"), Layout())
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert counts.sentences == lines
+        return memory
+
+    peak(1_000)  # what is loaded once
+    assert peak(10_000) < 1.3 * peak(1_000)
+
+
+def test_the_script_says_what_it_did_and_fails_with_one_line(tmp_path):
+    command = [sys.executable, "-m", "data_prep.split_sentences"]
+    (tmp_path / "in.txt").write_text("One. Two.\n")
+    paths = [f"--input_file={tmp_path}/in.txt", f"--output_file={tmp_path}/out.txt"]
+    good = subprocess.run([*command, *paths], capture_output=True, text=True, check=True)
+    assert "2 sentences in 1 documents" in good.stdout
+    paths[0] = f"--input_file={tmp_path}/none*.txt"
+    bad = subprocess.run([*command, *paths], capture_output=True, text=True, check=False)
+    assert bad.returncode == 1
+    assert bad.stderr.splitlines()[-1].startswith("error: No input file matches")
+    assert "Traceback" not in bad.stderr

@@ -1,0 +1,190 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Id layout, sampling, determinism and refusals of the vocabulary trainer."""
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.tokenization import Tokenizer
+from data_prep.train_sentencepiece import Reservoir, Settings, train_sentencepiece
+
+LAYOUT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", ")", '"', "-", ".", "–", "£", "€"]
+SETTINGS = Settings(vocab_size=200)
+
+
+def sentences(count, seed=0):
+    rng = random.Random(seed)
+    syllables = ["ba", "The", "ri", "ver", "ci", "ty", "in", "mo", "and", "pe", "ple", "né", "s"]
+    words = ["".join(rng.choices(syllables, k=rng.randrange(1, 4))) for _ in range(300)]
+    return [" ".join(rng.choices(words, k=7)) + "." for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "text.txt"
+    path.write_text("\n".join(sentences(2000)) + '\n\n(a) "b" - c – d £ e €.\n', "utf-8")
+    return str(path)
+
+
+def test_the_first_ids_are_the_official_ones(tmp_path, corpus):
+    train_sentencepiece([corpus], str(tmp_path / "en"), SETTINGS)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert [tokenizer.id_to_piece(i) for i in range(13)] == LAYOUT
+    assert tokenizer.vocab_size == 200
+    np.testing.assert_array_equal(tokenizer.special_ids, range(5))
+    assert tokenizer.encode('("-.–£€)')[-8:] == [5, 7, 8, 9, 10, 11, 12, 6]
+    vocab = [line.split("\t") for line in (tmp_path / "en.vocab").read_text("utf-8").splitlines()]
+    assert [piece for piece, _ in vocab] == [tokenizer.id_to_piece(i) for i in range(200)]
+    assert [float(score) for _, score in vocab[:13]] == [0.0] * 13
+    assert all(float(score) < 0 for _, score in vocab[13:])
+
+
+def test_text_is_normalised_before_training_as_the_settings_say(tmp_path, corpus):
+    cased = Settings(vocab_size=200, lower_case=False, strip_accents=False)
+    for name, settings in (("lower", SETTINGS), ("cased", cased)):
+        train_sentencepiece([corpus], str(tmp_path / name / "en"), settings)
+        tokenizer = Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
+        pieces = "".join(tokenizer.id_to_piece(i) for i in range(5, 200))
+        assert ("T" in pieces, "é" in pieces) == (name == "cased", name == "cased")
+        assert tokenizer.spec.lower_case == tokenizer.spec.strip_accents == (name == "lower")
+
+
+def test_equal_text_and_settings_give_equal_bytes(tmp_path, corpus):
+    sampled = Settings(vocab_size=200, input_sentence_size=1000)
+    packed = tmp_path / "packed.txt.gz"
+    with open(corpus, "rb") as f:
+        packed.write_bytes(gzip.compress(f.read()))
+    models = []
+    for i, (path, settings) in enumerate(
+        [
+            (corpus, sampled),
+            (str(packed), sampled),
+            (corpus, Settings(vocab_size=200, input_sentence_size=1000, random_seed=1)),
+        ]
+    ):
+        train_sentencepiece([path], str(tmp_path / str(i) / "en"), settings)
+        models.append((tmp_path / str(i) / "en.model").read_bytes())
+    assert models[0] == models[1] != models[2]
+
+
+def test_what_was_read_sampled_and_left_out_is_counted(tmp_path):
+    lines = [*sentences(1500), "", "   ", "x" * 4193, "é" * 4193, "word " * 838]
+    (tmp_path / "text.txt").write_text("\n".join(lines), "utf-8")
+    settings = Settings(vocab_size=150, input_sentence_size=1000)
+    result = train_sentencepiece([str(tmp_path / "text.txt")], str(tmp_path / "en"), settings)
+    # Stripped of its accents, the fourth line has 4193 bytes; without its last space, the last
+    # has 4189.
+    assert result["sentences_read"] == 1503
+    assert result["sentences_too_long"] == 2
+    assert result["sentences_sampled"] == 1000
+    assert 1.0 < result["pieces_per_word"] < 6.0
+    assert result["unknown_piece_share"] < 0.001
+    assert json.loads((tmp_path / "en.training.json").read_text()) == result
+
+
+def test_the_same_job_again_does_nothing_and_another_is_refused(tmp_path, corpus, capsys):
+    prefix = str(tmp_path / "en")
+    first = train_sentencepiece([corpus], prefix, SETTINGS)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert len(before) == 4
+    capsys.readouterr()
+    assert train_sentencepiece([corpus], prefix, SETTINGS) == first
+    assert "is there already" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    other = Settings(vocab_size=180)
+    for other_prefix in (prefix, str(tmp_path / "second")):
+        with pytest.raises(AlbertError, match="is there already, made from other text"):
+            train_sentencepiece([corpus], other_prefix, other)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    train_sentencepiece([corpus], prefix, other, overwrite=True)
+    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).vocab_size == 180
+
+
+def test_a_damaged_result_is_not_taken_for_finished(tmp_path, corpus):
+    train_sentencepiece([corpus], str(tmp_path / "en"), SETTINGS)
+    (tmp_path / "en.model").write_bytes(b"damaged")
+    with pytest.raises(AlbertError, match="set --overwrite"):
+        train_sentencepiece([corpus], str(tmp_path / "en"), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("data", "vocab_size", "message"),
+    [
+        (b"", 100, "No sentence of at most 4192 bytes"),
+        (b"\n\n \r\n", 100, "No sentence of at most 4192 bytes"),
+        (b"x" * 5000, 100, "1 were too long"),
+        (b"one two three\n" * 50, 5000, r"too small for a vocabulary of 5000 .* at most \d+"),
+        ("".join(map(chr, range(0x4E00, 0x4F00))).encode(), 100, "vocab_size=100 is too small"),
+        (b"good\nbad \xff\n", 100, r"text\.txt:2: not UTF-8"),
+        (b"good\nbad \0\n", 100, r"text\.txt:2: a NUL byte"),
+        (b"good\n" + b"x" * 10_000_000, 100, r"text\.txt:2: the line is longer"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, data, vocab_size, message):
+    (tmp_path / "text.txt").write_bytes(data)
+    with pytest.raises(AlbertError, match=message) as error:
+        train_sentencepiece(
+            [str(tmp_path / "text.txt")], str(tmp_path / "en"), Settings(vocab_size=vocab_size)
+        )
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_the_largest_vocabulary_named_is_possible(tmp_path, corpus):
+    with pytest.raises(AlbertError) as error:
+        train_sentencepiece([corpus], str(tmp_path / "en"), Settings(vocab_size=5000))
+    largest = int(str(error.value).split("at most ")[1].split(":")[0])
+    train_sentencepiece([corpus], str(tmp_path / "en"), Settings(vocab_size=largest))
+    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).vocab_size == largest
+
+
+class TestReservoir:
+    @staticmethod
+    def sample(size, count, seed):
+        reservoir = Reservoir(size, seed)
+        for i in range(count):
+            reservoir.add(str(i))
+        return [int(item) for item in reservoir.items()]
+
+    def test_a_short_stream_is_kept_whole(self):
+        assert self.sample(10, 7, 0) == list(range(7))
+        assert self.sample(7, 7, 0) == list(range(7))
+
+    def test_the_sample_is_in_stream_order_and_a_function_of_the_seed(self):
+        first = self.sample(50, 5000, 3)
+        assert len(first) == 50
+        assert first == sorted(set(first))
+        assert self.sample(50, 5000, 3) == first
+        assert self.sample(50, 5000, 4) != first
+
+    @pytest.mark.parametrize("size", [1, 10])
+    def test_every_item_is_equally_likely(self, size):
+        runs, count = 6000, 40
+        hits = np.zeros(count)
+        for seed in range(runs):
+            hits[self.sample(size, count, seed)] += 1
+        expected = runs * size / count
+        deviation = np.sqrt(expected * (1 - size / count))
+        assert np.abs(hits - expected).max() < 4.5 * deviation
+        assert ((hits - expected) ** 2).sum() / deviation**2 < 80  # mean 40, deviation 9
+
+
+def test_the_script_fails_with_one_line(tmp_path):
+    (tmp_path / "text.txt").write_text("one two three\n" * 50)
+    bad = subprocess.run(
+        [
+            sys.executable, "-m", "data_prep.train_sentencepiece",
+            f"--input_file={tmp_path}/text.txt", f"--output_prefix={tmp_path}/en",
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert bad.returncode == 1
+    assert bad.stderr.splitlines()[-1].startswith("error: The text is too small")
+    assert "Traceback" not in bad.stderr
