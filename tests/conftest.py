@@ -4,8 +4,10 @@
 
 import os
 import sys
+from typing import NamedTuple
 
 import pytest
+from absl import flags
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -21,3 +23,36 @@ def two_logical_cpus():
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * 2
         )
+
+
+class Finished(NamedTuple):
+    """What a script left: exit status, standard output, standard error."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run_script(capfd, monkeypatch):
+    """Runs a script's main() in this process, as `run_script(module, *flags)`.
+
+    Everything but the start of a Python process is real: flags, messages, exit status.
+    """
+
+    def run(module, *arguments):
+        known = set(flags.FLAGS)
+        monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, arguments)])
+        capfd.readouterr()
+        try:
+            module.main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        finally:
+            flags.FLAGS.unparse_flags()
+            for name in set(flags.FLAGS) - known:
+                delattr(flags.FLAGS, name)
+        return Finished(status, *capfd.readouterr())
+
+    return run

@@ -82,7 +82,7 @@ class CheckpointStore:
         try:
             status = self._checkpoint.restore(prefix)
             status.assert_existing_objects_matched()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
+        except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
             raise AlbertError(
                 f"The checkpoint {prefix} does not fit this run or is damaged "
                 f"({_first_line(error)}); delete it to go on from an older one."
@@ -199,7 +199,7 @@ def load_weights(
             else:
                 note = "" if key is None else f" (shape {shape}, not {variable.shape.as_list()})"
                 missing.append(name + note)
-    except (ValueError, tf.errors.OpError) as error:
+    except (IndexError, ValueError, tf.errors.OpError) as error:  # IndexError: data cut off.
         raise AlbertError(
             f"The checkpoint {prefix} cannot be read: {_first_line(error)}."
         ) from error

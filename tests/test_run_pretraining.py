@@ -1,0 +1,194 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The script as its user runs it: a process, its output, its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import run_pretraining
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT / "tests/golden/tf1_records"
+CONFIG = {
+    "vocab_size": 30000,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
+
+
+def flags_for(folder, *flags, config=CONFIG):
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return [
+        f"--input_file={RECORDS / 'pretrain_128.tfrecord'}",
+        f"--albert_config_file={path}",
+        f"--output_dir={folder / 'run'}",
+        "--train_batch_size=8",
+        "--num_train_steps=16",
+        "--num_warmup_steps=4",
+        "--save_checkpoints_steps=4",
+        "--log_every_steps=4",
+        *flags,
+    ]
+
+
+@pytest.fixture
+def run(run_script):
+    return lambda folder, *flags, **kwargs: run_script(
+        run_pretraining, *flags_for(folder, *flags, **kwargs)
+    )
+
+
+def end_state(folder):
+    reader = tf.train.load_checkpoint(str(folder / "run/checkpoints/ckpt-16"))
+    names = [k for k in reader.get_variable_to_shape_map() if k.endswith("VARIABLE_VALUE")]
+    return {k: reader.get_tensor(k) for k in names if "save_counter" not in k}
+
+
+def test_killed_with_kill_9_and_resumed_equals_uninterrupted_bit_for_bit(run, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    first = subprocess.Popen(
+        [sys.executable, run_pretraining.__file__, *flags_for(killed, "--steps_per_loop=1")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 200
+    checkpoints = killed / "run/checkpoints"
+    while not (checkpoints / "ckpt-4.index").exists():
+        assert first.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert not (checkpoints / "ckpt-16.index").exists()
+    resumed = run(killed)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "Resuming" in resumed.stdout
+    assert run(whole).returncode == 0
+    expected, found = end_state(whole), end_state(killed)
+    assert expected.keys() == found.keys() and len(expected) > 3 * 32
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_training_and_evaluation_leave_results_and_a_usable_folder(run, tmp_path):
+    held_out = tmp_path / "heldout.tfrecord"
+    held_out.write_bytes((RECORDS / "pretrain_128.tfrecord").read_bytes())
+    done = run(tmp_path, f"--eval_input_file={held_out}", "--do_eval", "--eval_every_steps=8")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "run"
+    results = json.loads((folder / "eval_results.json").read_text())
+    assert set(results) == {
+        "loss",
+        "masked_lm_loss",
+        "masked_lm_accuracy",
+        "sentence_order_loss",
+        "sentence_order_accuracy",
+    }
+    names = {p.name for p in folder.iterdir()}
+    assert {"albert_config.json", "run_config.json", "metrics.jsonl", "best"} <= names
+    assert max(len(line) for line in done.stderr.splitlines() + done.stdout.splitlines()) <= 160
+    logged = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+    last = [x for x in logged if x["split"] == "train"][-1]
+    assert last["step"] == 16
+    assert {
+        "examples_per_second",
+        "tokens_per_second",
+        "model_flops_per_second",
+        "padding_share",
+        "learning_rate",
+        "gradient_norm",
+    } <= set(last)
+    again = run(tmp_path, f"--eval_input_file={held_out}", "--do_eval", "--do_train=false")
+    assert again.returncode == 0, again.stderr
+    assert json.loads((folder / "eval_results.json").read_text()) == results
+
+
+def test_weights_of_another_run_are_a_start_and_not_a_resumption(run, tmp_path):
+    assert run(tmp_path).returncode == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    done = run(other, f"--init_checkpoint={tmp_path / 'run'}", "--num_train_steps=4")
+    assert done.returncode == 0, done.stderr
+    assert "32 variables matched" in done.stdout
+    steps = [json.loads(x)["step"] for x in (other / "run/metrics.jsonl").read_text().splitlines()]
+    assert steps == [1, 4]
+
+
+def test_the_learning_rate_is_scaled_with_the_batch_and_printed(run, tmp_path):
+    done = run(tmp_path, "--num_train_steps=1")
+    assert "peak learning rate 7.78e-05" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--input_file=/nowhere/*.tfrecord"], "No record file matches '/nowhere/*.tfrecord'"),
+        (["--albert_config_file=albert_huge"], "neither a .json file nor a model preset"),
+        (["--init_checkpoint=/nowhere"], "There is no checkpoint at /nowhere"),
+        (["--do_eval"], "--do_eval needs --eval_input_file"),
+        (["--output_dir="], "--output_dir is needed"),
+        (["--strategy=tpu"], "found no TPU on this machine"),
+        (["--max_seq_length=64"], "have max_seq_length=128, not 64"),
+        (["--optimizer=lamp"], "value should be one of <lamb|adamw>"),
+        (["--no_such_flag=1"], "Unknown command line flag 'no_such_flag'"),
+        (["stray"], "unexpected argument 'stray'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(run, tmp_path, flags, sentence):
+    done = run(tmp_path, *flags)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "run").glob("checkpoints/*"))
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({k: v for k, v in CONFIG.items() if k != "num_attention_heads"}, "num_attention_heads"),
+        ({**CONFIG, "num_attention_heads": 5}, "not a multiple of num_attention_heads 5"),
+        ({**CONFIG, "max_position_embeddings": 64}, "max_position_embeddings=64"),
+    ],
+)
+def test_a_bad_configuration_is_one_sentence(run, tmp_path, config, sentence):
+    done = run(tmp_path, config=config)
+    assert done.returncode == 1
+    assert sentence in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_truncated_record_file_is_one_sentence(run, tmp_path):
+    cut = tmp_path / "cut.tfrecord"
+    cut.write_bytes((RECORDS / "pretrain_128.tfrecord").read_bytes()[:-100])
+    done = run(tmp_path, f"--input_file={cut}")
+    assert done.returncode == 1
+    assert "cut.tfrecord is damaged or cut off at record 39" in done.stderr
+
+
+def test_help_tells_the_flags_without_importing_tensorflow():
+    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    done = subprocess.run(
+        [sys.executable, run_pretraining.__file__, "--help"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert "--eval_every_steps" in done.stdout and "--tpu_name" in done.stdout
+    assert " tensorflow" not in done.stderr
