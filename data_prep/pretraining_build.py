@@ -112,7 +112,7 @@ def build_pretraining_data(
     if not manifest.num_examples:
         for shard in manifest.shards:
             _gfile().remove(os.path.join(output.folder, shard.name))
-        build.remove()
+        build.abandon()
         raise AlbertError(
             f"The corpus gives no instance: {_nothing_made(manifest.statistics)}. A document needs "
             "at least two sentences; there is one sentence a line and a blank line after each "
@@ -210,6 +210,12 @@ class _Build:
         """Deletes the working folder."""
         _gfile().rmtree(self._folder)
 
+    def abandon(self) -> None:
+        """Deletes the working folder, and the output folder if this build made it."""
+        self.remove()
+        if self._made_output:
+            _gfile().rmtree(self._output.folder)
+
     def _remove_temporary(self) -> None:
         for pattern in ("*.tfrecord*.tmp-*", f"{WORK_FOLDER}/*.tmp-*"):
             for path in _gfile().glob(os.path.join(self._output.folder, pattern)):
@@ -224,9 +230,7 @@ class _Build:
             spill = self._tokenize_all(input_files, workers)
         except BaseException:
             # The input has to be changed, and then this is no longer the same build.
-            self.remove()
-            if self._made_output:
-                _gfile().rmtree(self._output.folder)
+            self.abandon()
             raise
         files.write_json(path, dataclasses.asdict(spill))
         return spill
@@ -344,6 +348,7 @@ def summarize(
             counts["sequence_tokens"], counts["instances"] * options.max_seq_length
         ),
         "label_1_share": share(counts["label_1"], counts["instances"]),
+        "instances_without_predictions": counts["instances_without_predictions"],
         "masked_tokens": masked,
         "masked_share": share(masked, counts["sequence_tokens"]),
         "masked_as": {

@@ -101,6 +101,7 @@ def encode_instances(
     counts["instances"] += len(instances)
     counts["sequence_tokens"] += int(batch.lengths.sum())
     counts["label_1"] += int(instances.labels.sum())
+    counts["instances_without_predictions"] += int((masked.weights[:, 0] == 0).sum())
     counts["replaced_by_mask"] += masked.replaced_by_mask
     counts["kept"] += masked.kept
     counts["replaced_by_random"] += masked.replaced_by_random

@@ -257,17 +257,24 @@ def _varint(value: int) -> bytes:
 
 
 def write_shard(path: str, examples: Iterable[bytes]) -> ShardInfo:
-    """Writes serialized examples to a TFRecord file, which is either complete or absent."""
+    """Writes serialized examples to a TFRecord file, which is either complete or absent.
+
+    Raises:
+      AlbertError: the file cannot be written.
+    """
     import tensorflow as tf
 
     count = size = 0
-    with files.atomic_path(path) as temporary:
-        with tf.io.TFRecordWriter(temporary) as writer:
-            for example in examples:
-                writer.write(example)
-                count += 1
-                size += len(example) + FRAME_BYTES
-        digest = files.sha256(temporary)
+    try:
+        with files.atomic_path(path) as temporary:
+            with tf.io.TFRecordWriter(temporary) as writer:
+                for example in examples:
+                    writer.write(example)
+                    count += 1
+                    size += len(example) + FRAME_BYTES
+            digest = files.sha256(temporary)
+    except tf.errors.OpError as error:
+        raise AlbertError(f"{path} cannot be written: {error.message}.") from error
     return ShardInfo(os.path.basename(path), count, size, digest)
 
 

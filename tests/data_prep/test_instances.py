@@ -1,0 +1,220 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Instances: pairs in order or swapped, single sentences, truncation."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from data_prep.instances import InstanceOptions, Instances, _truncate, create_instances
+from data_prep.spill import Bucket, Document
+
+WORD_STARTS = np.ones(1000, bool)
+
+
+def a_bucket(sentence_lengths_of_documents, rng):
+    """Documents of random tokens, with sentences of the given lengths."""
+    documents = []
+    for number, lengths in enumerate(sentence_lengths_of_documents):
+        tokens = rng.integers(5, 1000, sum(lengths)).astype(np.int32)
+        documents.append(Document(number, np.array(lengths, np.int32), tokens))
+    return Bucket.from_documents(documents)
+
+
+def random_documents(rng, n=60, sentences=(2, 40), tokens=(3, 25)):
+    return [rng.integers(*tokens, rng.integers(*sentences)).tolist() for _ in range(n)]
+
+
+def document_of(bucket, token):
+    bounds = bucket.sentence_bounds[bucket.document_bounds]
+    return bucket.document_ids[np.searchsorted(bounds, token, side="right") - 1]
+
+
+def test_sop_swaps_half_and_unswapping_restores_the_order():
+    rng = np.random.default_rng(0)
+    bucket = a_bucket(random_documents(rng), rng)
+    options = InstanceOptions(64)
+    instances, _ = create_instances(bucket, WORD_STARTS, 100, options, rng)
+    assert len(instances) > 30_000
+    assert instances.labels.mean() == pytest.approx(0.5, abs=0.01)
+    swapped = instances.labels == 1
+    first_end = np.where(swapped, instances.b_end, instances.a_end)
+    second_start = np.where(swapped, instances.a_start, instances.b_start)
+    assert (first_end <= second_start).all()
+    np.testing.assert_array_equal(
+        document_of(bucket, instances.a_start), document_of(bucket, instances.b_start)
+    )
+    lengths = instances.a_end - instances.a_start, instances.b_end - instances.b_start
+    assert min(lengths[0].min(), lengths[1].min()) >= 1
+    assert (lengths[0] + lengths[1]).max() == 61
+
+
+def test_chunks_are_those_of_the_sentence_by_sentence_walk():
+    rng = np.random.default_rng(1)
+    documents = random_documents(rng)
+    bucket = a_bucket(documents, rng)
+    target = 30
+    options = InstanceOptions(target + 2, short_seq_prob=0.0, objective="none")
+    instances, _ = create_instances(bucket, WORD_STARTS, 1, options, rng)
+    expected = []
+    position = 0
+    for lengths in documents:
+        chunk = 0
+        for i, length in enumerate(lengths):
+            chunk += length
+            position += length
+            if chunk >= target or i == len(lengths) - 1:
+                expected.append((position - chunk, min(chunk, target)))
+                chunk = 0
+    found = sorted(zip(instances.a_start.tolist(), (instances.a_end - instances.a_start).tolist()))
+    assert [length for _, length in found] == [length for _, length in expected]
+    for (start, length), (chunk_start, _) in zip(found, expected):
+        assert chunk_start <= start < chunk_start + length + 25
+    assert not instances.labels.any()
+    assert (instances.b_start == instances.b_end).all()
+
+
+def test_single_sentences_are_merged_or_skipped_and_counted():
+    rng = np.random.default_rng(2)
+    # Targets are 13: [20 5] is merged with the next; 20 alone at the end takes the one before.
+    bucket = a_bucket([[20, 5, 6, 8, 20], [30], [13, 4]], rng)
+    options = InstanceOptions(16, short_seq_prob=0.0)
+    instances, counts = create_instances(bucket, WORD_STARTS, 1, options, rng)
+    assert counts["chunks_merged_with_next_sentence"] == 2
+    assert counts["chunks_merged_with_previous_sentence"] == 1
+    assert counts["documents_skipped_single_sentence"] == 1
+    spans = sorted(
+        (min(a, b), max(c, d))
+        for a, b, c, d in zip(
+            instances.a_start, instances.b_start, instances.a_end, instances.b_end
+        )
+    )
+    # Three chunks of the first document (the middle one [6 8]) and one of the last.
+    assert len(spans) == 4
+    assert spans[0][0] < 25 and spans[1][0] >= 25 and spans[3][0] >= 89
+
+
+def test_official_sop_pairs_single_sentences_with_other_documents():
+    rng = np.random.default_rng(3)
+    documents = random_documents(rng, 200, (1, 30), (10, 60))
+    bucket = a_bucket(documents, rng)
+    options = InstanceOptions(64, official=True)
+    instances, counts = create_instances(bucket, WORD_STARTS, 60, options, rng)
+    single = counts["chunks_paired_with_another_document"] / len(instances)
+    assert single > 0.1
+    assert instances.labels.mean() == pytest.approx(1 - (1 - single) / 2, abs=0.01)
+    foreign = document_of(bucket, instances.a_start) != document_of(bucket, instances.b_start)
+    assert foreign.sum() == counts["chunks_paired_with_another_document"]
+    assert instances.labels[foreign].all()
+
+
+def test_nsp_takes_the_second_segment_from_another_document_in_half_of_the_cases():
+    rng = np.random.default_rng(4)
+    bucket = a_bucket(random_documents(rng, 100, (6, 40), (2, 8)), rng)
+    options = InstanceOptions(64, objective="nsp")
+    instances, counts = create_instances(bucket, WORD_STARTS, 60, options, rng)
+    foreign = document_of(bucket, instances.a_start) != document_of(bucket, instances.b_start)
+    np.testing.assert_array_equal(foreign, instances.labels == 1)
+    # Single sentences at the ends of documents always get another document.
+    assert 0.5 < instances.labels.mean() < 0.62
+    related = ~foreign
+    assert (instances.a_end[related] <= instances.b_start[related]).all()
+    assert counts["chunks_dropped_no_other_document"] == 0
+
+
+def test_nsp_drops_chunks_where_there_is_no_other_document():
+    rng = np.random.default_rng(5)
+    bucket = a_bucket([[5] * 100], rng)
+    options = InstanceOptions(32, objective="nsp")
+    instances, counts = create_instances(bucket, WORD_STARTS, 5, options, rng)
+    assert not instances.labels.any()
+    assert counts["chunks_dropped_no_other_document"] > 0
+
+
+def test_other_documents_of_the_pool_are_not_cut():
+    rng = np.random.default_rng(6)
+    documents = [
+        Document(i, np.full(10, 5, np.int32), np.full(50, i + 5, np.int32)) for i in range(4)
+    ]
+    bucket = Bucket.from_documents(documents, own_documents=1)
+    options = InstanceOptions(32, objective="nsp")
+    instances, _ = create_instances(bucket, WORD_STARTS, 50, options, rng)
+    assert (instances.a_end <= 50).all()
+    assert set(document_of(bucket, instances.b_start).tolist()) == {0, 1, 2, 3}
+
+
+def official_lengths(a, b, longest):
+    while a + b > longest:
+        if a > b:
+            a -= 1
+        else:
+            b -= 1
+    return a, b
+
+
+def test_truncation_leaves_the_lengths_of_the_token_by_token_rule():
+    rng = np.random.default_rng(7)
+    n = 3000
+    a, b = rng.integers(1, 60, (2, n)).astype(np.int32)
+    longest = 41
+    a_start = np.zeros(n, np.int32)
+    b_start = np.full(n, 100, np.int32)
+    instances = Instances(a_start, a, b_start, b_start + b, np.zeros(n, np.int32))
+    options = InstanceOptions(longest + 3, official=True)
+    counts = Counter()
+    cut = _truncate(instances, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
+    expected = np.array([official_lengths(*pair, longest) for pair in zip(a, b)])
+    np.testing.assert_array_equal(cut.a_end - cut.a_start, expected[:, 0])
+    np.testing.assert_array_equal(cut.b_end - cut.b_start, expected[:, 1])
+    assert counts["tokens_truncated"] == (a + b).sum() - expected.sum()
+    assert counts["instances_truncated"] == (a + b > longest).sum()
+    removed = a - expected[:, 0]
+    front = cut.a_start - a_start
+    assert (front <= removed).all()
+    assert front.sum() / removed.sum() == pytest.approx(0.5, abs=0.02)
+    # Token by token each is from the front with probability 1/2: a binomial's spread, not uniform.
+    many = removed >= 20
+    assert (front[many] / removed[many]).std() < 0.13
+
+
+def test_segments_are_cut_at_word_edges_unless_official():
+    rng = np.random.default_rng(8)
+    # Odd ids continue a word.
+    word_starts = np.arange(1000) % 2 == 0
+    documents = []
+    for number in range(30):
+        lengths = rng.integers(10, 40, 10)
+        tokens = rng.integers(5, 1000, lengths.sum())
+        tokens[np.concatenate([[0], np.cumsum(lengths)[:-1]])] = 6
+        documents.append(Document(number, lengths.astype(np.int32), tokens.astype(np.int32)))
+    bucket = Bucket.from_documents(documents)
+    for official in (False, True):
+        options = InstanceOptions(48, objective="none", official=official)
+        instances, _ = create_instances(bucket, word_starts, 10, options, rng)
+        starts_whole = word_starts[bucket.tokens[instances.a_start]]
+        after = np.append(bucket.tokens, 6)[instances.a_end]
+        whole = starts_whole & word_starts[after]
+        assert whole.all() == (not official)
+
+
+def test_a_word_longer_than_the_instance_is_still_cut():
+    rng = np.random.default_rng(9)
+    word_starts = np.arange(10) == 6
+    tokens = np.array([6] + [7] * 99, np.int32)
+    bucket = Bucket.from_documents([Document(0, np.array([100], np.int32), tokens)])
+    options = InstanceOptions(20, 0.0, "none")
+    instances, _ = create_instances(bucket, word_starts, 50, options, rng)
+    lengths = instances.a_end - instances.a_start
+    assert (lengths == 18).all()
+
+
+def test_shorter_targets_are_drawn_for_some_documents():
+    rng = np.random.default_rng(10)
+    bucket = a_bucket([[1] * 300 for _ in range(200)], rng)
+    full, _ = create_instances(bucket, WORD_STARTS, 5, InstanceOptions(53, 0.0), rng)
+    assert len(full) == 5 * 200 * 6
+    mixed, _ = create_instances(bucket, WORD_STARTS, 50, InstanceOptions(53, 0.1), rng)
+    lengths = mixed.a_end - mixed.a_start + mixed.b_end - mixed.b_start
+    assert len(mixed) > 10 * len(full)
+    assert set(lengths.tolist()) == set(range(2, 51))
