@@ -53,6 +53,8 @@ _STARTERS = _words("""
     she so that the their then there these they this those to we what when where which who why
     with yes you your
 """)
+# JSON can escape what UTF-8 text files may not hold: NUL and halves of surrogate pairs.
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _INITIALS = re.compile(r"(?:^|[\s\W])(?:[^\W\d_]\.)*[^\W\d_]\.$")
 _LAST_WORD = re.compile(r"(\w+)\.$")
 _FIRST_WORD = re.compile(r"\w+")
@@ -190,6 +192,8 @@ def _json_text(line: str, field: str, where: str) -> str:
         raise AlbertError(f"{where}: not JSON ({error.msg}, column {error.colno}).") from error
     if not isinstance(value, dict) or not isinstance(value.get(field), str):
         raise AlbertError(f"{where}: no text in the field {field!r}; set --text_field.")
+    if bad := _NOT_TEXT.search(value[field]):
+        raise AlbertError(f"{where}: the text holds {bad.group()!r}, which no text file can hold.")
     return value[field]
 
 

@@ -116,7 +116,10 @@ def test_every_json_line_is_a_document(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"body": "x"}', '{"text": 1}'])
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[]", '{"body": "x"}', '{"text": 1}', r'{"text": "a\u0000"}', r'{"text": "a\ud83d"}'],
+)
 def test_a_bad_json_line_is_named(tmp_path, line):
     with pytest.raises(AlbertError, match=r"in\.txt:3: "):
         split(tmp_path, '{"text": "x"}\n\n' + line, input_format="jsonl")
