@@ -9,26 +9,52 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from albert_tf.modeling.fusion import fused
+
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
-
-@tf.custom_gradient
-def gelu(x: tf.Tensor) -> tf.Tensor:
-    """Gaussian error linear unit in the tanh approximation, as the TF1 release has it."""
-
-    def grad(dy: tf.Tensor) -> tf.Tensor:
-        square = x * x
-        t = tf.tanh(x * (_SCALE + (_SCALE * _CUBIC) * square))
-        slope = x * (_SCALE + (3.0 * _SCALE * _CUBIC) * square)
-        return dy * (0.5 + 0.5 * t + 0.5 * slope * (1.0 - t * t))
-
-    return 0.5 * x * (1.0 + tf.tanh(x * (_SCALE + (_SCALE * _CUBIC) * (x * x)))), grad
+#: Takes a tensor and whether training is on.
+Activation = Callable[[tf.Tensor, bool], tf.Tensor]
 
 
-_FUNCTIONS = {"gelu": gelu, "relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
+@fused
+def _gelu(x: tf.Tensor) -> tf.Tensor:
+    z = tf.cast(x, tf.float32)
+    t = tf.tanh(z * (_SCALE + (_SCALE * _CUBIC) * (z * z)))
+    return tf.cast(0.5 * z * (1.0 + t), x.dtype)
 
 
-def get_activation(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
+@fused
+def _gelu_gradient(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    z = tf.cast(x, tf.float32)
+    square = z * z
+    t = tf.tanh(z * (_SCALE + (_SCALE * _CUBIC) * square))
+    slope = z * (_SCALE + (3.0 * _SCALE * _CUBIC) * square)
+    return tf.cast(tf.cast(dy, tf.float32) * 0.5 * (1.0 + t + slope * (1.0 - t * t)), x.dtype)
+
+
+def gelu(x: tf.Tensor, training: bool = False) -> tf.Tensor:
+    """Gaussian error linear unit in the tanh approximation, as the TF1 release has it.
+
+    Computed in float32, returned in the type of x. The backward pass keeps x alone.
+    """
+
+    @tf.custom_gradient
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return _gelu(x, training=training), lambda dy: _gelu_gradient(x, dy, training=training)
+
+    return function(x)
+
+
+_FUNCTIONS: dict[str, Activation] = {
+    "gelu": gelu,
+    "relu": lambda x, training: tf.nn.relu(x),
+    "tanh": lambda x, training: tf.tanh(x),
+    "linear": lambda x, training: x,
+}
+
+
+def get_activation(name: str) -> Activation:
     """Returns the function that `AlbertConfig.hidden_act` names."""
     return _FUNCTIONS[name]

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.dropout import dropout
+from albert_tf.modeling.fusion import fused
 from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
 
 
@@ -32,6 +33,24 @@ class PackedAttention(NamedTuple):
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     """Turns int [B, S] (1: may be attended to) into float32 [B, 1, 1, S] of 0 and -10000."""
     return (tf.cast(input_mask[:, None, None, :], tf.float32) - 1.0) * 10000.0
+
+
+@fused
+def _softmax_gradient(probs: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    dtype = probs.dtype
+    probs, dy = tf.cast(probs, tf.float32), tf.cast(dy, tf.float32)
+    return tf.cast(probs * (dy - tf.reduce_sum(probs * dy, axis=-1, keepdims=True)), dtype)
+
+
+def masked_softmax(scores: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+    """Softmax of scores + mask over the last axis, in float32, returned in the type of scores."""
+
+    @tf.custom_gradient
+    def function(scores: tf.Tensor) -> tf.Tensor:
+        probs = tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32) + mask), scores.dtype)
+        return probs, lambda dy: _softmax_gradient(probs, dy, training=training)
+
+    return function(scores)
 
 
 class Attention(WeightedLayer):
@@ -80,9 +99,10 @@ class Attention(WeightedLayer):
         qkv = tf.reshape(qkv, [-1, length, 3, heads, head_size])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
         scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
-        probs = tf.nn.softmax(tf.cast(scores, tf.float32) + mask)
-        probs = dropout(tf.cast(probs, x.dtype), self._probs_dropout, training)
+        probs = masked_softmax(scores, mask, training)
+        probs = dropout(probs, self._probs_dropout, training)
         context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
         context = tf.reshape(context, [-1, heads * head_size])
         output = affine(context, packed.output_kernel, packed.output_bias)
-        return layer_norm(x + dropout(output, self._hidden_dropout, training), *self._norm)
+        output = dropout(output, self._hidden_dropout, training)
+        return layer_norm(output, *self._norm, residual=x, training=training)

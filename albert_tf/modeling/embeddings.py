@@ -57,7 +57,8 @@ class Embeddings(WeightedLayer):
             )
         x = lookup(self.word_embeddings, word_ids) + lookup(self.token_type_embeddings, type_ids)
         x = tf.reshape(x + self.position_embeddings[:length], [-1, size])  # [B * S, E]
-        x = dropout(layer_norm(x, *self.layer_norm), self._dropout_rate, training)
+        x = layer_norm(x, *self.layer_norm, training=training)
+        x = dropout(x, self._dropout_rate, training)
         return tf.reshape(tf.cast(x, self.compute_dtype), [-1, length, size])
 
 

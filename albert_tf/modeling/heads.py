@@ -40,7 +40,11 @@ class MaskedLanguageModelHead(WeightedLayer):
         self._bias = self.vector("output_bias", config.vocab_size)
 
     def call(
-        self, sequence_output: tf.Tensor, table: tf.Tensor, positions: tf.Tensor | None = None
+        self,
+        sequence_output: tf.Tensor,
+        table: tf.Tensor,
+        positions: tf.Tensor | None = None,
+        training: bool = False,
     ) -> tf.Tensor:
         """Predicts the tokens at `positions`, or at all positions.
 
@@ -48,6 +52,7 @@ class MaskedLanguageModelHead(WeightedLayer):
           sequence_output: [B, S, H].
           table: float32 [V, E], the word embeddings.
           positions: int32 [B, P] or None.
+          training: whether a backward pass follows.
 
         Returns:
           float32 logits [B, P, V], or [B, S, V] without positions.
@@ -57,7 +62,8 @@ class MaskedLanguageModelHead(WeightedLayer):
         count = sequence_output.shape[1] or tf.shape(sequence_output)[1]
         x = tf.reshape(sequence_output, [-1, sequence_output.shape[2]])  # [B * P, H]
         kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)
-        x = layer_norm(self._activation(affine(x, kernel, bias)), *self._norm)  # [B * P, E]
+        x = self._activation(affine(x, kernel, bias), training)
+        x = layer_norm(x, *self._norm, training=training)  # [B * P, E]
         logits = tf.matmul(x, tf.cast(table, x.dtype), transpose_b=True)  # [B * P, V]
         logits = tf.nn.bias_add(tf.cast(logits, tf.float32), self._bias)
         return tf.reshape(logits, [-1, count, logits.shape[1]])

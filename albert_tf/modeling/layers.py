@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from albert_tf.modeling.fusion import fused
+
 LAYER_NORM_EPSILON = 1e-12
 
 
@@ -60,41 +62,97 @@ class WeightedLayer(tf.keras.layers.Layer):
         return self.vector(f"{name}/gamma", size, "ones"), beta
 
 
-def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Returns x @ kernel + bias for a matrix x [rows, inputs], in x's type."""
-    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
-
-
 @tf.custom_gradient
-def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-    """Normalises the rows of x [rows, size]: biased variance, epsilon 1e-12, float32 throughout.
+def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Returns x @ kernel + bias for a matrix x [rows, inputs]; all three of one type."""
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        # As a product, the sum over the rows is accumulated in float32 whatever the type of dy.
+        ones = tf.ones([1, tf.shape(dy)[0]], dy.dtype)
+        return (
+            tf.matmul(dy, kernel, transpose_b=True),
+            tf.matmul(x, dy, transpose_a=True),
+            tf.matmul(ones, dy)[0],
+        )
+
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias), grad
+
+
+def _row_mean(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(x, axis=-1, keepdims=True)
+
+
+def _normalise(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    centred = x - _row_mean(x)
+    scale = tf.math.rsqrt(_row_mean(centred * centred) + LAYER_NORM_EPSILON)
+    normal = centred * scale
+    return normal * gamma + beta, normal, scale
+
+
+@fused
+def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    y, normal, scale = _normalise(tf.cast(x, tf.float32), gamma, beta)
+    return tf.cast(y, x.dtype), tf.cast(normal, x.dtype), scale
+
+
+@fused
+def _residual_layer_norm(
+    x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    total = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
+    y, normal, scale = _normalise(total, gamma, beta)
+    return tf.cast(y, x.dtype), tf.cast(normal, x.dtype), scale
+
+
+@fused
+def _layer_norm_gradient(
+    normal: tf.Tensor, scale: tf.Tensor, gamma: tf.Tensor, dy: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    dtype = normal.dtype
+    normal, dy = tf.cast(normal, tf.float32), tf.cast(dy, tf.float32)
+    dnormal = dy * gamma
+    dx = (dnormal - _row_mean(dnormal) - normal * _row_mean(dnormal * normal)) * scale
+    return tf.cast(dx, dtype), tf.reduce_sum(dy * normal, axis=0), tf.reduce_sum(dy, axis=0)
+
+
+def layer_norm(
+    x: tf.Tensor,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    residual: tf.Tensor | None = None,
+    training: bool = False,
+) -> tf.Tensor:
+    """Normalises the rows of x, or of x + residual: biased variance, epsilon 1e-12, in float32.
 
     Args:
       x: [rows, size] of any float type.
       gamma: float32 [size].
       beta: float32 [size].
+      residual: as x, or None.
+      training: whether a backward pass follows.
 
     Returns:
       [rows, size] in the type of x.
     """
-    x32 = tf.cast(x, tf.float32)
-    mean = tf.reduce_mean(x32, axis=-1, keepdims=True)
-    centred = x32 - mean
-    variance = tf.reduce_mean(centred * centred, axis=-1, keepdims=True)
-    scale = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
-    normal = centred * scale
 
-    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        dy32 = tf.cast(dy, tf.float32)
-        product = dy32 * normal
-        dnormal = dy32 * gamma
-        mean_dnormal = tf.reduce_mean(dnormal, axis=-1, keepdims=True)
-        mean_product = tf.reduce_mean(dnormal * normal, axis=-1, keepdims=True)
-        dx = (dnormal - mean_dnormal - normal * mean_product) * scale
-        return (
-            tf.cast(dx, x.dtype),
-            tf.reduce_sum(product, axis=0),
-            tf.reduce_sum(dy32, axis=0),
-        )
+    @tf.custom_gradient
+    def plain(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+        y, normal, scale = _layer_norm(x, gamma, beta, training=training)
+        return y, lambda dy: _layer_norm_gradient(normal, scale, gamma, dy, training=training)
 
-    return tf.cast(normal * gamma + beta, x.dtype), grad
+    @tf.custom_gradient
+    def with_residual(
+        x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
+    ) -> tf.Tensor:
+        y, normal, scale = _residual_layer_norm(x, residual, gamma, beta, training=training)
+
+        def grad(dy: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            dx, dgamma, dbeta = _layer_norm_gradient(normal, scale, gamma, dy, training=training)
+            return dx, dx, dgamma, dbeta
+
+        return y, grad
+
+    gamma, beta = tf.convert_to_tensor(gamma), tf.convert_to_tensor(beta)
+    if residual is None:
+        return plain(x, gamma, beta)
+    return with_residual(x, residual, gamma, beta)

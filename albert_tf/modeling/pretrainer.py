@@ -44,6 +44,7 @@ class AlbertPretrainer(AlbertModel):
                 outputs["sequence_output"],
                 self.encoder.embeddings.word_embeddings,
                 inputs.get("masked_lm_positions"),
+                training=training,
             ),
             "sop_logits": self.sop_head(outputs["pooled_output"]),
         }

@@ -11,7 +11,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.activations import get_activation
 from albert_tf.modeling.attention import Attention
-from albert_tf.modeling.dropout import dropout, dropout_seed, next_seed
+from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
 
 
@@ -44,12 +44,13 @@ class FeedForward(WeightedLayer):
     def call(self, x: tf.Tensor, packed: PackedFeedForward, training: bool = False) -> tf.Tensor:
         """Applies the block to x [rows, H] with what `pack` returned in this forward pass."""
         inner = affine(x, packed.intermediate_kernel, packed.intermediate_bias)  # [rows, F]
-        output = affine(self._activation(inner), packed.output_kernel, packed.output_bias)
-        return layer_norm(x + dropout(output, self._dropout_rate, training), *self._norm)
+        output = affine(self._activation(inner, training), packed.output_kernel, packed.output_bias)
+        output = dropout(output, self._dropout_rate, training)
+        return layer_norm(output, *self._norm, residual=x, training=training)
 
 
 class Transformer(tf.keras.layers.Layer):
-    """L layers over groups of shared weights (paper section 3.1, A `parameter sharing`).
+    """L layers over groups of shared weights (paper section 3.1).
 
     Variables are named by group as in the TF1 release: `.../group_g/inner_group_i/attention_1/...`
     and `.../ffn_1/...`. A part that is not shared has one group per layer, so that, for example,
@@ -59,7 +60,6 @@ class Transformer(tf.keras.layers.Layer):
 
     def __init__(self, config: AlbertConfig, dtype=None) -> None:
         super().__init__(name="bert_encoder_transformer", dtype=dtype, autocast=False)
-        self._uses_dropout = bool(config.hidden_dropout_prob or config.attention_probs_dropout_prob)
         #: Blocks in order of first use, and for every step of the stack the indices of its two.
         self.blocks: list[WeightedLayer] = []
         self._steps: list[tuple[int, int]] = []
@@ -91,16 +91,7 @@ class Transformer(tf.keras.layers.Layer):
         packed = [block.pack() for block in self.blocks]
         outputs = []
         for attention, ffn in self._steps:
-
-            def step(x: tf.Tensor, attention: int = attention, ffn: int = ffn) -> tf.Tensor:
-                x = self.blocks[attention](x, mask, packed[attention], training=training)
-                return self.blocks[ffn](x, packed[ffn], training=training)
-
-            if training and self._uses_dropout:
-                # A stream of its own per step keeps the masks when the step is traced again.
-                with dropout_seed(next_seed()):
-                    x = step(x)
-            else:
-                x = step(x)
+            x = self.blocks[attention](x, mask, packed[attention], training=training)
+            x = self.blocks[ffn](x, packed[ffn], training=training)
             outputs.append(x)
         return outputs

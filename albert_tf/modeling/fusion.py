@@ -1,0 +1,44 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of element-wise operations compiled into one kernel, between the matrix products.
+
+On CPUs TensorFlow's element-wise operations, above all those on bfloat16, take as long as oneDNN's
+matrix products, while XLA is fast at the former and slow at the latter. So each gets its part.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function of tensors run as one XLA kernel when training on CPU.
+
+    Otherwise the function runs as it is: inference keeps to plain operations, so that exported
+    models need no compiler, and on a GPU XLA may lack the CUDA toolkit. The result is for use
+    inside tf.custom_gradient: no gradient flows through it.
+
+    Returns:
+      The function with an additional keyword argument `training`.
+    """
+
+    @functools.cache
+    def compiled_for(*signature: tf.TensorSpec) -> Callable[..., Any]:
+        # One trace a signature, made here and not by the call: TensorFlow warns of functions that
+        # many calls have traced. Outside of the graph being built, which others will not share.
+        with tf.init_scope():
+            compiled = tf.function(function, jit_compile=True, autograph=False)
+            return compiled.get_concrete_function(*signature)
+
+    def call(*tensors: tf.Tensor, training: bool) -> Any:
+        if not training or tf.config.list_physical_devices("GPU"):
+            return function(*tensors)
+        compiled = compiled_for(*[tf.TensorSpec(t.shape, t.dtype) for t in tensors])
+        # A call seen by a gradient tape would also return all intermediate values.
+        return compiled(*[tf.stop_gradient(tensor) for tensor in tensors])
+
+    return call
