@@ -17,6 +17,8 @@ from albert_tf.errors import AlbertError
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 
+#: Name of the configuration beside checkpoints and exports.
+CONFIG_FILE = "albert_config.json"
 _PRESET_FOLDER = pathlib.Path(__file__).parent / "configs" / "models"
 #: Keys of the released configuration files that never had an effect.
 _WITHOUT_EFFECT = frozenset(
@@ -98,7 +100,7 @@ class AlbertConfig:
                 raise AlbertError(f"{key} must be a positive integer, not {value!r}.")
         for key in (*_RATES, "initializer_range"):
             value = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
                 raise AlbertError(f"{key} must be a number of at least 0, not {value!r}.")
         for key in _RATES:
             if getattr(self, key) >= 1:
@@ -154,6 +156,18 @@ class AlbertConfig:
         if not isinstance(values, dict):
             raise AlbertError(f"The model configuration {path} is not a JSON object.")
         return cls.from_dict(values, source=path)
+
+    @classmethod
+    def load(cls, name_or_path: str) -> AlbertConfig:
+        """Returns the preset of that name, or else reads the JSON file at that path."""
+        if name_or_path in cls.preset_names():
+            return cls.from_preset(name_or_path)
+        if not name_or_path.endswith(".json"):
+            raise AlbertError(
+                f"{name_or_path!r} is neither a .json file nor a model preset "
+                f"({', '.join(cls.preset_names())})."
+            )
+        return cls.from_json(name_or_path)
 
     @classmethod
     def from_dict(

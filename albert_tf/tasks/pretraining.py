@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.manifest import find_manifest
 from albert_tf.data.pipeline import RecordSource, record_files
@@ -21,7 +21,6 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.task import Batch, Task
 
-CONFIG_FILE = "albert_config.json"
 #: The release divides the masked LM loss by the sum of weights plus this.
 _EPSILON = 1e-5
 
@@ -159,9 +158,10 @@ def open_records(
     paths = record_files(patterns)
     manifest = find_manifest(paths)
     if manifest is None:
-        features = _features_of_first_record(paths[0])
-    elif manifest.kind != "pretraining":
-        raise AlbertError(f"{patterns} holds {manifest.kind} records, not pretraining records.")
+        first = next(records.read_examples(paths[0]), None)
+        if first is None:
+            raise AlbertError(f"The record file {paths[0]} holds no examples.")
+        features = records.infer_features(first)
     else:
         features = manifest.features
         vocab_size = manifest.tokenizer["vocab_size"]
@@ -170,6 +170,8 @@ def open_records(
                 f"The records {patterns} use a vocabulary of {vocab_size} pieces, the model has "
                 f"vocab_size={config.vocab_size}; build them with the model's tokenizer."
             )
+    if not {"input_ids", "masked_lm_positions"} <= set(features):
+        raise AlbertError(f"{patterns} does not hold pretraining records.")
     found = dict(zip(("max_seq_length", "max_predictions_per_seq"), _lengths(features)))
     for name, wanted in (
         ("max_seq_length", max_seq_length),
@@ -185,24 +187,8 @@ def open_records(
             f"The records {patterns} have length {found['max_seq_length']}, the model has "
             f"max_position_embeddings={config.max_position_embeddings}."
         )
-    return RecordSource(paths, features, seed)
-
-
-def _features_of_first_record(path: str) -> dict[str, records.FeatureSpec]:
-    """The layout of records that have no manifest, from the first of them."""
-    first = next(records.read_examples(path), None)
-    if first is None:
-        raise AlbertError(f"The record file {path} holds no examples.")
-    try:
-        feature = tf.train.Example.FromString(first).features.feature
-        lengths = [
-            len(feature[name].int64_list.value) for name in ("input_ids", "masked_lm_positions")
-        ]
-    except ValueError:  # protobuf's DecodeError is one.
-        lengths = [0, 0]
-    if not all(lengths):
-        raise AlbertError(f"{path} does not hold pretraining records.")
-    return records.pretraining_features(*lengths)
+    layout = records.pretraining_features(*_lengths(features))
+    return RecordSource(paths, layout, seed)
 
 
 def _lengths(features: records.Features) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.records import classification_features
 from albert_tf.data.text_tables import TextColumns, TextExample
@@ -21,7 +21,6 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.classification_features import build_records, label_dtype, label_set
 from albert_tf.tasks.classification_metrics import classification_metrics, regression_metrics
-from albert_tf.tasks.pretraining import CONFIG_FILE
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.task import Batch, Task
 
