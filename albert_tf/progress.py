@@ -27,9 +27,11 @@ class Progress:
 
     def __init__(self, label: str, total: int | None, unit: str = "B", initial: int = 0) -> None:
         self._label, self._total, self._unit = label, total, unit
-        self._done = self._initial = initial
-        self._began = time.monotonic()
-        self._next_line = self._began + FIRST_LINE_SECONDS
+        self._done = initial
+        # What came before and when the clock was started: the first update starts it, because
+        # what precedes it (loading, compiling) says nothing about the time that is left.
+        self._timed_from: tuple[int, float] | None = None
+        self._next_line = time.monotonic() + FIRST_LINE_SECONDS
         self._bar = None
         if sys.stderr.isatty():
             counts = "{n_fmt}/{total_fmt}" if total else "{n_fmt}"
@@ -59,6 +61,8 @@ class Progress:
         elif show or time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_SECONDS
             self.note(self._line(text))
+        if self._timed_from is None:
+            self._timed_from = self._done, time.monotonic()
 
     def note(self, text: str) -> None:
         """Prints a line without disturbing the bar."""
@@ -72,10 +76,10 @@ class Progress:
             parts[0] += f"/{size(self._total, self._unit)}"
         if text:
             parts.append(text)
-        done = self._done - self._initial
-        if self._total and done:
-            elapsed = time.monotonic() - self._began
-            left = elapsed * max(0, self._total - self._done) / done
+        if self._total and self._timed_from and self._done > self._timed_from[0]:
+            done, began = self._timed_from
+            seconds = (time.monotonic() - began) / (self._done - done)
+            left = seconds * max(0, self._total - self._done)
             parts.append(f"{tqdm.format_interval(left)} left")
         return "  ".join(parts)
 

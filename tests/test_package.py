@@ -1,0 +1,53 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import albert_tf
+
+ROOT = Path(__file__).parent.parent
+
+
+def python(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_the_package_does_not_import_tensorflow():
+    assert python("import albert_tf, sys; print('tensorflow' in sys.modules)") == "False"
+
+
+@pytest.mark.parametrize("name", ["AlbertConfig", "Tokenizer", "RunConfig", "TrainSpec"])
+def test_what_needs_no_tensorflow_does_not_import_it(name):
+    code = f"import albert_tf, sys; albert_tf.{name}; print('tensorflow' in sys.modules)"
+    assert python(code) == "False"
+
+
+def test_every_public_name_is_there():
+    for name in albert_tf.__all__:
+        assert getattr(albert_tf, name) is not None
+    assert {"AlbertEncoder", "AlbertPretrainer", "Estimator", "EvalSpec"} <= set(dir(albert_tf))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Albret'"):
+        _ = albert_tf.Albret
+
+
+def test_all_scripts_can_be_imported_together_and_define_no_flag_by_that():
+    scripts = [p.stem for p in ROOT.glob("run_*.py")]
+    scripts += [f"data_prep.{p.stem}" for p in (ROOT / "data_prep").glob("*.py")]
+    assert len(scripts) > 10
+    code = (
+        "from absl import app, flags; known = set(flags.FLAGS)\n"
+        f"import {', '.join(scripts)}\n"
+        "print(set(flags.FLAGS) - known)"
+    )
+    assert python(code) == "set()"
