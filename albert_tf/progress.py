@@ -34,15 +34,17 @@ class Progress:
         self._next_line = time.monotonic() + FIRST_LINE_SECONDS
         self._bar = None
         if sys.stderr.isatty():
-            counts = "{n_fmt}/{total_fmt}" if total else "{n_fmt}"
+            # No bar proper: on 80 columns the figures need its room.
+            amount = "{n_fmt}"
+            if total:
+                amount = "{percentage:3.0f}% {n_fmt}/{total_fmt} {remaining} left"
             self._bar = tqdm(
                 total=total,
                 initial=initial,
-                desc=label,
                 unit=unit,
                 unit_scale=unit == "B",
                 dynamic_ncols=True,
-                bar_format=f"{{desc}} |{{bar:10}}| {counts} {{remaining}} left{{postfix}}",
+                bar_format=f"{label} {amount}  {{desc}}",
             )
 
     def update(self, amount: int, text: str = "", show: bool = False) -> None:
@@ -55,8 +57,7 @@ class Progress:
         """
         self._done += amount
         if self._bar is not None:
-            # tqdm puts ", " before a postfix set by its own method.
-            self._bar.postfix = f" {text}" if text else ""
+            self._bar.set_description_str(text, refresh=False)
             self._bar.update(amount)
         elif show or time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_SECONDS

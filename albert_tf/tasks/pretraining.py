@@ -102,7 +102,7 @@ class PretrainingTask(Task):
         """Masked LM loss and accuracy, sentence order accuracy."""
         return (
             f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%} "
-            f"sop {means['sentence_order_accuracy']:.1%}"
+            f"sop {means['sentence_order_accuracy']:.0%}"
         )
 
 

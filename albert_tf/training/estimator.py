@@ -287,7 +287,8 @@ class _TrainingRun:
     def _report(self, step: int, steps: int, window: _Window) -> None:
         means = window.means()
         first, final = step == self.initial_step + 1, step == self.train_spec.max_steps
-        text = f"{self.task.progress(means)} lr {means['learning_rate']:.1e}"
+        rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
+        text = f"{self.task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
             text += f" {short_rate(means['tokens_per_second'])} tok/s"
         self.progress.update(steps, text, show=first or final)
