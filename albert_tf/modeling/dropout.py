@@ -59,14 +59,19 @@ def _uniform_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     take a third of a training step, and random enough for masks.
     """
 
-    def mix(bits: tf.Tensor, shift: int, factor: int) -> tf.Tensor:
-        shifted = tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
-        return tf.bitwise.bitwise_xor(bits, shifted) * tf.constant(factor, tf.uint32)
+    def mix(bits: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
+            shifted = tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
+            bits = tf.bitwise.bitwise_xor(bits, shifted) * tf.constant(factor, tf.uint32)
+            bits, key = tf.bitwise.bitwise_xor(bits, key), tf.zeros_like(key)
+        return bits
 
     first, second = tf.unstack(tf.bitcast(seed, tf.uint32))
-    bits = tf.cast(tf.range(count), tf.uint32) * tf.constant(0x9E3779B9, tf.uint32) + first
-    bits = tf.bitwise.bitwise_xor(mix(bits, 16, 0x7FEB352D), second)
-    return mix(mix(bits, 15, 0x846CA68B), 16, 1)
+    # Seeds that differ in few bits must not give related streams: hash them first.
+    offset = mix(first, mix(second, tf.constant(1, tf.uint32)))
+    key = mix(offset, second)
+    step = tf.constant(0x9E3779B9, tf.uint32)
+    return mix(tf.cast(tf.range(count), tf.uint32) * step + offset, key)
 
 
 @fused

@@ -12,19 +12,19 @@ from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
 
 
-@tf.custom_gradient
-def lookup(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+def lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
     """Gathers rows of `table`; the gradient is dense.
 
     With the sparse gradient of tf.gather a row that occurs twice would enter the global norm as
     two rows.
     """
-    rows = tf.shape(table)[0]
+    rows = table.shape[0]
 
-    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None]:
-        return tf.math.unsorted_segment_sum(dy, ids, rows), None
+    @tf.custom_gradient
+    def gather(table: tf.Tensor) -> tf.Tensor:
+        return tf.gather(table, ids), lambda dy: tf.math.unsorted_segment_sum(dy, ids, rows)
 
-    return tf.gather(table, ids), grad
+    return gather(tf.convert_to_tensor(table))
 
 
 class Embeddings(WeightedLayer):

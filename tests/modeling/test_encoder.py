@@ -1,0 +1,162 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""AlbertEncoder: outputs, masks, padding, optional inputs and parts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.encoder import AlbertEncoder
+
+
+def test_embeddings_equal_the_official_ones(golden):
+    encoder = AlbertEncoder(golden.config)
+    golden.fill(encoder)
+    output = encoder.embeddings(golden.inputs["input_word_ids"], golden.inputs["input_type_ids"])
+    np.testing.assert_allclose(
+        np.ravel(output), golden.expected["embedding_output"], rtol=0, atol=2e-6
+    )
+
+
+def test_every_application_of_a_block_is_a_layer_output(golden):
+    encoder = AlbertEncoder(golden.config)
+    outputs = encoder(golden.inputs)
+    layers = outputs["encoder_outputs"]
+    assert len(layers) == golden.config.num_hidden_layers * golden.config.inner_group_num
+    assert all(layer.shape == [2, 7, 12] for layer in layers)
+    np.testing.assert_array_equal(layers[-1], outputs["sequence_output"])
+    assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(layers, layers[1:]))
+
+
+def test_padding_changes_no_real_position(small_config, small_inputs):
+    encoder = AlbertEncoder(dataclasses.replace(small_config, initializer_range=0.2))
+    padded = {k: tf.pad(v, [[0, 0], [0, 7]]) for k, v in small_inputs.items()}
+    # What stands in the padding must not matter either.
+    padded["input_word_ids"] += 3 * (1 - padded["input_mask"])
+    short, long = encoder(small_inputs), encoder(padded)
+    mask = small_inputs["input_mask"].numpy().astype(bool)
+    np.testing.assert_allclose(
+        long["sequence_output"][:, :10][mask], short["sequence_output"][mask], rtol=0, atol=1e-5
+    )
+    np.testing.assert_allclose(long["pooled_output"], short["pooled_output"], rtol=0, atol=1e-5)
+
+
+def test_a_masked_token_is_not_seen_and_an_unmasked_one_is(small_config, small_inputs):
+    encoder = AlbertEncoder(dataclasses.replace(small_config, initializer_range=0.2))
+
+    def others(ids, mask):
+        output = encoder({"input_word_ids": ids, "input_mask": mask})["sequence_output"]
+        return tf.concat([output[:, :4], output[:, 5:]], axis=1).numpy()
+
+    ids = small_inputs["input_word_ids"]
+    changed = tf.where(tf.range(10) == 4, 50, ids)
+    all_ones = tf.ones_like(ids)
+    without_4 = tf.where(tf.range(10) == 4, 0, all_ones)
+    np.testing.assert_array_equal(others(ids, without_4), others(changed, without_4))
+    assert np.abs(others(ids, all_ones) - others(changed, all_ones)).max() > 1e-2
+
+
+def test_a_row_of_padding_alone_gives_finite_outputs(small_config):
+    zeros = tf.zeros([2, 10], tf.int32)
+    outputs = AlbertEncoder(small_config)({"input_word_ids": zeros, "input_mask": zeros})
+    assert np.isfinite(outputs["sequence_output"]).all()
+
+
+def test_mask_and_types_default_to_ones_and_zeros(small_config, small_inputs):
+    encoder = AlbertEncoder(small_config)
+    ids = small_inputs["input_word_ids"]
+    full = {
+        "input_word_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "input_type_ids": tf.zeros_like(ids),
+    }
+    np.testing.assert_array_equal(
+        encoder({"input_word_ids": ids})["sequence_output"], encoder(full)["sequence_output"]
+    )
+    other_types = {**full, "input_type_ids": small_inputs["input_type_ids"]}
+    assert (
+        np.abs(encoder(other_types)["pooled_output"] - encoder(full)["pooled_output"]).max() > 1e-3
+    )
+
+
+def test_equal_widths_have_no_projection(small_config):
+    encoder = AlbertEncoder(dataclasses.replace(small_config, embedding_size=32))
+    assert encoder.projection is None
+    assert not any("embedding_hidden_mapping_in" in name for name in encoder.named_weights())
+    assert encoder({"input_word_ids": tf.ones([1, 3], tf.int32)})["sequence_output"].shape[2] == 32
+
+
+def test_activation_of_the_configuration_is_used(small_config, small_inputs):
+    config = dataclasses.replace(small_config, initializer_range=0.2)
+    gelu = AlbertEncoder(config)
+    for name in ("relu", "tanh", "linear"):
+        other = AlbertEncoder(dataclasses.replace(config, hidden_act=name))
+        for source, target in zip(gelu.weights, other.weights):
+            target.assign(source)
+        difference = other(small_inputs)["pooled_output"] - gelu(small_inputs)["pooled_output"]
+        assert np.abs(difference).max() > 1e-2, name
+
+
+def test_a_sequence_longer_than_the_position_table_is_an_error(small_config):
+    with pytest.raises(AlbertError, match="65 exceeds max_position_embeddings 64"):
+        AlbertEncoder(small_config)({"input_word_ids": tf.ones([1, 65], tf.int32)})
+
+
+def test_dropout_acts_in_training_alone(small_config, small_inputs):
+    config = dataclasses.replace(
+        small_config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
+    )
+    encoder = AlbertEncoder(config)
+
+    def output(training):
+        return encoder(small_inputs, training=training)["sequence_output"].numpy()
+
+    assert np.abs(output(True) - output(True)).max() > 1e-2
+    np.testing.assert_array_equal(output(False), output(False))
+
+
+def test_rates_of_zero_make_training_the_same_as_inference(small_config, small_inputs):
+    encoder = AlbertEncoder(small_config)
+    np.testing.assert_allclose(
+        encoder(small_inputs, training=True)["sequence_output"],
+        encoder(small_inputs, training=False)["sequence_output"],
+        rtol=0,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("rate", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_each_dropout_rate_has_its_effect(small_config, small_inputs, rate):
+    encoder = AlbertEncoder(dataclasses.replace(small_config, **{rate: 0.5}))
+    trained = encoder(small_inputs, training=True)["pooled_output"]
+    assert np.abs(trained - encoder(small_inputs)["pooled_output"]).max() > 1e-3
+
+
+def test_shapes_may_be_unknown_in_functional_models(small_config, small_inputs):
+    encoder = AlbertEncoder(small_config)
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    symbolic = {name: tf.keras.Input([None], dtype=tf.int32, name=name) for name in names}
+    model = tf.keras.Model(symbolic, encoder(symbolic))
+    inputs = {name: small_inputs[name] for name in names}
+    np.testing.assert_allclose(
+        model(inputs)["pooled_output"], encoder(inputs)["pooled_output"], atol=1e-6
+    )
+
+
+def test_the_inference_graph_needs_no_compiler_and_the_training_graph_uses_it(
+    small_config, small_inputs
+):
+    encoder = AlbertEncoder(small_config)
+
+    def compiled_parts(training):
+        forward = tf.function(lambda inputs: encoder(inputs, training=training)["pooled_output"])
+        graph = forward.get_concrete_function(small_inputs).graph.as_graph_def()
+        return sum(f.attr["_XlaMustCompile"].b for f in graph.library.function)
+
+    assert compiled_parts(training=False) == 0
+    assert compiled_parts(training=True) > 0

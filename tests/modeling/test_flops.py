@@ -1,0 +1,51 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Counted operations against those TensorFlow's profiler counts in the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.flops import forward_flops, training_flops
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+BATCH, LENGTH, PREDICTIONS = 2, 16, 3
+
+
+def product_flops(graph):
+    """2 m k n over all matrix products of a graph."""
+    total = 0
+    for op in graph.get_operations():
+        if op.type in ("MatMul", "BatchMatMulV2"):
+            flag = "transpose_a" if op.type == "MatMul" else "adj_x"
+            inner = op.inputs[0].shape[-2 if op.get_attr(flag) else -1]
+            total += 2 * inner * op.outputs[0].shape.num_elements()
+    return total
+
+
+@pytest.mark.parametrize("embedding_size", [16, 32])
+@pytest.mark.parametrize("inner_group_num", [1, 2])
+def test_forward_flops_are_those_of_the_products_in_the_graph(
+    small_config, embedding_size, inner_group_num
+):
+    config = dataclasses.replace(
+        small_config, embedding_size=embedding_size, inner_group_num=inner_group_num
+    )
+    model = AlbertPretrainer(config)
+    ids = tf.TensorSpec([BATCH, LENGTH], tf.int32)
+    positions = tf.TensorSpec([BATCH, PREDICTIONS], tf.int32)
+    forward = tf.function(lambda a, b: model({"input_word_ids": a, "masked_lm_positions": b}))
+    graph = forward.get_concrete_function(ids, positions).graph
+    assert product_flops(graph) == BATCH * forward_flops(config, LENGTH, PREDICTIONS)
+
+
+def test_training_costs_three_forward_passes_and_sharing_saves_none():
+    base = AlbertConfig.from_preset("albert_base_v2")
+    unshared = dataclasses.replace(base, parameter_sharing="none")
+    assert training_flops(base, 512, 77) == 3 * forward_flops(base, 512, 77)
+    assert forward_flops(unshared, 512, 77) == forward_flops(base, 512, 77)
+    assert forward_flops(base, 512) < forward_flops(base, 512, 77)

@@ -1,0 +1,131 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Hand-written gradients against automatic ones, fused kernels against plain operations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.modeling.activations import gelu, get_activation
+from albert_tf.modeling.attention import masked_softmax
+from albert_tf.modeling.embeddings import lookup
+from albert_tf.modeling.layers import affine, layer_norm
+
+
+def textbook_layer_norm(x, gamma, beta):
+    mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
+    return (x - mean) / tf.sqrt(variance + 1e-12) * gamma + beta
+
+
+def textbook_gelu(x):
+    return 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def check(function, textbook, inputs, tolerance=1e-5):
+    """Compares value and gradients of `function` in float32 with `textbook` in float64."""
+
+    def run(function, inputs, weights):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            y = function(*inputs)
+            loss = tf.reduce_sum(y * weights)
+        return y, tape.gradient(loss, inputs)
+
+    shape = function(*inputs).shape
+    weights = tf.random.normal(shape)
+    value, gradients = run(function, inputs, weights)
+    expected, expected_gradients = run(
+        textbook, [tf.cast(x, tf.float64) for x in inputs], tf.cast(weights, tf.float64)
+    )
+    np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
+    for gradient, truth in zip(gradients, expected_gradients):
+        assert gradient.shape == truth.shape
+        scale = max(1.0, np.abs(truth).max())
+        np.testing.assert_allclose(gradient, truth, rtol=0, atol=tolerance * scale)
+
+
+def normal(*shape):
+    return tf.random.normal(shape)
+
+
+@pytest.mark.parametrize("training", [False, True])
+class TestFusedFunctions:
+    def test_layer_norm(self, training):
+        check(
+            lambda *a: layer_norm(*a, training=training),
+            textbook_layer_norm,
+            [3 + 2 * normal(5, 24), normal(24), normal(24)],
+        )
+
+    def test_layer_norm_of_a_residual_sum(self, training):
+        check(
+            lambda x, r, g, b: layer_norm(x, g, b, residual=r, training=training),
+            lambda x, r, g, b: textbook_layer_norm(x + r, g, b),
+            [normal(5, 24), 2 * normal(5, 24), normal(24), normal(24)],
+        )
+
+    def test_gelu(self, training):
+        check(lambda x: gelu(x, training), textbook_gelu, [4 * normal(50, 20)])
+
+    def test_gelu_of_extreme_values_is_finite(self, training):
+        for dtype in (tf.float32, tf.bfloat16, tf.float16):
+            x = tf.constant([-6e4, -20.0, 0.0, 20.0, 6e4], dtype)
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = gelu(x, training)
+            slope = tape.gradient(y, x)
+            assert y.dtype == slope.dtype == dtype
+            np.testing.assert_array_equal(y, tf.nn.relu(x))
+            np.testing.assert_array_equal(tf.cast(slope, tf.float32), [0, 0, 0.5, 1, 1])
+
+    def test_softmax(self, training):
+        mask = tf.constant([0.0, 0.0, -10000.0, 0.0])[None, None, None]
+        check(
+            lambda x: masked_softmax(x, mask, training),
+            lambda x: tf.nn.softmax(x + tf.cast(mask, tf.float64)),
+            [normal(2, 3, 4, 4)],
+        )
+
+    def test_layer_norm_of_bfloat16_computes_in_float32(self, training):
+        x = tf.cast(1000 + normal(4, 64), tf.bfloat16)
+        gamma, beta = tf.ones([64]), tf.zeros([64])
+        expected = textbook_layer_norm(tf.cast(x, tf.float64), 1.0, 0.0)
+        y = layer_norm(x, gamma, beta, training=training)
+        assert y.dtype == tf.bfloat16
+        np.testing.assert_allclose(tf.cast(y, tf.float64), expected, rtol=0.004, atol=1e-6)
+
+
+def test_affine():
+    check(affine, lambda x, k, b: tf.matmul(x, k) + b, [normal(5, 8), normal(8, 6), normal(6)])
+
+
+def test_gradient_of_lookup_is_dense_and_adds_repeated_rows():
+    table = normal(7, 3)
+    with tf.GradientTape() as tape:
+        tape.watch(table)
+        loss = tf.reduce_sum(lookup(table, tf.constant([[1, 4], [1, 1]])) * 2)
+    gradient = tape.gradient(loss, table)
+    assert isinstance(gradient, tf.Tensor)
+    expected = np.zeros([7, 3])
+    expected[1], expected[4] = 6, 2
+    np.testing.assert_allclose(gradient, expected)
+
+
+def test_gelu_is_the_tanh_approximation():
+    values = get_activation("gelu")(tf.constant([1.0, -3.0]), False)
+    np.testing.assert_allclose(values, [0.8411920, -0.0036374], rtol=0, atol=1e-6)
+
+
+def test_other_activations_are_what_their_names_say():
+    x = tf.constant([-2.0, 0.5])
+    np.testing.assert_allclose(get_activation("relu")(x, True), [0, 0.5])
+    np.testing.assert_allclose(get_activation("tanh")(x, True), np.tanh([-2, 0.5]), rtol=1e-6)
+    np.testing.assert_allclose(get_activation("linear")(x, True), [-2, 0.5])
+
+
+def test_fused_kernels_serve_any_number_of_shapes_without_a_warning(caplog):
+    for rows in range(1, 12):
+        gelu(normal(rows, 4), training=True)
+    assert not [record for record in caplog.records if "retracing" in record.getMessage()]

@@ -1,0 +1,258 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""AlbertPretrainer against the TF1 release, and its gradients under every way of running it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling import embeddings
+from albert_tf.modeling.dropout import dropout_seed
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+TOLERANCE = 2e-6
+
+
+def losses(outputs, labels):
+    log_probs = tf.nn.log_softmax(outputs["mlm_logits"])
+    per_position = -tf.gather(log_probs, labels["masked_lm_ids"], batch_dims=2)
+    weights = tf.constant(labels["masked_lm_weights"], tf.float32)
+    mlm = tf.reduce_sum(weights * per_position) / (tf.reduce_sum(weights) + 1e-5)
+    sop = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels["sop_labels"], outputs["sop_logits"])
+    )
+    return per_position, mlm, sop
+
+
+def assert_golden(value, expected):
+    np.testing.assert_allclose(np.ravel(value), expected, rtol=0, atol=TOLERANCE)
+
+
+def test_variables_have_the_official_names_shapes_and_order(golden):
+    model = AlbertPretrainer(golden.config)
+    named = [[name, list(v.shape)] for name, v in model.named_weights().items()]
+    assert named == golden.expected["variables"]
+    assert all(v.dtype == tf.float32 and v.trainable for v in model.named_weights().values())
+    assert len(model.trainable_variables) == len(named)
+
+
+@pytest.mark.parametrize("mode", ["eager", "training", "jit"])
+def test_outputs_and_losses_equal_the_official_ones(golden, mode):
+    model = AlbertPretrainer(golden.config)
+    golden.fill(model)
+
+    def forward(inputs):
+        # Dropout is 0, so training differs by its fused kernels alone.
+        return model(inputs, training=mode == "training")
+
+    if mode != "eager":
+        forward = tf.function(forward, jit_compile=mode == "jit" or None)
+    outputs = forward(golden.inputs)
+    per_position, mlm, sop = losses(outputs, golden.labels)
+
+    assert_golden(outputs["sequence_output"], golden.expected["sequence_output"])
+    assert_golden(outputs["pooled_output"], golden.expected["pooled_output"])
+    assert_golden(tf.nn.log_softmax(outputs["mlm_logits"]), golden.expected["mlm_log_probs"])
+    assert_golden(tf.nn.log_softmax(outputs["sop_logits"]), golden.expected["sop_log_probs"])
+    assert_golden(per_position, golden.expected["mlm_per_position_loss"])
+    assert_golden(mlm, golden.expected["mlm_loss"])
+    assert_golden(sop, golden.expected["sop_loss"])
+
+
+@pytest.mark.parametrize("golden", ["groups1_inner1"], indirect=True)
+@pytest.mark.parametrize("training", [False, True])
+def test_gradient_norm_equals_the_official_one(golden, training, monkeypatch):
+    # The official norm measures each token's part of the segment embeddings' gradient by itself:
+    # 6.8936, where the norm of the gradient is 6.9023.
+    monkeypatch.setattr(embeddings, "lookup", tf.gather)
+    model = AlbertPretrainer(golden.config)
+    golden.fill(model)
+    with tf.GradientTape() as tape:
+        _, mlm, sop = losses(model(golden.inputs, training=training), golden.labels)
+        loss = mlm + sop
+    gradients = tape.gradient(loss, list(model.named_weights().values()))
+    np.testing.assert_allclose(float(loss), 4.2040219, atol=2e-6)
+    # The first norm of the official training traces.
+    np.testing.assert_allclose(tf.linalg.global_norm(gradients), 6.8935700, atol=2e-5)
+
+
+def test_logits_of_all_positions_contain_those_of_the_masked_ones(small_config, small_inputs):
+    model = AlbertPretrainer(small_config)
+    masked = model(small_inputs)["mlm_logits"]
+    positions = small_inputs.pop("masked_lm_positions")
+    everywhere = model(small_inputs)["mlm_logits"]
+    assert everywhere.shape == [2, 10, small_config.vocab_size]
+    np.testing.assert_allclose(
+        masked, tf.gather(everywhere, positions, batch_dims=1), rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("sharing", "embedding_size"),
+    [("all", 16), ("all", 32), ("attention", 16), ("ffn", 16), ("none", 16)],
+)
+def test_built_model_has_the_counted_parameters_and_gradients_for_all(
+    small_config, small_inputs, sharing, embedding_size
+):
+    config = dataclasses.replace(
+        small_config,
+        parameter_sharing=sharing,
+        embedding_size=embedding_size,
+        inner_group_num=2,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+    )
+    model = AlbertPretrainer(config)
+    count = config.count_parameters()
+    assert model.count_params() == count["total"]
+    assert model.encoder.count_params() == count["encoder"]
+    assert model.encoder.pooler.count_params() == count["pooler"]
+    assert model.mlm_head.count_params() == count["mlm_head"]
+    assert model.sop_head.count_params() == count["sop_head"]
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            outputs = model(small_inputs, training=True)
+            loss = tf.reduce_sum(outputs["mlm_logits"] ** 2) + tf.reduce_sum(
+                outputs["sop_logits"] ** 2
+            )
+        return tape.gradient(loss, list(model.named_weights().values()))
+
+    for name, gradient in zip(model.named_weights(), gradients()):
+        assert isinstance(gradient, tf.Tensor), f"{name} has no dense gradient"
+        if name.endswith("key/bias"):
+            continue  # It shifts all scores of a query alike: softmax cancels it.
+        assert float(tf.norm(gradient)) > 0, name
+
+
+def test_base_has_32_variables_and_the_official_count():
+    model = AlbertPretrainer(AlbertConfig.from_preset("albert_base_v2"))
+    assert len(model.trainable_variables) == 32
+    assert model.count_params() == 11_813_810
+    assert model.encoder.count_params() == 11_683_584
+
+
+def test_weights_are_initialised_as_in_the_release(small_config):
+    config = dataclasses.replace(small_config, vocab_size=3000, initializer_range=0.05)
+    for name, variable in AlbertPretrainer(config).named_weights().items():
+        value = variable.numpy()
+        if name.endswith("gamma"):
+            assert (value == 1).all(), name
+        elif value.ndim == 1:
+            assert (value == 0).all(), name
+        else:
+            # A normal truncated at two deviations has 0.88 of the deviation. The head on the
+            # pooled output keeps 0.02 whatever the configuration says.
+            deviation = 0.02 if name.endswith("output_weights") else 0.05
+            assert np.abs(value).max() <= 2 * deviation, name
+            error = 5 / np.sqrt(value.size)
+            assert abs(value.std() / (0.8796 * deviation) - 1) < error, name
+
+
+def test_the_seed_decides_the_initial_weights(small_config):
+    def embedding(seed):
+        tf.keras.utils.set_random_seed(seed)
+        return AlbertPretrainer(small_config).encoder.embeddings.word_embeddings.numpy()
+
+    np.testing.assert_array_equal(embedding(3), embedding(3))
+    assert np.abs(embedding(3) - embedding(4)).max() > 0.01
+
+
+def loss_and_gradients(model, inputs, seed=(1, 2)):
+    with dropout_seed(tf.constant(seed)), tf.GradientTape() as tape:
+        outputs = model(inputs, training=True)
+        loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) - tf.reduce_mean(
+            tf.nn.log_softmax(outputs["sop_logits"])[:, 0]
+        )
+    return loss, tape.gradient(loss, list(model.named_weights().values()))
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_sixteen_bit_policies_stay_close_to_float32(small_config, small_inputs, policy):
+    # Large weights, so that rounding would show.
+    config = dataclasses.replace(small_config, initializer_range=0.2)
+    exact, mixed = AlbertPretrainer(config), AlbertPretrainer(config, dtype=policy)
+    for source, target in zip(exact.weights, mixed.weights):
+        target.assign(source)
+    expected, outputs = exact(small_inputs), mixed(small_inputs)
+    assert {v.dtype for v in mixed.named_weights().values()} == {tf.float32}
+    assert outputs["sequence_output"].dtype == tf.as_dtype(policy[len("mixed_") :])
+    for name in ("pooled_output", "mlm_logits", "sop_logits"):
+        assert outputs[name].dtype == tf.float32
+        scale = np.abs(expected[name]).max()
+        np.testing.assert_allclose(outputs[name], expected[name], rtol=0, atol=0.05 * scale)
+    _, gradients = loss_and_gradients(exact, small_inputs)
+    _, mixed_gradients = loss_and_gradients(mixed, small_inputs)
+    for name, a, b in zip(exact.named_weights(), gradients, mixed_gradients):
+        assert b.dtype == tf.float32
+        if not name.endswith("key/bias"):
+            assert float(tf.norm(a - b)) < 0.1 * float(tf.norm(a)), name
+
+
+def test_the_global_policy_is_honoured(small_config, small_inputs):
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = AlbertPretrainer(small_config)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    assert model(small_inputs)["sequence_output"].dtype == tf.bfloat16
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_xla_gives_the_same_loss_and_gradients_with_dropout(small_config, small_inputs, policy):
+    config = dataclasses.replace(
+        small_config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
+    )
+    model = AlbertPretrainer(config, dtype=policy)
+    plain = tf.function(loss_and_gradients)(model, small_inputs)
+    compiled = tf.function(loss_and_gradients, jit_compile=True)(model, small_inputs)
+    tolerance = 1e-4 if policy == "float32" else 0.03
+    np.testing.assert_allclose(plain[0], compiled[0], rtol=tolerance)
+    for name, a, b in zip(model.named_weights(), plain[1], compiled[1]):
+        if not name.endswith("key/bias"):
+            assert float(tf.norm(a - b)) < tolerance * float(tf.norm(a)), name
+
+
+def test_replicas_and_device_loops_give_the_same_loss(small_config, small_inputs):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = AlbertPretrainer(dataclasses.replace(small_config, hidden_dropout_prob=0.1))
+
+    @tf.function
+    def on_replicas():
+        return strategy.run(lambda: loss_and_gradients(model, small_inputs)[0])
+
+    @tf.function
+    def in_loop(steps):
+        loss = 0.0
+        for _ in tf.range(steps):
+            loss = loss_and_gradients(model, small_inputs)[0]
+        return loss
+
+    expected = float(loss_and_gradients(model, small_inputs)[0])
+    replicas = strategy.experimental_local_results(on_replicas())
+    np.testing.assert_allclose([float(x) for x in replicas], [expected] * 2, rtol=1e-6)
+    np.testing.assert_allclose(float(in_loop(tf.constant(2))), expected, rtol=1e-6)
+
+
+def test_a_model_is_made_again_from_its_configuration(small_config):
+    config = dataclasses.replace(small_config, parameter_sharing="ffn")
+    model = AlbertPretrainer(config, dtype="mixed_bfloat16", name="mine")
+    again = AlbertPretrainer.from_config(model.get_config())
+    assert (again.config, again.name) == (config, "mine")
+    assert again.encoder.transformer.compute_dtype == "bfloat16"
+    assert list(again.named_weights()) == list(model.named_weights())
+
+
+def test_summary_shows_the_parts_and_the_total(small_config):
+    lines = []
+    AlbertPretrainer(small_config).summary(print_fn=lines.append)
+    text = "\n".join(lines)
+    assert f"Total params: {small_config.count_parameters()['total']}" in text
+    assert "albert_encoder" in text
