@@ -11,7 +11,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.fusion import fused
-from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
+from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 
 class PackedAttention(NamedTuple):
@@ -56,7 +56,7 @@ def masked_softmax(scores: tf.Tensor, mask: tf.Tensor, training: bool = False) -
 class Attention(WeightedLayer):
     """Scaled dot-product attention of BERT; the normalisation comes after the residual sum."""
 
-    def __init__(self, config: AlbertConfig, prefix: str, dtype=None) -> None:
+    def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
         size = config.hidden_size
         self._heads = config.num_attention_heads

@@ -13,6 +13,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.heads import ClassificationHead
+from albert_tf.modeling.layers import Policy
 
 
 class AlbertClassifier(AlbertModel):
@@ -32,7 +33,7 @@ class AlbertClassifier(AlbertModel):
         config: AlbertConfig,
         num_labels: int,
         dropout_rate: float = 0.1,
-        dtype=None,
+        dtype: Policy = None,
         name: str | None = "albert_classifier",
     ) -> None:
         super().__init__(config, dtype, name)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.dropout import dropout
-from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
+from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 
 def lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
@@ -30,7 +30,7 @@ def lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
 class Embeddings(WeightedLayer):
     """Sum of the three embeddings, layer normalisation, dropout (paper section 3.1)."""
 
-    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__("bert/embeddings", config.initializer_range, dtype)
         size = config.embedding_size
         self._dropout_rate = config.hidden_dropout_prob
@@ -65,7 +65,7 @@ class Embeddings(WeightedLayer):
 class EmbeddingProjection(WeightedLayer):
     """Dense layer from width E to width H; models with E = H do without."""
 
-    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__("bert/encoder", config.initializer_range, dtype)
         self._dense = self.dense(
             "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size

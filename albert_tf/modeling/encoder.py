@@ -13,6 +13,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.attention import additive_mask
 from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings
 from albert_tf.modeling.heads import Pooler
+from albert_tf.modeling.layers import Policy
 from albert_tf.modeling.transformer import Transformer
 
 
@@ -25,7 +26,7 @@ class AlbertModel(tf.keras.Model):
       name: name of the Keras model.
     """
 
-    def __init__(self, config: AlbertConfig, dtype=None, name: str | None = None) -> None:
+    def __init__(self, config: AlbertConfig, dtype: Policy = None, name: str | None = None) -> None:
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.config = config
 
@@ -46,7 +47,9 @@ class AlbertModel(tf.keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], custom_objects=None) -> AlbertModel:
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> AlbertModel:
         """Makes a model from what `get_config` returned."""
         del custom_objects
         return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])})
@@ -68,7 +71,7 @@ class AlbertEncoder(AlbertModel):
     """
 
     def __init__(
-        self, config: AlbertConfig, dtype=None, name: str | None = "albert_encoder"
+        self, config: AlbertConfig, dtype: Policy = None, name: str | None = "albert_encoder"
     ) -> None:
         super().__init__(config, dtype, name)
         self.embeddings = Embeddings(config, dtype)

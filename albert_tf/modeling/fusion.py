@@ -35,7 +35,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled.get_concrete_function(*signature)
 
     def call(*tensors: tf.Tensor, training: bool) -> Any:
-        if not training or tf.config.list_physical_devices("GPU"):
+        if not training or tf.config.get_visible_devices("GPU"):
             return function(*tensors)
         compiled = compiled_for(*[tf.TensorSpec(t.shape, t.dtype) for t in tensors])
         # A call seen by a gradient tape would also return all intermediate values.

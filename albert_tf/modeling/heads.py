@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.activations import get_activation
-from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
+from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 #: The official heads are initialised with this deviation whatever the configuration says.
 _HEAD_INITIALIZER_RANGE = 0.02
@@ -17,7 +17,7 @@ _HEAD_INITIALIZER_RANGE = 0.02
 class Pooler(WeightedLayer):
     """Dense layer with tanh on the first position."""
 
-    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__("bert/pooler", config.initializer_range, dtype)
         self._dense = self.dense("dense", config.hidden_size, config.hidden_size)
 
@@ -31,7 +31,7 @@ class Pooler(WeightedLayer):
 class MaskedLanguageModelHead(WeightedLayer):
     """Dense H→E, activation, layer normalisation, product with the tied embedding table."""
 
-    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__("cls/predictions", config.initializer_range, dtype)
         size = config.embedding_size
         self._activation = get_activation(config.hidden_act)
@@ -78,7 +78,9 @@ class ClassificationHead(WeightedLayer):
       prefix: scope of the variables `output_weights` [num_labels, H] and `output_bias`.
     """
 
-    def __init__(self, num_labels: int, hidden_size: int, prefix: str = "", dtype=None) -> None:
+    def __init__(
+        self, num_labels: int, hidden_size: int, prefix: str = "", dtype: Policy = None
+    ) -> None:
         super().__init__(prefix, _HEAD_INITIALIZER_RANGE, dtype)
         self._weights = self.matrix("output_weights", [num_labels, hidden_size])
         self._bias = self.vector("output_bias", num_labels)

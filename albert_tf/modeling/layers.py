@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+from typing import Union
+
 import tensorflow as tf
 
 from albert_tf.modeling.fusion import fused
 
 LAYER_NORM_EPSILON = 1e-12
+
+#: A Keras precision policy or its name; None means the global one.
+Policy = Union[str, tf.keras.mixed_precision.Policy, None]
 
 
 class WeightedLayer(tf.keras.layers.Layer):
@@ -22,7 +27,7 @@ class WeightedLayer(tf.keras.layers.Layer):
       dtype: Keras precision policy; None means the global one.
     """
 
-    def __init__(self, prefix: str, initializer_range: float = 0.02, dtype=None) -> None:
+    def __init__(self, prefix: str, initializer_range: float = 0.02, dtype: Policy = None) -> None:
         super().__init__(name=prefix.replace("/", "_"), dtype=dtype, autocast=False)
         self._prefix = prefix
         self._initializer_range = initializer_range
@@ -33,7 +38,9 @@ class WeightedLayer(tf.keras.layers.Layer):
         """Variables by official name, in the order of creation."""
         return dict(zip(self._names, self.weights))
 
-    def _variable(self, name: str, shape: list[int], initializer) -> tf.Variable:
+    def _variable(
+        self, name: str, shape: list[int], initializer: str | tf.keras.initializers.Initializer
+    ) -> tf.Variable:
         full_name = f"{self._prefix}/{name}" if self._prefix else name
         self._names.append(full_name)
         # Autocast variables would be cast anew in every layer that shares them.

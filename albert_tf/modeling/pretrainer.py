@@ -11,6 +11,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.heads import ClassificationHead, MaskedLanguageModelHead
+from albert_tf.modeling.layers import Policy
 
 
 class AlbertPretrainer(AlbertModel):
@@ -26,7 +27,7 @@ class AlbertPretrainer(AlbertModel):
     """
 
     def __init__(
-        self, config: AlbertConfig, dtype=None, name: str | None = "albert_pretrainer"
+        self, config: AlbertConfig, dtype: Policy = None, name: str | None = "albert_pretrainer"
     ) -> None:
         super().__init__(config, dtype, name)
         self.encoder = AlbertEncoder(config, dtype)

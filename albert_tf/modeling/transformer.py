@@ -12,7 +12,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.activations import get_activation
 from albert_tf.modeling.attention import Attention
 from albert_tf.modeling.dropout import dropout
-from albert_tf.modeling.layers import WeightedLayer, affine, layer_norm
+from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 
 class PackedFeedForward(NamedTuple):
@@ -27,7 +27,7 @@ class PackedFeedForward(NamedTuple):
 class FeedForward(WeightedLayer):
     """Position-wise network H→F→H; the normalisation comes after the residual sum."""
 
-    def __init__(self, config: AlbertConfig, prefix: str, dtype=None) -> None:
+    def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
         size, inner = config.hidden_size, config.intermediate_size
         self._activation = get_activation(config.hidden_act)
@@ -58,7 +58,7 @@ class Transformer(tf.keras.layers.Layer):
     feed-forward network of `group_l`.
     """
 
-    def __init__(self, config: AlbertConfig, dtype=None) -> None:
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__(name="bert_encoder_transformer", dtype=dtype, autocast=False)
         #: Blocks in order of first use, and for every step of the stack the indices of its two.
         self.blocks: list[WeightedLayer] = []
