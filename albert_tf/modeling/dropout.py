@@ -59,12 +59,14 @@ def _uniform_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     take a third of a training step, and random enough for masks.
     """
 
+    xor = tf.bitwise.bitwise_xor
+
+    def fold(bits: tf.Tensor, shift: int) -> tf.Tensor:
+        return xor(bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32)))
+
     def mix(bits: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
-            shifted = tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
-            bits = tf.bitwise.bitwise_xor(bits, shifted) * tf.constant(factor, tf.uint32)
-            bits, key = tf.bitwise.bitwise_xor(bits, key), tf.zeros_like(key)
-        return bits
+        bits = xor(fold(bits, 16) * tf.constant(0x7FEB352D, tf.uint32), key)
+        return fold(fold(bits, 15) * tf.constant(0x846CA68B, tf.uint32), 16)
 
     first, second = tf.unstack(tf.bitcast(seed, tf.uint32))
     # Seeds that differ in few bits must not give related streams: hash them first.
