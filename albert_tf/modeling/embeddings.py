@@ -12,21 +12,6 @@ from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 
-def lookup(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
-    """Gathers rows of `table`; the gradient is dense.
-
-    With the sparse gradient of tf.gather a row that occurs twice would enter the global norm as
-    two rows.
-    """
-    rows = table.shape[0]
-
-    @tf.custom_gradient
-    def gather(table: tf.Tensor) -> tf.Tensor:
-        return tf.gather(table, ids), lambda dy: tf.math.unsorted_segment_sum(dy, ids, rows)
-
-    return gather(tf.convert_to_tensor(table))
-
-
 class Embeddings(WeightedLayer):
     """Sum of the three embeddings, layer normalisation, dropout (paper section 3.1)."""
 
@@ -55,7 +40,9 @@ class Embeddings(WeightedLayer):
             raise AlbertError(
                 f"The sequence length {length} exceeds max_position_embeddings {positions}."
             )
-        x = lookup(self.word_embeddings, word_ids) + lookup(self.token_type_embeddings, type_ids)
+        # Sparse gradients, as in the release; the training loop sums them before it clips.
+        words = tf.gather(self.word_embeddings, word_ids)
+        x = words + tf.gather(self.token_type_embeddings, type_ids)
         x = tf.reshape(x + self.position_embeddings[:length], [-1, size])  # [B * S, E]
         x = layer_norm(x, *self.layer_norm, training=training)
         x = dropout(x, self._dropout_rate, training)

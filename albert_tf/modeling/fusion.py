@@ -9,10 +9,24 @@ matrix products, while XLA is fast at the former and slow at the latter. So each
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+
+
+@functools.cache
+def _start_xla() -> None:
+    """Uses XLA once with standard error shut: TensorFlow announces the first use like a warning."""
+    stderr = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1.0))
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,6 +45,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
         # One trace a signature, made here and not by the call: TensorFlow warns of functions that
         # many calls have traced. Outside of the graph being built, which others will not share.
         with tf.init_scope():
+            _start_xla()
             compiled = tf.function(function, jit_compile=True, autograph=False)
             return compiled.get_concrete_function(*signature)
 

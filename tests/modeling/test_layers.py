@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from albert_tf.modeling.activations import gelu, get_activation
 from albert_tf.modeling.attention import masked_softmax
-from albert_tf.modeling.embeddings import lookup
 from albert_tf.modeling.layers import affine, layer_norm
 
 
@@ -99,18 +98,6 @@ class TestFusedFunctions:
 
 def test_affine():
     check(affine, lambda x, k, b: tf.matmul(x, k) + b, [normal(5, 8), normal(8, 6), normal(6)])
-
-
-def test_gradient_of_lookup_is_dense_and_adds_repeated_rows():
-    table = normal(7, 3)
-    with tf.GradientTape() as tape:
-        tape.watch(table)
-        loss = tf.reduce_sum(lookup(table, tf.constant([[1, 4], [1, 1]])) * 2)
-    gradient = tape.gradient(loss, table)
-    assert isinstance(gradient, tf.Tensor)
-    expected = np.zeros([7, 3])
-    expected[1], expected[4] = 6, 2
-    np.testing.assert_allclose(gradient, expected)
 
 
 def test_gelu_is_the_tanh_approximation():

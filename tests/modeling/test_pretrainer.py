@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling import embeddings
 from albert_tf.modeling.dropout import dropout_seed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
@@ -66,10 +65,9 @@ def test_outputs_and_losses_equal_the_official_ones(golden, mode):
 
 @pytest.mark.parametrize("golden", ["groups1_inner1"], indirect=True)
 @pytest.mark.parametrize("training", [False, True])
-def test_gradient_norm_equals_the_official_one(golden, training, monkeypatch):
+def test_gradient_norm_equals_the_official_one(golden, training):
     # The official norm measures each token's part of the segment embeddings' gradient by itself:
     # 6.8936, where the norm of the gradient is 6.9023.
-    monkeypatch.setattr(embeddings, "lookup", tf.gather)
     model = AlbertPretrainer(golden.config)
     golden.fill(model)
     with tf.GradientTape() as tape:
@@ -125,10 +123,10 @@ def test_built_model_has_the_counted_parameters_and_gradients_for_all(
         return tape.gradient(loss, list(model.named_weights().values()))
 
     for name, gradient in zip(model.named_weights(), gradients()):
-        assert isinstance(gradient, tf.Tensor), f"{name} has no dense gradient"
+        assert gradient is not None, name
         if name.endswith("key/bias"):
             continue  # It shifts all scores of a query alike: softmax cancels it.
-        assert float(tf.norm(gradient)) > 0, name
+        assert float(tf.norm(tf.convert_to_tensor(gradient))) > 0, name
 
 
 def test_base_has_32_variables_and_the_official_count():
@@ -170,7 +168,8 @@ def loss_and_gradients(model, inputs, seed=(1, 2)):
         loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) - tf.reduce_mean(
             tf.nn.log_softmax(outputs["sop_logits"])[:, 0]
         )
-    return loss, tape.gradient(loss, list(model.named_weights().values()))
+    gradients = tape.gradient(loss, list(model.named_weights().values()))
+    return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
