@@ -128,21 +128,19 @@ class Workers:
     def _finished(
         self, waiting: collections.deque[concurrent.futures.Future], on_progress: Advance
     ) -> bool:
-        """Waits a moment for any result; whether the first has come. Raises what failed."""
-        done, _ = concurrent.futures.wait(
-            waiting, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED
-        )
+        """Waits a moment for the first result; whether it has come. Raises what failed."""
+        concurrent.futures.wait([waiting[0]], _POLL_SECONDS)
         with self._done.get_lock():
             amount, self._done.value = self._done.value, 0
         if amount:
             on_progress(amount)
-        for future in done:
-            error = future.exception()
+        for future in waiting:
+            error = future.exception() if future.done() else None
             if isinstance(error, BrokenProcessPool):
                 raise _killed() from error
             if error:
                 raise error
-        return waiting[0] in done
+        return waiting[0].done()
 
     def __enter__(self) -> Workers:
         """Nothing to do: processes start with the first task."""
