@@ -1,0 +1,269 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The main job in a few minutes: six books to a pretrained ALBERT and a fine-tuned classifier.
+
+Runs the project's own scripts, one after the other, and shows the commands. Run it again to go on
+after an interruption; what is finished is reused.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import math
+import os
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+
+from absl import flags
+from stages import Stage, run_stages
+
+from albert_tf import cli, files
+from albert_tf.text_files import read_lines
+from albert_tf.tokenization import Tokenizer
+
+BOOKS = "demo/data/books"
+AUTHORS = "demo/data/authors"
+SEEDS = (1, 2, 3)
+RECORDS = {"max_seq_length": 128, "short_seq_prob": 0.1, "num_workers": 2, "random_seed": 1}
+PRETRAINING = {
+    "albert_config_file": "demo/albert_config.json",
+    "train_batch_size": 32,
+    "num_train_steps": 2500,
+    "num_warmup_steps": 250,
+    "learning_rate": 6e-3,
+    "eval_every_steps": 500,
+    "save_checkpoints_steps": 500,
+}
+FINE_TUNING = {
+    "task_name": "custom",
+    "train_file": f"{AUTHORS}/train.tsv",
+    "eval_file": f"{AUTHORS}/dev.tsv",
+    "text_column": "sentence",
+    "label_column": "author",
+    "max_seq_length": 80,
+    "train_batch_size": 32,
+    "num_train_epochs": 15,
+    "learning_rate": 3e-4,
+}
+
+
+def define_flags() -> None:
+    """Flags of this script."""
+    flags.DEFINE_string("output_dir", "runs/demo", "Folder for everything the demo makes.")
+
+
+def stages(out: str) -> list[Stage]:
+    """The main job, with its results below the folder `out`."""
+    text = {part: f"{out}/text/{part}/sentences.txt" for part in ("train", "heldout")}
+    vocabulary = f"{out}/vocabulary/books.model"
+    records = {part: f"{out}/records/{part}" for part in ("train", "heldout")}
+    config, pretrained = PRETRAINING["albert_config_file"], f"{out}/pretrained"
+    result = [
+        Stage(
+            f"Split the {what} chapters into sentences",
+            os.path.dirname(text[part]),
+            "data_prep/split_sentences.py",
+            {"input_file": f"{BOOKS}/{part}", "output_file": text[part]},
+            sorted(glob.glob(f"{BOOKS}/{part}/*.txt")),
+            seconds=5,
+        )
+        for part, what in (("train", "training"), ("heldout", "held-out"))
+    ]
+    result.append(
+        Stage(
+            "Train a vocabulary",
+            os.path.dirname(vocabulary),
+            "data_prep/train_sentencepiece.py",
+            {
+                "input_file": text["train"],
+                "output_prefix": vocabulary.removesuffix(".model"),
+                "vocab_size": 4000,
+            },
+            [text["train"]],
+            seconds=10,
+        )
+    )
+    for part, what, dupe_factor in (("train", "training", 15), ("heldout", "held-out", 4)):
+        result.append(
+            Stage(
+                f"Build {what} records with masks and swapped segments",
+                records[part],
+                "data_prep/create_pretraining_data.py",
+                {
+                    "input_file": text[part],
+                    "output_dir": records[part],
+                    "spm_model_file": vocabulary,
+                    "dupe_factor": dupe_factor,
+                    **RECORDS,
+                },
+                [text[part], vocabulary],
+                seconds=10,
+            )
+        )
+    result.append(
+        Stage(
+            "Pretrain a tiny ALBERT with LAMB",
+            pretrained,
+            "run_pretraining.py",
+            {
+                "input_file": records["train"],
+                "eval_input_file": records["heldout"],
+                "output_dir": pretrained,
+                "do_train": True,
+                "do_eval": True,
+                "precision": precision(),
+                **PRETRAINING,
+            },
+            [
+                config,
+                *(f"{folder}/manifest.json" for folder in records.values()),
+            ],
+            seconds=300,
+        )
+    )
+    for start, weights, inputs in (
+        ("pretrained", {"init_checkpoint": pretrained}, [f"{pretrained}/eval_results.json"]),
+        ("random", {"albert_config_file": config}, [config]),
+    ):
+        for seed in SEEDS:
+            folder = f"{out}/classifier/{start}-{seed}"
+            result.append(
+                Stage(
+                    f"Fine-tune from {start} weights, seed {seed}",
+                    folder,
+                    "run_classifier.py",
+                    {
+                        "do_train": True,
+                        "do_eval": True,
+                        "output_dir": folder,
+                        **weights,
+                        "spm_model_file": vocabulary,
+                        "random_seed": seed,
+                        **FINE_TUNING,
+                    },
+                    [vocabulary, *sorted(glob.glob(f"{AUTHORS}/*.tsv")), *inputs],
+                    seconds=20,
+                )
+            )
+    return result
+
+
+def precision() -> str:
+    """bfloat16 where the processor computes in it, which Linux tells."""
+    cpuinfo = Path("/proc/cpuinfo")
+    processor = cpuinfo.read_text() if cpuinfo.exists() else ""
+    if "amx_bf16" in processor or "avx512_bf16" in processor:
+        return "mixed_bfloat16"
+    return "float32"
+
+
+def unigram_baseline(out: str) -> tuple[float, float]:
+    """Accuracy and loss (nats) on the held-out text of guessing by the training text's counts."""
+    tokenizer = Tokenizer.from_file(f"{out}/vocabulary/books.model")
+    counts = {
+        part: Counter(
+            i
+            for ids in tokenizer.encode_batch(list(read_lines(f"{out}/text/{part}/sentences.txt")))
+            for i in ids
+        )
+        for part in ("train", "heldout")
+    }
+    train, held_out = counts["train"], counts["heldout"]
+    # Plus one, so that a piece that is new in the held-out text has a probability.
+    log_total = math.log(sum(train.values()) + tokenizer.vocab_size)
+    loss = sum(n * (log_total - math.log(train[i] + 1)) for i, n in held_out.items())
+    best_guess = train.most_common(1)[0][0]
+    return held_out[best_guess] / sum(held_out.values()), loss / sum(held_out.values())
+
+
+def results(out: str) -> dict[str, object]:
+    """The figures of a finished demo."""
+    pretraining = files.read_json(f"{out}/pretrained/eval_results.json")
+    log = [json.loads(line) for line in read_lines(f"{out}/pretrained/metrics.jsonl")]
+    rates = [entry["tokens_per_second"] for entry in log if "tokens_per_second" in entry]
+    accuracy, loss = unigram_baseline(out)
+    return {
+        "steps": PRETRAINING["num_train_steps"],
+        "tokens_per_second": statistics.median(rates),
+        "held_out": pretraining,
+        "unigram_accuracy": accuracy,
+        "unigram_loss": loss,
+        **{
+            f"{start}_accuracy": [
+                files.read_json(f"{out}/classifier/{start}-{seed}/eval_results.json")["accuracy"]
+                for seed in SEEDS
+            ]
+            for start in ("pretrained", "random")
+        },
+    }
+
+
+def table(out: str, found: dict[str, object]) -> str:
+    """The figures in at most 80 columns."""
+    held_out = found["held_out"]
+    labels = [line.split("\t")[1] for line in read_lines(FINE_TUNING["eval_file"])][1:]
+    commonest = max(Counter(labels).values()) / len(labels)
+    batch, length = PRETRAINING["train_batch_size"], RECORDS["max_seq_length"]
+
+    def seeds(start: str) -> tuple[str, str]:
+        values = found[f"{start}_accuracy"]
+        mean = f"{statistics.mean(values):.1%}"
+        return mean, "mean of " + ", ".join(f"{value:.1%}" for value in values)
+
+    sections = {
+        "Pretraining": [
+            ("steps", f"{found['steps']:,}", f"of {batch} sequences of {length} pieces"),
+            ("tokens a second", f"{found['tokens_per_second']:,.0f}", ""),
+        ],
+        "On held-out chapters": [
+            (
+                "masked LM accuracy",
+                f"{held_out['masked_lm_accuracy']:.1%}",
+                f"{found['unigram_accuracy']:.1%} by the commonest piece alone",
+            ),
+            (
+                "masked LM loss",
+                f"{held_out['masked_lm_loss']:.2f}",
+                f"{found['unigram_loss']:.2f} by the pieces' frequencies",
+            ),
+            (
+                "sentence order accuracy",
+                f"{held_out['sentence_order_accuracy']:.1%}",
+                "50.0% by chance",
+            ),
+        ],
+        f"Which of {len(set(labels))} authors wrote it, {len(labels)} held-out sentences": [
+            ("fine-tuned, pretrained", *seeds("pretrained")),
+            ("fine-tuned, not pretrained", *seeds("random")),
+            ("always the same author", f"{commonest:.1%}", ""),
+        ],
+        "Where things are": [
+            ("vocabulary", "", f"{out}/vocabulary"),
+            ("records", "", f"{out}/records"),
+            ("checkpoints and logs", "", f"{out}/pretrained"),
+            ("classifiers", "", f"{out}/classifier"),
+            ("these figures", "", f"{out}/results.json"),
+        ],
+    }
+    lines = []
+    for title, rows in sections.items():
+        lines += ["-" * 78, title]
+        for name, value, note in rows:
+            lines.append(f"  {name:<27}{f'{value:>8}  ' if value else ''}{note}".rstrip())
+    return "\n".join([*lines, "-" * 78])
+
+
+def _main() -> None:
+    began = time.monotonic()
+    out = flags.FLAGS.output_dir
+    run_stages(stages(out))
+    found = results(out)
+    files.write_json(f"{out}/results.json", found)
+    print(f"\n{table(out, found)}\nThe demo took {(time.monotonic() - began) / 60:.1f} minutes.")
+
+
+if __name__ == "__main__":
+    cli.run(_main, define_flags)
