@@ -157,7 +157,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(run, tmp_path, flags, sent
     assert done.returncode != 0
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
-    assert not list((tmp_path / "run").glob("checkpoints/*"))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

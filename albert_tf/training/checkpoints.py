@@ -118,6 +118,11 @@ class CheckpointStore:
                     tf.io.gfile.remove(other)
         self._clean_up()
 
+    def forget_best(self) -> None:
+        """Deletes the best weights, which an earlier run left that saved no checkpoint."""
+        if tf.io.gfile.exists(self._best_folder):
+            tf.io.gfile.rmtree(self._best_folder)
+
     def _clean_up(self) -> None:
         if not self._writes:
             for folder in (self._folder, self._best_folder):

@@ -170,8 +170,7 @@ class _TrainingRun:
         self.results: dict[str, float] | None = None
 
     def run(self) -> dict[str, float] | None:
-        self._claim_output_dir()
-        step = self._start()
+        step = self._resume() if self.store.latest() else self._begin()
         last = self.train_spec.max_steps
         if step >= last:
             print(f"{self.config.output_dir} is already trained to step {step}.")
@@ -208,24 +207,43 @@ class _TrainingRun:
             self.log.close()
         return self.results
 
-    def _start(self) -> int:
-        """Restores the newest checkpoint or loads the initial one; gives the step to go on from."""
-        prefix = self.store.latest()
-        with self.estimator.strategy.scope():
-            if prefix:
-                self.store.restore(prefix)
-                step = int(self.optimizer.iterations.numpy())
-                print(f"Resuming {self.config.output_dir} at step {step}.")
-                return step
-            if self.config.init_checkpoint:
+    def _begin(self) -> int:
+        """Starts at step 0, from random or from the initial weights; claims the directory."""
+        if self.config.init_checkpoint:
+            with self.estimator.strategy.scope():
                 weights = self.estimator.model.named_weights()
                 print(load_weights(self.config.init_checkpoint, weights))
+        if self.chief:
+            self.store.forget_best()
+            self.task.save_files(self.config.output_dir)
+            path = os.path.join(self.config.output_dir, RUN_CONFIG)
+            files.write_json(path, self._identity())
         return 0
 
-    def _claim_output_dir(self) -> None:
-        """Writes run_config.json, or refuses a directory that holds another run."""
-        path = os.path.join(self.config.output_dir, RUN_CONFIG)
-        mine = {
+    def _resume(self) -> int:
+        """Restores the newest checkpoint of this run; gives its step. Refuses those of another."""
+        folder = self.config.output_dir
+        held = files.read_json(os.path.join(folder, RUN_CONFIG), "run configuration")
+        differing = [
+            f"{key}={held.get(part, {}).get(key)!r} there, {value!r} here"
+            for part, values in self._identity().items()
+            for key, value in values.items()
+            if held.get(part, {}).get(key) != value
+        ]
+        if differing:
+            raise AlbertError(
+                f"{folder} holds another run ({'; '.join(differing[:4])}); give another "
+                "--output_dir, or the same settings to resume it."
+            )
+        with self.estimator.strategy.scope():
+            self.store.restore(self.store.latest())
+        step = int(self.optimizer.iterations.numpy())
+        print(f"Resuming {folder} at step {step}.")
+        return step
+
+    def _identity(self) -> dict[str, dict[str, object]]:
+        """What decides the weights this run ends with, as JSON values."""
+        return {
             "run": self.config.decisive(),
             "task": self.task.description(),
             "train": {
@@ -233,27 +251,6 @@ class _TrainingRun:
                 "data": self.train_spec.data_fingerprint,
             },
         }
-        if tf.io.gfile.exists(path):
-            held = files.read_json(path, "run configuration")
-            differing = [
-                f"{key}={held.get(part, {}).get(key)!r} there, {value!r} here"
-                for part, values in mine.items()
-                for key, value in values.items()
-                if held.get(part, {}).get(key) != value
-            ]
-            if differing:
-                raise AlbertError(
-                    f"{self.config.output_dir} holds another run ({'; '.join(differing[:4])}); "
-                    "give another --output_dir, or the same settings to resume it."
-                )
-        elif self.store.latest():
-            raise AlbertError(
-                f"{self.config.output_dir} holds checkpoints but no {RUN_CONFIG}; "
-                "give another --output_dir."
-            )
-        elif self.chief:
-            self.task.save_files(self.config.output_dir)
-            files.write_json(path, mine)
 
     def _next_stop(self, step: int) -> int:
         """The next step at which the host has something to do."""

@@ -66,6 +66,10 @@ class InterruptedRunError(Exception):
     pass
 
 
+def interrupted_input_fn(context):
+    raise InterruptedRunError
+
+
 def interrupt_at(spec, step, action):
     """Calls `action` when the batch of `step` is asked for; what came before is trained on."""
 
@@ -149,6 +153,16 @@ def test_another_run_in_the_output_dir_is_refused(
     estimator, spec, _ = make(uninterrupted[0], tiny_config, record_paths, **changes)
     with pytest.raises(AlbertError, match=f"holds another run.*{named}"):
         estimator.train(spec)
+
+
+def test_a_run_that_saved_nothing_gives_way_to_another(tmp_path, tiny_config, record_paths):
+    estimator, spec, _ = make(tmp_path, tiny_config, record_paths)
+    with pytest.raises(InterruptedRunError):
+        estimator.train(dataclasses.replace(spec, input_fn=interrupted_input_fn))
+    assert (tmp_path / "run_config.json").exists()
+    other, spec, _ = make(tmp_path, tiny_config, record_paths, learning_rate=0.02)
+    other.train(spec)
+    assert json.loads((tmp_path / "run_config.json").read_text())["run"]["learning_rate"] == 0.02
 
 
 def test_accumulated_and_mirrored_gradients_are_those_of_the_whole_batch(
