@@ -10,8 +10,8 @@ the tokenizer. A build that was killed goes on when the same command is run agai
     --input_file='corpus/*.txt.gz' --spm_model_file=30k-clean.model --output_dir=records
 
 Flags have the names, meanings and defaults of google-research/albert create_pretraining_data.py,
-except: --max_predictions_per_seq follows the sequence length; --sentence_objective=nsp replaces
---random_next_sentence; --do_permutation (experimental) and --input_file_mode do not exist.
+except: --max_predictions_per_seq follows the sequence length, and --input_file_mode, which said how
+Python opens the text, does not exist.
 """
 
 from __future__ import annotations
@@ -90,6 +90,12 @@ def _define_instance_flags(default: PretrainingOptions) -> None:
     flags.DEFINE_bool(
         "do_whole_word_mask", default.do_whole_word_mask, "Mask all pieces of a word or none."
     )
+    flags.DEFINE_bool(
+        "do_permutation",
+        default.do_permutation,
+        "Also shuffle as many tokens again as are masked, among themselves, and predict them too "
+        "(experimental). Records then have room for twice --max_predictions_per_seq predictions.",
+    )
     flags.DEFINE_float(
         "short_seq_prob",
         default.short_seq_prob,
@@ -112,8 +118,11 @@ def _define_instance_flags(default: PretrainingOptions) -> None:
         "sop: two consecutive segments of a document, in half of the instances swapped (label 1). "
         "A single sentence that fills an instance takes the next one with it, the last sentence "
         "of a document the one before; documents of one sentence are skipped. "
-        "nsp: in half of the instances the second segment is from another document (label 1), the "
-        "TF1 release's --random_next_sentence. none: one segment, label 0.",
+        "nsp: in half of the instances the second segment is from another document (label 1). "
+        "none: one segment, label 0.",
+    )
+    flags.DEFINE_bool(
+        "random_next_sentence", False, "The same as --sentence_objective=nsp, as in the release."
     )
     flags.DEFINE_enum(
         "compat",
@@ -147,9 +156,10 @@ def _output(values: Any) -> Output:
 
 
 def _main() -> None:
-    options = PretrainingOptions(
-        **{field: FLAGS[field].value for field in PretrainingOptions.__dataclass_fields__}
-    )
+    values = {field: FLAGS[field].value for field in PretrainingOptions.__dataclass_fields__}
+    if FLAGS.random_next_sentence:
+        values["sentence_objective"] = "nsp"
+    options = PretrainingOptions(**values)
     output = _output(FLAGS)
     vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
     if not vocabulary:

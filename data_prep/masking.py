@@ -31,6 +31,7 @@ class MaskingOptions:
         same probabilities in reverse.
       whole_words: mask all pieces of a word or none.
       within_segments: no span and no word crosses a [SEP]. The official builder lets both.
+      permute: choose as many tokens again, shuffle them among themselves and predict them too.
     """
 
     max_predictions_per_seq: int
@@ -39,6 +40,12 @@ class MaskingOptions:
     favor_shorter_ngram: bool = True
     whole_words: bool = True
     within_segments: bool = True
+    permute: bool = False
+
+    @property
+    def predictions(self) -> int:
+        """Most tokens predicted in an instance, shuffled ones included."""
+        return self.max_predictions_per_seq * (2 if self.permute else 1)
 
     def budgets(self, lengths: np.ndarray) -> np.ndarray:
         """Tokens to predict in instances of the given lengths; halves round to even."""
@@ -93,7 +100,11 @@ def find_words(batch: Batch, options: MaskingOptions) -> Words:
 
 
 def choose_words(
-    words: Words, budgets: np.ndarray, options: MaskingOptions, rng: np.random.Generator
+    words: Words,
+    budgets: np.ndarray,
+    options: MaskingOptions,
+    rng: np.random.Generator,
+    taken: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Chooses the words to predict.
 
@@ -106,6 +117,7 @@ def choose_words(
       budgets: int32 [n]: tokens to choose.
       options: see MaskingOptions.
       rng: source of all randomness.
+      taken: bool [n, most_words]: words that cannot be chosen.
 
     Returns:
       chosen: bool [n, most_words].
@@ -117,7 +129,10 @@ def choose_words(
     keys[np.arange(most_words) >= words.counts[:, None]] = 2
     order = np.argsort(keys, axis=1).astype(np.int32)
     bounds = words.bounds.ravel()
-    chosen = np.zeros(n * width, bool)
+    unavailable = np.zeros((n, width), bool)
+    if taken is not None:
+        unavailable[:, :most_words] = taken
+    chosen = unavailable.ravel()
     room = budgets.copy()
     spans = np.zeros(options.ngram, np.int64)
     thresholds = options.span_thresholds()[:-1]
@@ -145,7 +160,8 @@ def choose_words(
             chosen[base + np.minimum(start + k, end - 1)] = True
         room[rows[accepted]] -= size[accepted]
         spans += np.bincount(end - start - 1, minlength=options.ngram)
-    return chosen.reshape(n, width)[:, :most_words], spans
+    chosen = chosen.reshape(n, width)[:, :most_words]
+    return chosen if taken is None else chosen & ~taken, spans
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +173,7 @@ class Masked:
       positions, labels: int32 [n, predictions], ascending positions; padded with 0.
       weights: float32 [n, predictions]: 1 for a prediction, 0 for padding.
       span_counts: int64 [ngram].
-      replaced_by_mask, kept, replaced_by_random: numbers of predicted tokens.
+      replaced_by_mask, kept, replaced_by_random, permuted: numbers of predicted tokens.
     """
 
     input_ids: np.ndarray
@@ -168,6 +184,7 @@ class Masked:
     replaced_by_mask: int
     kept: int
     replaced_by_random: int
+    permuted: int
 
 
 def mask(
@@ -189,32 +206,48 @@ def mask(
     words = find_words(batch, options)
     budgets = options.budgets(batch.lengths)
     chosen, span_counts = choose_words(words, budgets, options, rng)
-    flat_words = words.of_position + (np.arange(len(chosen)) * chosen.shape[1])[:, None]
-    row, position = np.nonzero(batch.is_text & chosen.ravel()[np.maximum(flat_words, 0)])
-    labels = batch.input_ids[row, position]
-    draw = rng.random(len(row))
-    by_random = draw >= MASK_SHARE + KEEP_SHARE
-    replacement = np.where(draw < MASK_SHARE, mask_id, labels)
-    replacement[by_random] = random_ids[rng.integers(len(random_ids), size=by_random.sum())]
+    predicted = _positions(batch, words, chosen)
     input_ids = batch.input_ids.copy()
-    input_ids[row, position] = replacement
+    draw = rng.random(int(predicted.sum()))
+    by_random = draw >= MASK_SHARE + KEEP_SHARE
+    replacement = np.where(draw < MASK_SHARE, mask_id, input_ids[predicted])
+    replacement[by_random] = random_ids[rng.integers(len(random_ids), size=by_random.sum())]
+    input_ids[predicted] = replacement
+    permuted = 0
+    if options.permute:
+        others, _ = choose_words(words, budgets, options, rng, taken=chosen)
+        shuffled = _positions(batch, words, others)
+        row = np.nonzero(shuffled)[0]
+        permuted = len(row)
+        # A random order within each row, as the rows are in order already.
+        order = np.lexsort((rng.random(permuted), row))
+        input_ids[shuffled] = batch.input_ids[shuffled][order]
+        predicted |= shuffled
 
+    row, position = np.nonzero(predicted)
     counts = np.bincount(row, minlength=len(chosen))
     slot = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    shape = (len(chosen), options.max_predictions_per_seq)
-    positions, predicted = np.zeros((2, *shape), np.int32)
+    shape = (len(chosen), options.predictions)
+    positions, labels = np.zeros((2, *shape), np.int32)
     positions[row, slot] = position
-    predicted[row, slot] = labels
+    labels[row, slot] = batch.input_ids[row, position]
     weights = np.zeros(shape, np.float32)
     weights[row, slot] = 1
     by_mask = int((draw < MASK_SHARE).sum())
     return Masked(
         input_ids,
         positions,
-        predicted,
+        labels,
         weights,
         span_counts,
         replaced_by_mask=by_mask,
-        kept=len(row) - by_mask - int(by_random.sum()),
+        kept=len(draw) - by_mask - int(by_random.sum()),
         replaced_by_random=int(by_random.sum()),
+        permuted=permuted,
     )
+
+
+def _positions(batch: Batch, words: Words, chosen: np.ndarray) -> np.ndarray:
+    """bool [n, length]: the text positions that belong to chosen words."""
+    flat_words = words.of_position + (np.arange(len(chosen)) * chosen.shape[1])[:, None]
+    return batch.is_text & chosen.ravel()[np.maximum(flat_words, 0)]

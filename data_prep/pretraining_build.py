@@ -317,7 +317,7 @@ def _manifest(
         counts.update(shard_counts)
     return Manifest(
         kind="pretraining",
-        features=pretraining_features(options.max_seq_length, options.max_predictions_per_seq),
+        features=pretraining_features(options.max_seq_length, options.masking().predictions),
         shards=[info for info, _ in results],
         tokenizer=plan["tokenizer"],
         options=plan["options"],
@@ -356,6 +356,7 @@ def summarize(
             "original": share(counts["kept"], masked),
             "random": share(counts["replaced_by_random"], masked),
         },
+        "permuted_tokens": counts["permuted"],
         "span_words": {n: share(count, sum(spans.values())) for n, count in spans.items()},
         "cutting": {
             name: counts[name]

@@ -28,6 +28,7 @@ class PretrainingOptions:
     ngram: int = 3
     favor_shorter_ngram: bool = True
     do_whole_word_mask: bool = True
+    do_permutation: bool = False
     short_seq_prob: float = 0.1
     dupe_factor: int = 40
     random_seed: int = 12345
@@ -83,4 +84,5 @@ class PretrainingOptions:
             self.favor_shorter_ngram,
             self.do_whole_word_mask,
             within_segments=not self.official,
+            permute=self.do_permutation,
         )

@@ -105,6 +105,7 @@ def encode_instances(
     counts["replaced_by_mask"] += masked.replaced_by_mask
     counts["kept"] += masked.kept
     counts["replaced_by_random"] += masked.replaced_by_random
+    counts["permuted"] += masked.permuted
     for words, spans in enumerate(masked.span_counts.tolist(), start=1):
         counts[f"spans_{words}"] += spans
     columns = {
@@ -119,7 +120,7 @@ def encode_instances(
     }
     return records.encode_examples(
         columns,
-        records.pretraining_features(options.max_seq_length, options.max_predictions_per_seq),
+        records.pretraining_features(options.max_seq_length, options.masking().predictions),
     )
 
 

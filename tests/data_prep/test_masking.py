@@ -195,3 +195,30 @@ def test_a_single_segment_is_masked_like_a_pair():
     assert not batch.segment_ids.any()
     result = mask(batch, MaskingOptions(2, 0.5), MASK, np.array([20]), np.random.default_rng(0))
     assert result.positions.tolist() == [[1, 2]]
+
+
+def test_permutation_shuffles_other_tokens_among_themselves_and_predicts_them():
+    rng = np.random.default_rng(10)
+    batch = a_batch(2000, 128, rng, 0.8)
+    options = MaskingOptions(20, permute=True)
+    result = mask(batch, options, MASK, np.arange(FIRST_TEXT_ID, VOCAB), rng)
+    plain = mask(batch, MaskingOptions(20), MASK, np.arange(VOCAB), rng)
+    assert result.positions.shape == (2000, 40)
+    assert result.permuted == pytest.approx(plain.weights.sum(), rel=0.01)
+    moved_away = 0
+    for row in range(2000):
+        count = int(result.weights[row].sum())
+        positions = result.positions[row, :count]
+        assert (np.diff(positions) > 0).all()
+        originals = batch.input_ids[row, positions]
+        np.testing.assert_array_equal(result.labels[row, :count], originals)
+        untouched = np.setdiff1d(np.arange(128), positions)
+        np.testing.assert_array_equal(
+            result.input_ids[row, untouched], batch.input_ids[row, untouched]
+        )
+        put = result.input_ids[row, positions]
+        moved_away += int(((put != originals) & np.isin(put, originals)).sum())
+        for word in words_of_row(batch, row, options):
+            assert len(set(positions.tolist()).intersection(word)) in (0, len(word))
+    # Of k tokens shuffled among themselves one stays in place on average.
+    assert moved_away == pytest.approx(result.permuted - 2000, rel=0.03)
