@@ -40,6 +40,10 @@ def run(main: Callable[[], int | None], define_flags: Callable[[], None]) -> Non
         except AlbertError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
+        except BrokenPipeError:
+            # The reader, such as `head`, has seen enough; what is still buffered goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             return 130

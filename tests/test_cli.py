@@ -1,0 +1,53 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""albert_tf.cli: what every script does with bad input and a reader that leaves."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+from absl import flags
+from albert_tf import cli
+from albert_tf.errors import AlbertError
+
+def define_flags():
+    flags.DEFINE_integer("lines", 0, "Lines to print.")
+
+def main():
+    if flags.FLAGS.lines < 0:
+        raise AlbertError("--lines is negative.")
+    for _ in range(flags.FLAGS.lines):
+        print("line")
+
+cli.run(main, define_flags)
+"""
+
+
+def run(tmp_path, arguments, **kwargs):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return subprocess.run(
+        f"{sys.executable} {path} {arguments}", shell=True, capture_output=True, text=True, **kwargs
+    )
+
+
+def test_a_user_error_is_one_sentence_and_a_status(tmp_path):
+    result = run(tmp_path, "--lines=-1")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "error: --lines is negative.\n"
+
+
+def test_an_unexpected_argument_is_named(tmp_path):
+    result = run(tmp_path, "3")
+    assert result.returncode == 1
+    assert result.stderr == "error: unexpected argument '3'; see --help.\n"
+
+
+def test_help_lists_the_flags_of_the_script(tmp_path):
+    assert "Lines to print." in run(tmp_path, "--help").stdout
+
+
+def test_a_reader_that_has_seen_enough_causes_no_stack_trace(tmp_path):
+    result = run(tmp_path, "--lines=100000 | head -n 1")
+    assert (result.stdout, result.stderr) == ("line\n", "")
