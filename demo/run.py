@@ -31,7 +31,7 @@ RECORDS = {"max_seq_length": 128, "short_seq_prob": 0.1, "num_workers": 2, "rand
 PRETRAINING = {
     "albert_config_file": "demo/albert_config.json",
     "train_batch_size": 32,
-    "num_train_steps": 2500,
+    "num_train_steps": 3500,
     "num_warmup_steps": 250,
     "learning_rate": 6e-3,
     "eval_every_steps": 500,
@@ -45,7 +45,7 @@ FINE_TUNING = {
     "label_column": "author",
     "max_seq_length": 80,
     "train_batch_size": 32,
-    "num_train_epochs": 15,
+    "num_train_epochs": 25,
     "learning_rate": 3e-4,
 }
 

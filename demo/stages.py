@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -90,7 +91,15 @@ def _run(stage: Stage) -> None:
         break_long_words=False,
     )
     print(shown.replace("\n", " \\\n"), flush=True)
-    status = subprocess.run([sys.executable, *arguments], check=False).returncode
+    process = subprocess.Popen([sys.executable, *arguments])
+    # A terminal sends Ctrl-C to the script as well, which saves its work before it ends.
+    former = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+    }
+    status = process.wait()
+    for number, handler in former.items():
+        signal.signal(number, handler)
     if status:
         raise AlbertError(
             f"The stage {stage.title!r} ended with status {status} (see above); run the demo again "
