@@ -24,8 +24,12 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
         return tf.distribute.OneDeviceStrategy(device)
     if config.strategy == "mirrored":
         gpus = tf.config.list_logical_devices("GPU")
+        if gpus:
+            return tf.distribute.MirroredStrategy([device.name for device in gpus])
+        # Collectives on CPU devices get in each other's way when a process makes two strategies.
         return tf.distribute.MirroredStrategy(
-            [d.name for d in gpus or tf.config.list_logical_devices("CPU")]
+            [device.name for device in tf.config.list_logical_devices("CPU")],
+            cross_device_ops=tf.distribute.ReductionToOneDevice(),
         )
     if config.strategy == "multi_worker":
         return _multi_worker_strategy()
