@@ -30,11 +30,11 @@ SEEDS = (1, 2, 3)
 RECORDS = {"max_seq_length": 128, "short_seq_prob": 0.1, "num_workers": 2, "random_seed": 1}
 PRETRAINING = {
     "albert_config_file": "demo/albert_config.json",
-    "train_batch_size": 32,
-    "num_train_steps": 3500,
-    "num_warmup_steps": 250,
-    "learning_rate": 6e-3,
-    "eval_every_steps": 500,
+    "train_batch_size": 16,
+    "num_train_steps": 2000,
+    "num_warmup_steps": 200,
+    "learning_rate": 0.006,
+    "eval_every_steps": 1000,
     "save_checkpoints_steps": 500,
 }
 FINE_TUNING = {
@@ -46,7 +46,7 @@ FINE_TUNING = {
     "max_seq_length": 80,
     "train_batch_size": 32,
     "num_train_epochs": 25,
-    "learning_rate": 3e-4,
+    "learning_rate": 0.0003,
 }
 
 
@@ -86,7 +86,7 @@ def stages(out: str) -> list[Stage]:
             seconds=10,
         )
     )
-    for part, what, dupe_factor in (("train", "training", 15), ("heldout", "held-out", 4)):
+    for part, what, dupe_factor in (("train", "training", 10), ("heldout", "held-out", 4)):
         result.append(
             Stage(
                 f"Build {what} records with masks and swapped segments",
@@ -121,7 +121,7 @@ def stages(out: str) -> list[Stage]:
                 config,
                 *(f"{folder}/manifest.json" for folder in records.values()),
             ],
-            seconds=300,
+            seconds=180,
         )
     )
     for start, weights, inputs in (
@@ -145,7 +145,7 @@ def stages(out: str) -> list[Stage]:
                         **FINE_TUNING,
                     },
                     [vocabulary, *sorted(glob.glob(f"{AUTHORS}/*.tsv")), *inputs],
-                    seconds=20,
+                    seconds=25,
                 )
             )
     return result

@@ -52,7 +52,7 @@ BOOKS = (
     Book("dickens", "My father's family name being Pirrip", range(18), range(18, 20)),
     Book("doyle", "Mr. Sherlock Holmes, who was usually very late", range(13), range(13, 15)),
     Book("smith", "The annual labour of every nation", range(11), range(13, 16)),
-    Book("stoker", "(Kept in shorthand.)", range(10), range(11, 13)),
+    Book("spinoza", "I. By that which is self--caused", range(12), range(16, 17)),
     Book("washington", "I was born a slave on a plantation", range(14), range(15, 17)),
 )
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "demo/data"
-AUTHORS = ["darwin", "dickens", "doyle", "smith", "stoker", "washington"]
+AUTHORS = ["darwin", "dickens", "doyle", "smith", "spinoza", "washington"]
 
 
 def words(part):
