@@ -91,7 +91,8 @@ def _main() -> None:
     eval_spec = None
     if FLAGS.do_eval:
         held_out = task.open_examples(read_text_table(FLAGS.eval_file, columns), "eval", cache)
-        eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps)
+        batches = held_out.num_batches(FLAGS.eval_batch_size)
+        eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps, batches)
     if FLAGS.do_predict:
         unseen = read_text_table(FLAGS.predict_file, dataclasses.replace(columns, label=None))
         new = task.open_examples(unseen, "predict", cache, labelled=False)

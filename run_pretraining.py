@@ -72,7 +72,8 @@ def _main() -> None:
     if FLAGS.eval_input_file:
         pretraining.check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
         held_out = pretraining.open_records(FLAGS.eval_input_file, config, **lengths)
-        eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps, FLAGS.max_eval_steps)
+        steps = min(FLAGS.max_eval_steps, held_out.num_batches(FLAGS.eval_batch_size))
+        eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps, steps)
     task = pretraining.PretrainingTask(config, source, FLAGS.sop_weight)
     estimator = Estimator(task, run_config)
     if FLAGS.do_train:

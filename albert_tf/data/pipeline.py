@@ -103,6 +103,10 @@ class RecordSource:
         dataset = tf.data.TFRecordDataset(self.files).batch(context.batch_size)
         return dataset.map(pad, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
+    def num_batches(self, batch_size: int) -> int:
+        """Batches that `eval_input_fn` yields."""
+        return -(-self.num_examples // batch_size)
+
     def _epoch(self, epoch: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
         """Shuffled windows (string [<= window]) of one epoch, from record `offset` on."""
         key = tf.random.experimental.stateless_fold_in(tf.constant([self.seed, 0], tf.int64), epoch)
