@@ -31,8 +31,8 @@ RECORDS = {"max_seq_length": 128, "short_seq_prob": 0.1, "num_workers": 2, "rand
 PRETRAINING = {
     "albert_config_file": "demo/albert_config.json",
     "train_batch_size": 16,
-    "num_train_steps": 2000,
-    "num_warmup_steps": 200,
+    "num_train_steps": 4000,
+    "num_warmup_steps": 400,
     "learning_rate": 0.006,
     "eval_every_steps": 1000,
     "save_checkpoints_steps": 500,
@@ -121,7 +121,7 @@ def stages(out: str) -> list[Stage]:
                 config,
                 *(f"{folder}/manifest.json" for folder in records.values()),
             ],
-            seconds=180,
+            seconds=240,
         )
     )
     for start, weights, inputs in (
