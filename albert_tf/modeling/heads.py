@@ -11,7 +11,7 @@ from albert_tf.modeling.activations import get_activation
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 #: The official heads are initialised with this deviation whatever the configuration says.
-_HEAD_INITIALIZER_RANGE = 0.02
+HEAD_INITIALIZER_RANGE = 0.02
 
 
 class Pooler(WeightedLayer):
@@ -81,7 +81,7 @@ class ClassificationHead(WeightedLayer):
     def __init__(
         self, num_labels: int, hidden_size: int, prefix: str = "", dtype: Policy = None
     ) -> None:
-        super().__init__(prefix, _HEAD_INITIALIZER_RANGE, dtype)
+        super().__init__(prefix, HEAD_INITIALIZER_RANGE, dtype)
         self._weights = self.matrix("output_weights", [num_labels, hidden_size])
         self._bias = self.vector("output_bias", num_labels)
 

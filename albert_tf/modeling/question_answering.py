@@ -1,0 +1,255 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Extractive question answering: two heads that point at an answer, and a model for each.
+
+Sequences are [CLS] question [SEP] context [SEP] (padding). Position 0 stands for "no answer".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.dropout import dropout
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
+from albert_tf.modeling.heads import HEAD_INITIALIZER_RANGE
+from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
+
+#: Score of a position that cannot be chosen; finite, so that no gradient becomes NaN.
+FORBIDDEN = -1e30
+
+
+def allowed_positions(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Where an answer may start or end: [CLS] and the context without its closing [SEP].
+
+    Args:
+      inputs: `input_mask` and `input_type_ids`, int32 [B, S].
+
+    Returns:
+      bool [B, S].
+    """
+    mask, type_ids = inputs["input_mask"], inputs["input_type_ids"]
+    position = tf.range(tf.shape(mask)[1])
+    before_last = position < tf.reduce_sum(mask, axis=1, keepdims=True) - 1
+    return (position == 0) | (before_last & (type_ids == 1))
+
+
+def masked(scores: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
+    """Scores [B, S] with FORBIDDEN wherever `allowed`, bool [B, S], is false."""
+    return tf.where(allowed, scores, FORBIDDEN)
+
+
+def top_k(scores: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The k largest of the last axis and their positions, also where there are fewer than k.
+
+    Missing ones have the score FORBIDDEN and the position 0.
+
+    Args:
+      scores: float32 [..., S].
+      k: how many.
+
+    Returns:
+      float32 and int32 [..., k].
+    """
+    size = scores.shape[-1] or tf.shape(scores)[-1]
+    found = min(k, size) if isinstance(size, int) else tf.minimum(k, size)
+    values, positions = tf.math.top_k(scores, found)
+    missing = [[0, 0]] * (len(scores.shape) - 1) + [[0, k - found]]
+    values = tf.pad(values, missing, constant_values=FORBIDDEN)
+    shape = [*scores.shape[:-1], k]
+    return tf.ensure_shape(values, shape), tf.ensure_shape(tf.pad(positions, missing), shape)
+
+
+class SpanHead(WeightedLayer):
+    """Two scores a position, for the answer's start and its end (official run_squad_v1)."""
+
+    def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
+        super().__init__("cls/squad", HEAD_INITIALIZER_RANGE, dtype)
+        self._weights = self.matrix("output_weights", [2, config.hidden_size])
+        self._bias = self.vector("output_bias", 2)
+
+    def call(self, sequence_output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Maps [B, S, H] to start and end logits, float32 [B, S] each."""
+        length = sequence_output.shape[1] or tf.shape(sequence_output)[1]
+        x = tf.reshape(tf.cast(sequence_output, tf.float32), [-1, sequence_output.shape[2]])
+        logits = tf.nn.bias_add(tf.matmul(x, self._weights, transpose_b=True), self._bias)
+        start, end = tf.unstack(tf.reshape(logits, [-1, length, 2]), axis=2)
+        return start, end
+
+
+class BeamHead(WeightedLayer):
+    """Start, then end given the start, and whether there is an answer (official run_squad_v2).
+
+    While training the start is the gold one; afterwards ends are searched for the best starts. The
+    head is that of XLNet (Yang et al., 2019).
+
+    Args:
+      config: the architecture.
+      start_n_top: starts that are followed.
+      end_n_top: ends kept for each of them.
+      dropout_rate: dropout of the answerability's hidden layer.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        start_n_top: int,
+        end_n_top: int,
+        dropout_rate: float,
+        dtype: Policy = None,
+    ) -> None:
+        super().__init__("", HEAD_INITIALIZER_RANGE, dtype)
+        size = config.hidden_size
+        self._start_n_top, self._end_n_top = start_n_top, end_n_top
+        self._dropout_rate = dropout_rate
+        self._start = self.dense("start_logits/dense", size, 1)
+        self._end_hidden = self.dense("end_logits/dense_0", 2 * size, size)
+        self._end_norm = self.norm("end_logits/LayerNorm", size)
+        self._end = self.dense("end_logits/dense_1", size, 1)
+        self._answer_hidden = self.dense("answer_class/dense_0", 2 * size, size)
+        self._answer = self.matrix("answer_class/dense_1/kernel", [size, 1])
+
+    def call(
+        self,
+        sequence_output: tf.Tensor,
+        allowed: tf.Tensor,
+        start_positions: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Scores answers; see AlbertBeamAnswerer for the outputs.
+
+        Args:
+          sequence_output: [B, S, H].
+          allowed: bool [B, S], of which at least one in a row is true.
+          start_positions: the gold starts, int32 [B]; None to search.
+          training: whether a backward pass follows.
+        """
+        kernel, bias = self._start
+        start_logits = _scalar(sequence_output, kernel, bias)
+        start_log_probs = tf.nn.log_softmax(masked(start_logits, allowed))
+        outputs = {"cls_logits": self._answerability(sequence_output, start_log_probs, training)}
+
+        def end_log_probs(start: tf.Tensor) -> tf.Tensor:
+            logits = self._end_logits(sequence_output, start, training)
+            return tf.nn.log_softmax(masked(logits, allowed))
+
+        if start_positions is not None:
+            outputs["start_log_probs"] = start_log_probs
+            outputs["end_log_probs"] = end_log_probs(start_positions)
+            return outputs
+        start_scores, starts = top_k(start_log_probs, self._start_n_top)
+        # One start at a time: [B, starts, S, H] would be the largest tensor of the model.
+        best = [
+            top_k(end_log_probs(start), self._end_n_top) for start in tf.unstack(starts, axis=1)
+        ]
+        end_scores, ends = (tf.concat(parts, axis=1) for parts in zip(*best))
+        outputs["start_top_log_probs"], outputs["start_top_index"] = start_scores, starts
+        outputs["end_top_log_probs"], outputs["end_top_index"] = end_scores, ends
+        return outputs
+
+    def _end_logits(self, sequence: tf.Tensor, start: tf.Tensor, training: bool) -> tf.Tensor:
+        """Scores [B, S] of the ends of answers that start at `start`, int32 [B]."""
+        length = sequence.shape[1] or tf.shape(sequence)[1]
+        size, dtype = sequence.shape[2], sequence.dtype
+        kernel, bias = (tf.cast(weight, dtype) for weight in self._end_hidden)
+        # dense([h, h_start]) as a sum, which multiplies h_start once a row.
+        own = affine(tf.reshape(sequence, [-1, size]), kernel[:size], bias)
+        at_start = tf.matmul(tf.gather(sequence, start, batch_dims=1), kernel[size:])  # [B, H]
+        hidden = tf.tanh(tf.reshape(own, [-1, length, size]) + at_start[:, None])
+        normal = layer_norm(tf.reshape(hidden, [-1, size]), *self._end_norm, training=training)
+        kernel, bias = self._end
+        return _scalar(tf.reshape(normal, [-1, length, size]), kernel, bias)
+
+    def _answerability(
+        self, sequence: tf.Tensor, start_log_probs: tf.Tensor, training: bool
+    ) -> tf.Tensor:
+        """Logit [B] that there is no answer."""
+        x = tf.cast(sequence, tf.float32)
+        expected = tf.matmul(tf.exp(start_log_probs)[:, None], x)[:, 0]  # [B, H]
+        kernel, bias = self._answer_hidden
+        hidden = tf.tanh(tf.matmul(tf.concat([expected, x[:, 0]], 1), kernel) + bias)
+        return tf.matmul(dropout(hidden, self._dropout_rate, training), self._answer)[:, 0]
+
+
+def _scalar(sequence: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """A linear function of each position: [B, S, H] to float32 [B, S]."""
+    length = sequence.shape[1] or tf.shape(sequence)[1]
+    x = tf.reshape(tf.cast(sequence, tf.float32), [-1, sequence.shape[2]])
+    return tf.reshape(tf.matmul(x, kernel) + bias, [-1, length])
+
+
+class AlbertSpanAnswerer(AlbertModel):
+    """The encoder with SpanHead, for SQuAD 1.1 and as the plain head for 2.0.
+
+    Called with the encoder's dict. Returns a dict: `start_logits` and `end_logits`, float32
+    [B, S], of all positions, allowed or not.
+    """
+
+    def __init__(
+        self, config: AlbertConfig, dtype: Policy = None, name: str | None = "albert_span_answerer"
+    ) -> None:
+        super().__init__(config, dtype, name)
+        self.encoder = AlbertEncoder(config, dtype)
+        self.head = SpanHead(config, dtype)
+        self.built = True
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        """Scores the positions of a batch; see the class."""
+        outputs = self.encoder(inputs, training=training)
+        start, end = self.head(outputs["sequence_output"])
+        return {"start_logits": start, "end_logits": end}
+
+
+class AlbertBeamAnswerer(AlbertModel):
+    """The encoder with BeamHead, for SQuAD 2.0.
+
+    Called with the encoder's dict, `input_mask` and `input_type_ids` included, and optionally
+    `allowed_positions`, bool [B, S] (default: see the function of that name). Returns a dict:
+
+      cls_logits: float32 [B]; the larger, the likelier there is no answer.
+      start_top_log_probs, start_top_index: float32 and int32 [B, start_n_top].
+      end_top_log_probs, end_top_index: float32 and int32 [B, start_n_top · end_n_top]; the ends of
+        the first start come first.
+
+    With `start_positions`, int32 [B], as another input the last four are replaced by
+    `start_log_probs` and `end_log_probs`, float32 [B, S], the second given those starts.
+
+    Args:
+      config: the architecture.
+      start_n_top, end_n_top, dropout_rate: see BeamHead.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        start_n_top: int = 5,
+        end_n_top: int = 5,
+        dropout_rate: float = 0.1,
+        dtype: Policy = None,
+        name: str | None = "albert_beam_answerer",
+    ) -> None:
+        super().__init__(config, dtype, name)
+        self.start_n_top, self.end_n_top = start_n_top, end_n_top
+        self.dropout_rate = dropout_rate
+        self.encoder = AlbertEncoder(config, dtype)
+        self.head = BeamHead(config, start_n_top, end_n_top, dropout_rate, dtype)
+        self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` needs to make this model again, ready for JSON."""
+        own = {
+            "start_n_top": self.start_n_top,
+            "end_n_top": self.end_n_top,
+            "dropout_rate": self.dropout_rate,
+        }
+        return {**super().get_config(), **own}
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        """Scores answers of a batch; see the class."""
+        allowed = inputs.get("allowed_positions")
+        allowed = allowed_positions(inputs) if allowed is None else allowed
+        sequence = self.encoder(inputs, training=training)["sequence_output"]
+        return self.head(sequence, allowed, inputs.get("start_positions"), training=training)

@@ -1,0 +1,197 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The question-answering heads against the TF1 release, their masks and both of their paths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.modeling.question_answering import (
+    FORBIDDEN,
+    AlbertBeamAnswerer,
+    AlbertSpanAnswerer,
+    allowed_positions,
+    top_k,
+)
+
+TOLERANCE = 2e-6
+#: The fixture's mask of the release: 1 where no answer may start or end.
+P_MASK = np.array([[0, 1, 1, 1, 0, 0, 1], [0, 1, 1, 0, 0, 1, 1]])
+first_case = pytest.mark.parametrize("golden", ["groups1_inner1"], indirect=True)
+
+
+def called(model, mode):
+    """The model run eagerly, with the kernels of training, compiled, or for any length."""
+
+    def forward(inputs):
+        return model(inputs, training=mode == "training")
+
+    if mode == "eager":
+        return forward
+    if mode != "any length":
+        return tf.function(forward, jit_compile=mode == "jit" or None)
+    return lambda inputs: tf.function(
+        forward,
+        input_signature=[{k: tf.TensorSpec([None, None], v.dtype) for k, v in inputs.items()}],
+    )(inputs)
+
+
+@first_case
+@pytest.mark.parametrize("mode", ["eager", "training", "jit", "any length"])
+def test_beam_outputs_equal_the_official_ones(golden, mode):
+    model = AlbertBeamAnswerer(golden.config, 2, 2, dropout_rate=0.0)
+    golden.fill(model)
+    inputs = {k: v for k, v in golden.inputs.items() if k.startswith("input")}
+    outputs = called(model, mode)({**inputs, "allowed_positions": tf.constant(P_MASK == 0)})
+    np.testing.assert_array_equal(outputs["start_top_index"], [[5, 0], [4, 0]])
+    np.testing.assert_array_equal(outputs["end_top_index"], [[5, 0, 5, 0], [3, 4, 3, 4]])
+    expected = [[-1.0974741, -1.0991716], [-0.9705961, -0.9708560]]
+    np.testing.assert_allclose(outputs["start_top_log_probs"], expected, rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        outputs["cls_logits"], [-0.0372914, -0.0251168], rtol=0, atol=TOLERANCE
+    )
+
+
+@first_case
+@pytest.mark.parametrize("mode", ["eager", "training", "jit", "any length"])
+def test_span_logits_equal_the_official_ones(golden, mode):
+    model = AlbertSpanAnswerer(golden.config)
+    golden.fill(model)
+    inputs = {k: v for k, v in golden.inputs.items() if k.startswith("input")}
+    outputs = called(model, mode)(inputs)
+    for name, expected in (
+        ("start_logits", [0.2267417, 0.2272670, 0.2264023]),
+        ("end_logits", [-0.0832448, -0.0830058, -0.0833914]),
+    ):
+        assert outputs[name].shape == [2, 7]
+        np.testing.assert_allclose(outputs[name][0, :3], expected, rtol=0, atol=TOLERANCE)
+
+
+@first_case
+def test_variables_have_the_official_names_shapes_and_order(golden):
+    size = golden.config.hidden_size
+    span = AlbertSpanAnswerer(golden.config).named_weights()
+    assert [(k, list(v.shape)) for k, v in span.items()][25:] == [
+        ("cls/squad/output_weights", [2, size]),
+        ("cls/squad/output_bias", [2]),
+    ]
+    beam = AlbertBeamAnswerer(golden.config).named_weights()
+    assert [(k, list(v.shape)) for k, v in beam.items()][25:] == [
+        ("start_logits/dense/kernel", [size, 1]),
+        ("start_logits/dense/bias", [1]),
+        ("end_logits/dense_0/kernel", [2 * size, size]),
+        ("end_logits/dense_0/bias", [size]),
+        ("end_logits/LayerNorm/beta", [size]),
+        ("end_logits/LayerNorm/gamma", [size]),
+        ("end_logits/dense_1/kernel", [size, 1]),
+        ("end_logits/dense_1/bias", [1]),
+        ("answer_class/dense_0/kernel", [2 * size, size]),
+        ("answer_class/dense_0/bias", [size]),
+        ("answer_class/dense_1/kernel", [size, 1]),
+    ]
+
+
+def test_answers_lie_in_the_context_or_at_cls():
+    mask = tf.constant([[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0, 0]])
+    # [CLS] q [SEP] c c c c [SEP], and [CLS] q [SEP] c [SEP] with padding.
+    types = tf.constant([[0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]])
+    np.testing.assert_array_equal(
+        allowed_positions({"input_mask": mask, "input_type_ids": types}),
+        np.array([[1, 0, 0, 1, 1, 1, 1, 0], [1, 0, 0, 1, 0, 0, 0, 0]], bool),
+    )
+
+
+def test_gold_starts_and_searched_starts_give_the_same_scores(small_config, small_inputs):
+    model = AlbertBeamAnswerer(small_config, start_n_top=3, end_n_top=2)
+    for variable in model.head.weights:
+        variable.assign(tf.random.stateless_normal(variable.shape, [3, len(variable.shape)]))
+    allowed = allowed_positions(small_inputs).numpy()
+    searched = {k: v.numpy() for k, v in model(small_inputs).items()}
+    for i in range(3):
+        starts = searched["start_top_index"][:, i]
+        gold = model({**small_inputs, "start_positions": tf.constant(starts)})
+        rows = np.arange(2)
+        np.testing.assert_allclose(
+            gold["start_log_probs"].numpy()[rows, starts],
+            searched["start_top_log_probs"][:, i], atol=1e-5)  # fmt: skip
+        end_log_probs = gold["end_log_probs"].numpy()
+        order = np.argsort(-end_log_probs, kind="stable")[:, :2]
+        np.testing.assert_array_equal(searched["end_top_index"][:, 2 * i : 2 * i + 2], order)
+        np.testing.assert_allclose(
+            searched["end_top_log_probs"][:, 2 * i : 2 * i + 2],
+            np.take_along_axis(end_log_probs, order, 1), atol=1e-5)  # fmt: skip
+        for log_probs in (gold["start_log_probs"].numpy(), end_log_probs):
+            np.testing.assert_allclose(np.exp(log_probs).sum(1), 1, atol=1e-5)
+            assert np.exp(log_probs)[~allowed].max() == 0
+    # Different starts see different ends.
+    assert np.ptp(searched["end_top_log_probs"][0, ::2]) > 1e-3
+
+
+def test_fewer_positions_than_are_asked_for_are_filled_up():
+    any_length = tf.function(lambda x: top_k(x, 4), input_signature=[tf.TensorSpec([None, None])])
+    for function in (lambda x: top_k(x, 4), any_length):
+        scores, positions = function(tf.constant([[1.0, 3.0, 2.0]]))
+        np.testing.assert_array_equal(positions, [[1, 2, 0, 0]])
+        np.testing.assert_allclose(scores, [[3, 2, 1, FORBIDDEN]])
+
+
+def test_padding_changes_no_score(small_config, small_inputs):
+    small_inputs = {k: v for k, v in small_inputs.items() if k.startswith("input")}
+    padded = {k: tf.pad(v, [[0, 0], [0, 5]]) for k, v in small_inputs.items()}
+    span = AlbertSpanAnswerer(small_config)
+    real = small_inputs["input_mask"].numpy() > 0
+    for name, value in span(small_inputs).items():
+        np.testing.assert_allclose(span(padded)[name][:, :10][real], value[real], atol=1e-5)
+    # The second row has two allowed positions, [CLS] and one token.
+    beam = AlbertBeamAnswerer(small_config, start_n_top=2, end_n_top=2)
+    for name, value in beam(small_inputs).items():
+        np.testing.assert_allclose(beam(padded)[name], value, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [AlbertSpanAnswerer, AlbertBeamAnswerer])
+def test_gradients_reach_every_variable(kind, small_config, small_inputs):
+    model = kind(small_config)
+    named = model.named_weights()
+    positions = tf.constant([5, 0])
+    with tf.GradientTape() as tape:
+        outputs = model({**small_inputs, "start_positions": positions}, training=True)
+        loss = tf.reduce_sum(outputs.get("cls_logits", 0.0) ** 2)
+        for name, scores in outputs.items():
+            if name != "cls_logits":
+                loss -= tf.reduce_sum(tf.gather(scores, positions, batch_dims=1))
+    for name, gradient in zip(named, tape.gradient(loss, list(named.values()))):
+        if name.startswith("bert/pooler"):
+            assert gradient is None  # Neither head reads the pooled output.
+            continue
+        assert gradient is not None, name
+        # The softmax ignores what is added to all of its scores.
+        if not name.endswith(("key/bias", "start_logits/dense/bias", "end_logits/dense_1/bias")):
+            assert np.linalg.norm(tf.convert_to_tensor(gradient)) > 0, name
+        assert np.isfinite(tf.convert_to_tensor(gradient)).all(), name
+
+
+def test_dropout_acts_on_the_answerability_in_training_alone(small_config, small_inputs):
+    model = AlbertBeamAnswerer(small_config, dropout_rate=0.5)
+    trained = [model(small_inputs, training=True) for _ in range(2)]
+    assert np.abs(trained[0]["cls_logits"] - trained[1]["cls_logits"]).max() > 1e-5
+    np.testing.assert_array_equal(*(outputs["start_top_log_probs"] for outputs in trained))
+    np.testing.assert_array_equal(*(model(small_inputs)["cls_logits"] for _ in range(2)))
+
+
+@pytest.mark.parametrize("kind", [AlbertSpanAnswerer, AlbertBeamAnswerer])
+def test_scores_are_float32_under_mixed_precision(kind, small_config, small_inputs):
+    model = kind(small_config, dtype="mixed_bfloat16")
+    for training in (False, True):
+        outputs = model({**small_inputs, "start_positions": tf.constant([4, 4])}, training=training)
+        assert {value.dtype for value in outputs.values()} == {tf.float32}
+
+
+def test_models_are_made_again_from_their_configuration(small_config):
+    model = AlbertBeamAnswerer(small_config, 3, 4, 0.2)
+    again = AlbertBeamAnswerer.from_config(model.get_config())
+    assert (again.start_n_top, again.end_n_top, again.dropout_rate) == (3, 4, 0.2)
+    assert AlbertSpanAnswerer.from_config(
+        AlbertSpanAnswerer(small_config).get_config()
+    ).config == small_config  # fmt: skip
