@@ -1,0 +1,58 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""AlbertMultipleChoice: the encoder reads every option, and one number says how well it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.dropout import dropout
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
+from albert_tf.modeling.heads import ClassificationHead
+from albert_tf.modeling.layers import Policy
+
+
+class AlbertMultipleChoice(AlbertModel):
+    """Choice among options, with one encoder for all of them (official `race_utils.create_model`).
+
+    Called with the encoder's dict, whose tensors are int32 [B, C, S]: C options, each in a sequence
+    of its own. Their number is free; the weights do not depend on it. Returns a dict: `logits`
+    float32 [B, C] and `pooled_output` float32 [B, C, H].
+
+    Args:
+      config: the architecture.
+      dropout_rate: dropout on the pooled outputs.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        dropout_rate: float = 0.1,
+        dtype: Policy = None,
+        name: str | None = "albert_multiple_choice",
+    ) -> None:
+        super().__init__(config, dtype, name)
+        self.dropout_rate = dropout_rate
+        self.encoder = AlbertEncoder(config, dtype)
+        self.head = ClassificationHead(1, config.hidden_size, dtype=dtype)
+        self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` needs to make this model again, ready for JSON."""
+        return {**super().get_config(), "dropout_rate": self.dropout_rate}
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        """Scores the options of a batch; see the class."""
+        word_ids = inputs["input_word_ids"]
+        choices, length = (word_ids.shape[i] or tf.shape(word_ids)[i] for i in (1, 2))
+        rows = {name: tf.reshape(value, [-1, length]) for name, value in inputs.items()}
+        pooled = self.encoder(rows, training=training)["pooled_output"]  # [B * C, H]
+        scores = self.head(dropout(pooled, self.dropout_rate, training))  # [B * C, 1]
+        return {
+            "logits": tf.reshape(scores, [-1, choices]),
+            "pooled_output": tf.reshape(pooled, [-1, choices, self.config.hidden_size]),
+        }

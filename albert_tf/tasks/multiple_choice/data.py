@@ -1,0 +1,258 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Multiple-choice questions: the RACE distribution, and JSON lines of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.progress import Progress
+from albert_tf.text_files import read_lines
+
+#: The two parts of RACE: examinations of middle and of high schools.
+RACE_GROUPS = ("middle", "high")
+_ALL_ARTICLES = "all.txt"
+#: Concatenating the distribution's files, which have no line ends, makes one line of everything.
+_MAX_LINE_BYTES = 1 << 30
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceExample:
+    """A question with its options.
+
+    Attributes:
+      id: names it in predictions.
+      context: what it is about; questions about the same text share the object.
+      question: the question or the beginning of a sentence, perhaps with a blank "_"; may be empty.
+      options: the answers to choose from.
+      label: index of the right option; None if it is not known.
+      group: the part of the data it belongs to, such as "high"; may be empty.
+      where: file, line and question, for errors.
+    """
+
+    id: str
+    context: str
+    question: str
+    options: tuple[str, ...]
+    label: int | None
+    group: str
+    where: str
+
+
+def letter(index: int) -> str:
+    """The letter of an option: A for 0."""
+    return chr(ord("A") + index)
+
+
+def read_race(
+    data_dir: str,
+    split: str,
+    groups: tuple[str, ...] = RACE_GROUPS,
+    num_choices: int = 4,
+) -> list[MultipleChoiceExample]:
+    """Reads one split of RACE.
+
+    `<data_dir>/<split>/<group>`, or that below `<data_dir>/RACE`, holds one JSON file an article,
+    named *.txt, as distributed; or all.txt with all of them one after the other, as the TF1 release
+    wants it, which then is read instead. An article is an object with `id`, `article`, `questions`,
+    `options` (a list for each question) and `answers` (letters; may be absent). A question's id is
+    that of its article, a hyphen and its number from 0.
+
+    Args:
+      data_dir: see above.
+      split: "train", "dev" or "test".
+      groups: which parts are wanted.
+      num_choices: options that every question must have.
+
+    Raises:
+      AlbertError: the folder is missing or empty, or an article is malformed.
+    """
+    import tensorflow as tf
+
+    root = os.path.join(data_dir, "RACE")
+    if not tf.io.gfile.isdir(root):
+        root = data_dir
+    examples: list[MultipleChoiceExample] = []
+    for group in groups:
+        folder = os.path.join(root, split, group)
+        if not tf.io.gfile.isdir(folder):
+            raise AlbertError(
+                f"{folder} is not there; --data_dir should be the folder of RACE, with "
+                f"{split}/middle and {split}/high in it (--high_only and --middle_only read one)."
+            )
+        for where, article in _articles(folder, f"{split}/{group}"):
+            examples += _article_questions(article, group, num_choices, where)
+    if not examples:
+        raise AlbertError(f"The articles in {os.path.join(root, split)} have no questions.")
+    return examples
+
+
+def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
+    """Reads questions from JSON lines (.gz, .bz2 and .xz too), one object a question.
+
+    Its keys: `options`, a list of texts; `context`, what they are about (may be absent if there is
+    a question); `question` (may be absent: the options then continue the context, as in SWAG); the
+    right one as `label`, its number from 0, or as `answer`, its letter (both may be absent);
+    `id` (by default the question's number, from 0).
+
+    Args:
+      path: the file.
+      num_choices: options that every question must have.
+
+    Raises:
+      AlbertError: the file is missing, empty or malformed.
+    """
+    examples = []
+    for number, row in _json_objects(path):
+        where = f"{path}:{number}"
+        if "context" not in row and "question" not in row:
+            raise AlbertError(f"{where}: there is neither a context nor a question.")
+        examples.append(
+            MultipleChoiceExample(
+                id=str(row.get("id", len(examples))),
+                context=_text(row.get("context", ""), "context", where),
+                question=_text(row.get("question", ""), "question", where),
+                options=_options(_value(row, "options", where), num_choices, where),
+                label=_label(row, num_choices, where),
+                group="",
+                where=where,
+            )
+        )
+    if not examples:
+        raise AlbertError(f"{path} holds no questions.")
+    return examples
+
+
+def check_labelled(examples: list[MultipleChoiceExample]) -> None:
+    """Raises AlbertError if a question has no answer."""
+    for example in examples:
+        if example.label is None:
+            raise AlbertError(
+                f"{example.where}: the answer is missing; training and evaluation need it."
+            )
+
+
+def _articles(folder: str, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The articles of a folder, each with where it stands."""
+    import tensorflow as tf
+
+    together = os.path.join(folder, _ALL_ARTICLES)
+    if tf.io.gfile.exists(together):
+        for number, article in _json_objects(together):
+            yield f"{together}:{number}", article
+        return
+    paths = sorted(tf.io.gfile.glob(os.path.join(folder, "*.txt")))
+    if not paths:
+        raise AlbertError(f"{folder} holds no articles: neither {_ALL_ARTICLES} nor other *.txt.")
+    with Progress(f"Reading {label}", len(paths), "article") as progress:
+        for path in paths:
+            article = files.read_json(path, "article")
+            if not isinstance(article, dict):
+                raise AlbertError(f"{path}: an article is a JSON object, not a list or a value.")
+            yield path, article
+            progress.update(1)
+
+
+def _json_objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects on every line, which may be several, with the line's number."""
+    decoder = json.JSONDecoder()
+    for number, line in enumerate(read_lines(path, _MAX_LINE_BYTES), start=1):
+        line = line.rstrip()
+        end = len(line) - len(line.lstrip())
+        while end < len(line):
+            try:
+                value, end = decoder.raw_decode(line, end)
+            except json.JSONDecodeError as error:
+                raise AlbertError(f"{path}:{number}: not a line of JSON: {error.msg}.") from error
+            if not isinstance(value, dict):
+                raise AlbertError(f"{path}:{number}: a JSON object was expected on this line.")
+            yield number, value
+            while line[end : end + 1].isspace():
+                end += 1
+
+
+def _article_questions(
+    article: Mapping[str, Any], group: str, num_choices: int, where: str
+) -> Iterator[MultipleChoiceExample]:
+    name = str(_value(article, "id", where))
+    context = _text(_value(article, "article", where), "article", where)
+    questions = _list(article, "questions", where)
+    options = _list(article, "options", where)
+    answers = _list(article, "answers", where) if "answers" in article else [None] * len(questions)
+    if not len(questions) == len(options) == len(answers):
+        raise AlbertError(
+            f"{where}: {len(questions)} questions have {len(options)} lists of options and "
+            f"{len(answers)} answers; the numbers must be the same."
+        )
+    for i, (question, choices, answer) in enumerate(zip(questions, options, answers)):
+        place = f"{where}, question {i + 1}"
+        yield MultipleChoiceExample(
+            id=f"{name}-{i}",
+            context=context,
+            question=_text(question, "question", place),
+            options=_options(choices, num_choices, place),
+            label=_letter_index(answer, num_choices, place),
+            group=group,
+            where=place,
+        )
+
+
+def _value(row: Mapping[str, Any], key: str, where: str) -> Any:
+    if key not in row:
+        raise AlbertError(f"{where}: there is no {key!r}; the keys are {', '.join(row) or 'none'}.")
+    return row[key]
+
+
+def _list(row: Mapping[str, Any], key: str, where: str) -> list[Any]:
+    value = _value(row, key, where)
+    if not isinstance(value, list):
+        raise AlbertError(f"{where}: {key!r} must be a list.")
+    return value
+
+
+def _text(value: Any, what: str, where: str) -> str:
+    if not isinstance(value, str):
+        raise AlbertError(f"{where}: the {what} must be a text, not {json.dumps(value)[:40]}.")
+    return value
+
+
+def _options(value: Any, num_choices: int, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise AlbertError(f"{where}: the options must be a list of texts.")
+    if len(value) != num_choices:
+        raise AlbertError(
+            f"{where}: {len(value)} options, but --num_choices={num_choices}; every question must "
+            "have that many."
+        )
+    return tuple(_text(option, "option", where) for option in value)
+
+
+def _label(row: Mapping[str, Any], num_choices: int, where: str) -> int | None:
+    """The right option of a JSON line by `label` or `answer`; null counts as absent."""
+    label, answer = row.get("label"), row.get("answer")
+    if label is not None and answer is not None:
+        raise AlbertError(f"{where}: give the right option as 'label' or as 'answer', not both.")
+    if label is None:
+        return _letter_index(answer, num_choices, where)
+    if type(label) is not int or not 0 <= label < num_choices:
+        raise AlbertError(
+            f"{where}: the label {json.dumps(label)} is none of 0 to {num_choices - 1}."
+        )
+    return label
+
+
+def _letter_index(answer: Any, num_choices: int, where: str) -> int | None:
+    letters = [letter(i) for i in range(num_choices)]
+    if answer is None:
+        return None
+    if answer not in letters:
+        raise AlbertError(
+            f"{where}: the answer {json.dumps(answer)} is none of {letters[0]} to {letters[-1]}."
+        )
+    return letters.index(answer)

@@ -1,0 +1,80 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""AlbertMultipleChoice: one score an option, whatever their number and length."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+
+
+def options_input(config, questions, choices, length):
+    """Random rows of random lengths, int32 [questions, choices, length]."""
+    generator = np.random.default_rng(length)
+    shape = (questions, choices, length)
+    position = np.arange(length)
+    mask = position < generator.integers(3, length + 1, (questions, choices, 1))
+    ids = generator.integers(5, config.vocab_size, shape)
+    inputs = {
+        "input_word_ids": ids * mask,
+        "input_mask": mask,
+        "input_type_ids": mask & (position >= length // 2),
+    }
+    return {name: tf.constant(value, tf.int32) for name, value in inputs.items()}
+
+
+@pytest.mark.parametrize("choices", [2, 4, 5])
+def test_logits_are_those_of_a_one_label_classifier_on_each_option_alone(small_config, choices):
+    model = AlbertMultipleChoice(small_config)
+    classifier = AlbertClassifier(small_config, num_labels=1)
+    named = model.named_weights()
+    assert list(named) == list(classifier.named_weights())
+    for name, weight in classifier.named_weights().items():
+        named[name].assign(weight)
+    named["output_bias"].assign([0.7])
+    classifier.named_weights()["output_bias"].assign([0.7])
+
+    inputs = options_input(small_config, 3, choices, 9)
+    outputs = model(inputs)
+    assert outputs["logits"].shape == [3, choices]
+    for choice in range(choices):
+        alone = classifier({name: value[:, choice] for name, value in inputs.items()})
+        np.testing.assert_allclose(outputs["logits"][:, choice], alone["logits"][:, 0], atol=1e-6)
+        pooled = outputs["pooled_output"][:, choice]
+        np.testing.assert_allclose(pooled, alone["pooled_output"], atol=1e-6)
+
+
+def test_one_graph_serves_any_number_of_options_of_any_length(small_config):
+    model = AlbertMultipleChoice(small_config)
+    free = tf.TensorSpec([None, None, None], tf.int32)
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    graph = tf.function(lambda x: model(x)["logits"], input_signature=[dict.fromkeys(names, free)])
+    for shape in ((1, 2, 6), (3, 4, 11)):
+        inputs = options_input(small_config, *shape)
+        np.testing.assert_allclose(graph(inputs), model(inputs)["logits"], atol=1e-6)
+
+
+def test_the_head_has_the_shapes_of_the_release(small_config):
+    named = AlbertMultipleChoice(small_config).named_weights()
+    assert named["output_weights"].shape == [1, small_config.hidden_size]
+    assert named["output_bias"].shape == [1]
+
+
+def test_dropout_of_the_head_acts_on_the_logits_in_training_alone(small_config):
+    model = AlbertMultipleChoice(small_config, dropout_rate=0.5)
+    inputs = options_input(small_config, 2, 4, 8)
+    trained = [model(inputs, training=True)["logits"] for _ in range(2)]
+    assert np.abs(trained[0] - trained[1]).max() > 1e-4
+    np.testing.assert_array_equal(*(model(inputs)["logits"] for _ in range(2)))
+
+
+def test_a_model_is_made_again_from_its_configuration(small_config):
+    model = AlbertMultipleChoice(small_config, dropout_rate=0.3, dtype="mixed_bfloat16")
+    again = AlbertMultipleChoice.from_config(model.get_config())
+    assert (again.dropout_rate, again.config) == (0.3, small_config)
+    outputs = again(options_input(small_config, 1, 3, 5))
+    assert outputs["logits"].dtype == tf.float32

@@ -1,0 +1,191 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reading RACE in all its layouts, and questions from JSON lines; what is wrong is told where."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.multiple_choice.data import check_labelled, read_questions, read_race
+
+SWAG = {
+    "id": "swag-1",
+    "context": "A girl ties her skates. She",
+    "options": ["glides over the ice.", "eats the ice.", "is the ice."],
+    "label": 0,
+}
+
+
+def without_place(examples):
+    return [dataclasses.replace(example, where="") for example in examples]
+
+
+def write_lines(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def edit_article(race, **changes):
+    path = race / "dev/high/3.txt"
+    article = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({k: v for k, v in article.items() if v is not None}))
+
+
+def test_questions_come_with_their_article_options_label_and_group(race):
+    examples = read_race(str(race), "dev")
+    assert [e.id for e in examples] == [
+        "middle10.txt-0", "middle10.txt-1", "middle9.txt-0", "high3.txt-0"
+    ]  # fmt: skip
+    assert [e.group for e in examples] == ["middle"] * 3 + ["high"]
+    assert [e.label for e in examples] == [0, 1, 0, 3]
+    assert examples[1].question == "Who has a green kite?"
+    assert examples[1].options == ("Ada", "Tom", "Nobody", "Their dog")
+    assert examples[0].context.startswith("Ada has a red kite.\nHer brother")
+    assert examples[0].context is examples[1].context
+
+
+@pytest.mark.parametrize("line_end", ["\n", "", "\r\n\r\n"])
+def test_all_txt_gives_the_same_questions_as_one_file_an_article(race, line_end):
+    apart = read_race(str(race), "dev")
+    for folder in (race / "dev").iterdir():
+        paths = sorted(folder.glob("*.txt"))
+        text = "".join(path.read_text() + line_end for path in paths)
+        for path in paths:
+            path.unlink()
+        (folder / "all.txt").write_bytes(text.encode())
+    assert without_place(read_race(str(race), "dev")) == without_place(apart)
+
+
+def test_all_txt_is_read_instead_of_the_files_it_was_made_of(race):
+    folder = race / "dev/middle"
+    text = "\n".join(path.read_text() for path in sorted(folder.glob("*.txt")))
+    (folder / "all.txt").write_text(text)
+    assert len(read_race(str(race), "dev")) == 4
+
+
+def test_a_race_folder_in_between_is_found(race, tmp_path):
+    expected = without_place(read_race(str(race), "dev"))
+    (tmp_path / "data").mkdir()
+    shutil.move(str(race), str(tmp_path / "data" / "RACE"))
+    assert without_place(read_race(str(tmp_path / "data"), "dev")) == expected
+
+
+def test_one_group_can_be_read_alone(race):
+    shutil.rmtree(race / "dev/middle")
+    assert [e.group for e in read_race(str(race), "dev", ("high",))] == ["high"]
+    with pytest.raises(AlbertError, match=r"dev/middle is not there.*--high_only"):
+        read_race(str(race), "dev")
+
+
+def test_articles_without_answers_are_read_but_not_trained_on(race):
+    edit_article(race, answers=None)
+    examples = read_race(str(race), "dev")
+    assert [e.label for e in examples] == [0, 1, 0, None]
+    with pytest.raises(AlbertError, match=r"3\.txt, question 1: the answer is missing"):
+        check_labelled(examples)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"options": None}, r"3\.txt: there is no 'options'; the keys are id, article"),
+        ({"article": None}, r"3\.txt: there is no 'article'"),
+        ({"id": None}, r"3\.txt: there is no 'id'"),
+        ({"options": []}, r"3\.txt: 1 questions have 0 lists of options and 1 answers"),
+        ({"answers": ["A", "B"]}, r"3\.txt: 1 questions have 1 lists of options and 2 answers"),
+        ({"options": [["a", "b", "c"]]}, r"3\.txt, question 1: 3 options, but --num_choices=4"),
+        ({"options": ["abcd"]}, r"3\.txt, question 1: the options must be a list"),
+        ({"options": [["a", "b", "c", 4]]}, r"3\.txt, question 1: the option must be a text"),
+        ({"answers": ["E"]}, r'3\.txt, question 1: the answer "E" is none of A to D'),
+        ({"answers": [""]}, r'3\.txt, question 1: the answer "" is none of A to D'),
+        ({"questions": "What?"}, r"3\.txt: 'questions' must be a list"),
+        ({"questions": [None]}, r"3\.txt, question 1: the question must be a text, not null"),
+    ],
+)
+def test_malformed_articles_are_named_by_file_and_question(race, changes, message):
+    edit_article(race, **changes)
+    with pytest.raises(AlbertError, match=message):
+        read_race(str(race), "dev")
+
+
+def test_files_that_are_not_json_are_named(race):
+    path = race / "dev/high/3.txt"
+    path.write_text("once upon a time")
+    with pytest.raises(AlbertError, match=r"3\.txt is not JSON"):
+        read_race(str(race), "dev")
+    path.write_text("[]")
+    with pytest.raises(AlbertError, match=r"3\.txt: an article is a JSON object"):
+        read_race(str(race), "dev")
+    (race / "dev/high/all.txt").write_text('{"id": "x",\n')
+    with pytest.raises(AlbertError, match=r"all\.txt:1: not a line of JSON"):
+        read_race(str(race), "dev")
+
+
+def test_empty_and_missing_folders_are_named(race, tmp_path):
+    (race / "dev/high/3.txt").unlink()
+    with pytest.raises(AlbertError, match=r"dev/high holds no articles"):
+        read_race(str(race), "dev")
+    with pytest.raises(AlbertError, match=r"train/middle is not there; --data_dir"):
+        read_race(str(race), "train")
+    (race / "dev/high/all.txt").write_text("\n")
+    with pytest.raises(AlbertError, match="have no questions"):
+        read_race(str(race), "dev", ("high",))
+
+
+def test_json_lines_hold_any_number_of_options(tmp_path):
+    lettered = {"question": "Ice is _ .", "options": ["cold", "hot", "loud"], "answer": "A"}
+    unlabelled = {"context": "He", "options": ["sat", "sang", "slept"], "label": None}
+    path = write_lines(tmp_path / "train.jsonl", SWAG, lettered, unlabelled)
+    first, second, third = read_questions(path, 3)
+    assert (first.id, second.id, third.id) == ("swag-1", "1", "2")
+    assert (first.label, second.label, third.label) == (0, 0, None)
+    assert (first.question, second.context) == ("", "")
+    assert first.options == tuple(SWAG["options"])
+    assert second.where == f"{path}:2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label": 3}, r"jsonl:2: the label 3 is none of 0 to 2"),
+        ({"label": -1}, r"jsonl:2: the label -1 is none"),
+        ({"label": True}, r"jsonl:2: the label true is none"),
+        ({"label": "0"}, r'jsonl:2: the label "0" is none'),
+        ({"answer": "A"}, r"jsonl:2: give the right option as 'label' or as 'answer', not both"),
+        ({"options": ["a", "b"]}, r"jsonl:2: 2 options, but --num_choices=3"),
+        ({"options": None}, r"jsonl:2: there is no 'options'"),
+        ({"context": None}, r"jsonl:2: there is neither a context nor a question"),
+        ({"context": 5}, r"jsonl:2: the context must be a text, not 5"),
+    ],
+)
+def test_malformed_json_lines_are_named_by_line(tmp_path, changes, message):
+    row = {k: v for k, v in {**SWAG, **changes}.items() if v is not None}
+    path = write_lines(tmp_path / "train.jsonl", SWAG, row)
+    with pytest.raises(AlbertError, match=message):
+        read_questions(path, 3)
+
+
+def test_json_lines_must_be_there(tmp_path):
+    with pytest.raises(AlbertError, match=r"train\.jsonl does not exist"):
+        read_questions(str(tmp_path / "train.jsonl"), 3)
+    with pytest.raises(AlbertError, match=r"train\.jsonl holds no questions"):
+        read_questions(write_lines(tmp_path / "train.jsonl"), 3)
+    with pytest.raises(AlbertError, match=r"train\.jsonl:1: a JSON object was expected"):
+        read_questions(write_lines(tmp_path / "train.jsonl", [1]), 3)
+
+
+@pytest.mark.realdata
+def test_the_distribution_is_read_completely(real_race):
+    dev = read_race(real_race, "dev")
+    assert len(dev) == 4887
+    assert collections.Counter(e.group for e in dev) == {"middle": 1436, "high": 3451}
+    assert len({e.id for e in dev}) == 4887
+    assert collections.Counter(e.label for e in dev) == {0: 1067, 1: 1291, 2: 1303, 3: 1226}
+    train = read_race(real_race, "train")
+    assert len({id(e.context) for e in train}) == 1000
