@@ -6,22 +6,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags
 
 from albert_tf.errors import AlbertError
 
 
-def run(main: Callable[[], int | None], define_flags: Callable[[], None]) -> None:
+def run(
+    main: Callable[..., int | None],
+    define_flags: Callable[[], None],
+    arguments: Sequence[str] = (),
+) -> None:
     """Defines the script's flags, parses the command line, runs `main` and exits.
 
     Flags are defined here rather than at import time, so that any two scripts can be imported
     together. All of them appear in the script's ``--help``.
 
     Args:
-      main: takes nothing, returns an exit status or None for 0.
+      main: takes the arguments, returns an exit status or None for 0.
       define_flags: defines the script's absl flags.
+      arguments: names of the arguments without dashes, all of which must be given.
     """
     # TensorFlow 2.15 reports the second registration of CUDA plug-ins as errors on every start;
     # what matters reaches Python as an exception.
@@ -32,11 +37,17 @@ def run(main: Callable[[], int | None], define_flags: Callable[[], None]) -> Non
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
     def guarded(argv: list[str]) -> int | None:
-        if len(argv) > 1:
-            print(f"error: unexpected argument {argv[1]!r}; see --help.", file=sys.stderr)
+        given = argv[1:]
+        if len(given) > len(arguments):
+            odd = given[len(arguments)]
+            print(f"error: unexpected argument {odd!r}; see --help.", file=sys.stderr)
+            return 1
+        if len(given) < len(arguments):
+            missing = arguments[len(given)]
+            print(f"error: {missing} is missing; see --help.", file=sys.stderr)
             return 1
         try:
-            return main()
+            return main(*given)
         except AlbertError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
@@ -49,3 +60,18 @@ def run(main: Callable[[], int | None], define_flags: Callable[[], None]) -> Non
             return 130
 
     app.run(guarded)
+
+
+def run_command(commands: Mapping[str, tuple], usage: str) -> None:
+    """Starts the command that the first argument names, as `run` does.
+
+    Args:
+      commands: arguments of `run` by the command's name.
+      usage: printed with --help, and before the error if there is no such command.
+    """
+    if sys.argv[1:2] and sys.argv[1] in commands:
+        run(*commands[sys.argv.pop(1)])
+    print(usage.strip())
+    if sys.argv[1:2] not in (["--help"], ["-h"]):
+        print(f"error: the first argument must be {' or '.join(commands)}.", file=sys.stderr)
+        sys.exit(1)

@@ -51,3 +51,21 @@ def test_help_lists_the_flags_of_the_script(tmp_path):
 def test_a_reader_that_has_seen_enough_causes_no_stack_trace(tmp_path):
     result = run(tmp_path, "--lines=100000 | head -n 1")
     assert (result.stdout, result.stderr) == ("line\n", "")
+
+
+def test_arguments_are_handed_over_in_order_and_missing_ones_named(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(
+        "from albert_tf import cli\n"
+        "cli.run(lambda a, b: print(a, b), lambda: None, arguments=('DATA', 'PREDICTIONS'))\n"
+    )
+
+    def run_with(*arguments):
+        command = [sys.executable, str(path), *arguments]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    assert run_with("x", "y").stdout == "x y\n"
+    missing, odd = run_with("x"), run_with("x", "y", "z")
+    assert missing.stderr == "error: PREDICTIONS is missing; see --help.\n"
+    assert odd.stderr == "error: unexpected argument 'z'; see --help.\n"
+    assert missing.returncode == odd.returncode == 1

@@ -1,0 +1,159 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Scores predictions for SQuAD, and looks at its files.
+
+  python -m albert_tf.tasks.squad score DATA.json PREDICTIONS.json --version=1.1
+  python -m albert_tf.tasks.squad inspect --file=train-v1.1.json --version=1.1 \\
+      --spm_model_file=30k-clean.model
+
+Each prints one JSON object. The scores have the names and values of the official evaluation
+scripts. The second counts questions, paragraphs, pieces and windows, and the share of answers that
+can be read off the pieces they stand in.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from absl import flags
+
+from albert_tf import cli, files
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, read_squad
+from albert_tf.tasks.squad.features import WindowOptions, Windows, make_windows
+from albert_tf.tasks.squad.scoring import normalize_answer, score
+from albert_tf.tokenization import Tokenizer
+
+FLAGS = flags.FLAGS
+
+
+def _define_version() -> None:
+    flags.DEFINE_enum(
+        "version",
+        None,
+        VERSIONS,
+        "Version of SQuAD; 2.0 has unanswerable questions.",
+        required=True,
+    )
+
+
+def define_score_flags() -> None:
+    """Defines the flags of `score`."""
+    _define_version()
+    flags.DEFINE_string(
+        "null_odds",
+        None,
+        "2.0: JSON file with a number a question, the larger the likelier it is unanswerable. Adds "
+        "the best thresholds to the scores.",
+    )
+    flags.DEFINE_float(
+        "na_prob_thresh",
+        1.0,
+        "2.0, with --null_odds: questions above it count as left unanswered, whatever the "
+        "prediction. The default is the official one and suits probabilities.",
+    )
+
+
+def define_inspect_flags() -> None:
+    """Defines the flags of `inspect`."""
+    options = WindowOptions()
+    _define_version()
+    flags.DEFINE_string("file", None, "The SQuAD file.", required=True)
+    flags.DEFINE_string(
+        "spm_model_file",
+        None,
+        "SentencePiece model, WordPiece vocabulary or tokenizer.json.",
+        required=True,
+    )
+    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.")
+    flags.DEFINE_integer(
+        "max_seq_length", options.max_seq_length, "Pieces of question and window together."
+    )
+    flags.DEFINE_integer(
+        "doc_stride", options.doc_stride, "Pieces from the start of a window to that of the next."
+    )
+    flags.DEFINE_integer(
+        "max_query_length", options.max_query_length, "Pieces of the question; more are cut off."
+    )
+
+
+def score_command(data: str, predictions: str) -> None:
+    """Prints the scores of a prediction file."""
+    if FLAGS.null_odds and FLAGS.version == "1.1":
+        raise AlbertError("--null_odds is for --version=2.0; SQuAD 1.1 has an answer everywhere.")
+    scores = score(
+        read_squad(data, version=FLAGS.version),
+        _read_map(predictions, "prediction file"),
+        version=FLAGS.version,
+        null_odds=_read_map(FLAGS.null_odds, "null odds file") if FLAGS.null_odds else None,
+        na_prob_thresh=FLAGS.na_prob_thresh,
+    )
+    print(json.dumps(scores, indent=2))
+
+
+def _read_map(path: str, what: str) -> dict:
+    value = files.read_json(path, what)
+    if not isinstance(value, dict):
+        raise AlbertError(f"The {what} {path} is not a JSON object with an entry a question.")
+    return value
+
+
+def inspect_command() -> None:
+    """Prints what a SQuAD file holds."""
+    questions = read_squad(FLAGS.file, version=FLAGS.version)
+    lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
+    tokenizer = Tokenizer.from_file(FLAGS.spm_model_file, lower_case)
+    options = WindowOptions(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length)
+    print(json.dumps(describe(questions, make_windows(questions, tokenizer, options)), indent=2))
+
+
+def describe(questions: list[Question], windows: Windows) -> dict[str, object]:
+    """Counts questions, pieces and windows; lengths are in pieces, of paragraphs without specials.
+
+    `aligned_answers` is the share of gold answers that the text of their pieces holds, after the
+    official normalisation; `exact_answers` of those that are that text.
+    """
+    _, first_windows = np.unique(windows.question_index, return_index=True)
+    lengths = {
+        question.context: len(windows.paragraph(window).ids)
+        for question, window in zip(questions, first_windows)
+    }
+    answers = held = exact = 0
+    for question, window in zip(questions, first_windows):
+        paragraph = windows.paragraph(window)
+        for answer in question.answers:
+            first, last = paragraph.pieces_of(*answer_span(question, answer))
+            text = question.context[paragraph.starts[first] : paragraph.ends[last]]
+            wanted, found = normalize_answer(answer.text), normalize_answer(text)
+            answers += 1
+            held += wanted in found
+            exact += wanted == found
+    return {
+        "questions": len(questions),
+        "unanswerable": sum(question.is_impossible for question in questions),
+        "paragraphs": len(lengths),
+        "mean_paragraph_length": round(float(np.mean(list(lengths.values()))), 1),
+        "longest_paragraph": max(lengths.values()),
+        "mean_question_length": round(float(np.mean([len(q) for q in windows.query_ids])), 1),
+        "windows": len(windows),
+        "mean_window_length": round(float(np.mean(windows.context_start + windows.num_pieces)), 1),
+        "answers": answers,
+        "aligned_answers": held / answers if answers else None,
+        "exact_answers": exact / answers if answers else None,
+    }
+
+
+COMMANDS = {
+    "score": (score_command, define_score_flags, ("DATA.json", "PREDICTIONS.json")),
+    "inspect": (inspect_command, define_inspect_flags),
+}
+
+
+def main() -> None:
+    """Entry point."""
+    cli.run_command(COMMANDS, __doc__)
+
+
+if __name__ == "__main__":
+    main()

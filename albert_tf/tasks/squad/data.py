@@ -1,0 +1,167 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reads SQuAD's JSON files and finds answers in their contexts."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+
+VERSIONS = ("1.1", "2.0")
+
+_TYPE_NAMES = {str: "a string", int: "an integer", list: "a list", dict: "an object"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A gold answer.
+
+    Attributes:
+      text: the answer, not empty.
+      start: the character of the context at which it is said to start.
+    """
+
+    text: str
+    start: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One question about one paragraph.
+
+    Attributes:
+      id: unique in its file.
+      question: the question's text.
+      context: the paragraph; questions about one paragraph share the object.
+      answers: gold answers; none if the question is unanswerable, or its answers are not known.
+      is_impossible: whether the paragraph does not answer it (2.0 only).
+      where: file and id, for errors.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]
+    is_impossible: bool
+    where: str
+
+
+def read_squad(path: str, *, version: str) -> list[Question]:
+    """Reads a SQuAD file, with or without answers.
+
+    Args:
+      path: the JSON file.
+      version: "1.1" or "2.0"; 2.0 may hold unanswerable questions, and reads files of 1.1 too.
+
+    Returns:
+      The questions in the file's order.
+
+    Raises:
+      AlbertError: the file is missing, empty, not JSON or not laid out like SQuAD; an id occurs
+        twice; a question of a 1.1 file is unanswerable.
+    """
+    if version not in VERSIONS:
+        raise AlbertError(f"The SQuAD version must be one of {', '.join(VERSIONS)}, not {version}.")
+    content = files.read_json(path, "SQuAD file")
+    if not isinstance(content, dict):
+        raise AlbertError(f"{path}: a JSON object with a list 'data' was expected.")
+    questions: list[Question] = []
+    seen: set[str] = set()
+    for paragraph, where in _paragraphs(content, path):
+        context = _field(paragraph, "context", str, where)
+        for qa, qa_where in _objects(paragraph, "qas", where):
+            question = _question(qa, context, path, qa_where)
+            if question.id in seen:
+                raise AlbertError(f"{question.where}: the id occurs twice.")
+            if question.is_impossible and version == "1.1":
+                raise AlbertError(
+                    f"{question.where} is unanswerable (is_impossible), which SQuAD 1.1 does not "
+                    "have; use --version=2.0."
+                )
+            seen.add(question.id)
+            questions.append(question)
+    if not questions:
+        raise AlbertError(f"{path} holds no questions.")
+    return questions
+
+
+def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
+    """Where an answer stands in the context: characters [start, end).
+
+    If it is not where the file says, the nearest place that has the same text is taken, or else the
+    nearest that differs in case and white space only.
+
+    Raises:
+      AlbertError: the context does not hold the answer.
+    """
+    context, text = question.context, answer.text.strip()
+    start = answer.start + answer.text.find(text)
+    if 0 <= start and context.startswith(text, start):
+        return start, start + len(text)
+    literal = re.escape(text)
+    loose = r"\s+".join(map(re.escape, text.split()))
+    for pattern in (re.compile(literal), re.compile(loose, re.IGNORECASE)):
+        spans = [match.span() for match in pattern.finditer(context)]
+        if spans:
+            return min(spans, key=lambda span: abs(span[0] - start))
+    raise AlbertError(
+        f"{question.where}: the answer {_shortened(text)} is not in the context, neither at "
+        f"character {answer.start} nor elsewhere."
+    )
+
+
+def _paragraphs(content: dict[str, Any], path: str) -> Iterator[tuple[dict[str, Any], str]]:
+    for article, where in _objects(content, "data", path):
+        yield from _objects(article, "paragraphs", where)
+
+
+def _objects(holder: dict[str, Any], name: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects of the list `name`, each with its place in the file, such as "data[3]"."""
+    for i, item in enumerate(_field(holder, name, list, where)):
+        place = f"{where}: {name}[{i}]" if name == "data" else f"{where}.{name}[{i}]"
+        if not isinstance(item, dict):
+            raise AlbertError(f"{place} must be an object, not {_shortened(item)}.")
+        yield item, place
+
+
+def _field(holder: dict[str, Any], name: str, kind: type, where: str) -> Any:
+    if name not in holder:
+        raise AlbertError(f"{where} lacks {name!r}; is this a SQuAD file?")
+    value = holder[name]
+    if type(value) is not kind:
+        raise AlbertError(
+            f"{where}: {name!r} must be {_TYPE_NAMES[kind]}, not {_shortened(value)}."
+        )
+    return value
+
+
+def _question(qa: dict[str, Any], context: str, path: str, where: str) -> Question:
+    question_id = _field(qa, "id", str, where)
+    where = f"{path}: question {question_id}"
+    text = _field(qa, "question", str, where)
+    is_impossible = qa.get("is_impossible", False)
+    if not isinstance(is_impossible, bool):
+        raise AlbertError(f"{where}: 'is_impossible' must be true or false.")
+    answers: list[Answer] = []
+    if "answers" in qa:
+        for entry, answer_where in _objects(qa, "answers", where):
+            answer = Answer(
+                _field(entry, "text", str, answer_where),
+                _field(entry, "answer_start", int, answer_where),
+            )
+            if not answer.text.strip():
+                raise AlbertError(f"{answer_where}: the answer is empty.")
+            answers.append(answer)
+    if answers and is_impossible:
+        raise AlbertError(f"{where} has answers although it is marked is_impossible.")
+    return Question(question_id, text, context, tuple(answers), is_impossible, where)
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,122 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.squad.data import Answer, Question, answer_span, read_squad
+
+
+def paragraph(content):
+    return content["data"][0]["paragraphs"][0]
+
+
+def first_qa(content):
+    return paragraph(content)["qas"][0]
+
+
+def test_a_file_is_read_in_order(write_squad):
+    path = write_squad()
+    first, second = read_squad(path, version="1.1")
+    assert first == Question(
+        "q1", "Which?", "one two three", (Answer("two", 4),), False, f"{path}: question q1"
+    )
+    assert second.answers == (Answer("two", 4),) * 2
+    assert first.context is second.context
+
+
+def test_unlabelled_and_unanswerable_questions_have_no_answers(write_squad):
+    path = write_squad(
+        qas=[
+            {"id": "q1", "question": "?"},
+            {"id": "q2", "question": "?", "answers": [], "is_impossible": True},
+        ]
+    )
+    unlabelled, unanswerable = read_squad(path, version="2.0")
+    assert (unlabelled.answers, unlabelled.is_impossible) == ((), False)
+    assert (unanswerable.answers, unanswerable.is_impossible) == ((), True)
+
+
+def spoil(place, name, value=None):
+    """A change that sets, or for None deletes, one entry."""
+
+    def change(content):
+        holder = place(content)
+        if value is None:
+            del holder[name]
+        else:
+            holder[name] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (spoil(lambda c: c, "data"), "squad.json lacks 'data'"),
+        (spoil(lambda c: c["data"][0], "paragraphs"), "data[0] lacks 'paragraphs'"),
+        (spoil(paragraph, "context"), "data[0].paragraphs[0] lacks 'context'"),
+        (spoil(paragraph, "qas"), "data[0].paragraphs[0] lacks 'qas'"),
+        (spoil(first_qa, "id"), "data[0].paragraphs[0].qas[0] lacks 'id'"),
+        (spoil(first_qa, "question"), "question q1 lacks 'question'"),
+        (spoil(first_qa, "id", 7), "'id' must be a string, not 7"),
+        (spoil(first_qa, "answers", {}), "question q1: 'answers' must be a list, not {}"),
+        (spoil(first_qa, "answers", ["two"]), "answers[0] must be an object, not 'two'"),
+        (spoil(first_qa, "answers", [{"text": "two"}]), "answers[0] lacks 'answer_start'"),
+        (
+            spoil(first_qa, "answers", [{"text": " ", "answer_start": 1}]),
+            "answers[0]: the answer is empty",
+        ),
+        (spoil(first_qa, "id", "q2"), "question q2: the id occurs twice"),
+        (spoil(first_qa, "is_impossible", "yes"), "'is_impossible' must be true or false"),
+        (spoil(first_qa, "is_impossible", True), "q1 has answers although"),
+        (spoil(paragraph, "qas", []), "squad.json holds no questions"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_place(write_squad, change, message):
+    with pytest.raises(AlbertError) as error:
+        read_squad(write_squad(change), version="1.1")
+    assert message in str(error.value)
+    assert "squad.json" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "is not JSON"), ("{", "is not JSON"), ("[]", "a JSON object with a list 'data'")],
+)
+def test_a_file_that_is_no_squad_file_is_named(tmp_path, text, message):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(AlbertError, match=message):
+        read_squad(str(path), version="1.1")
+
+
+def test_an_unanswerable_question_needs_version_2(write_squad):
+    path = write_squad(qas=[{"id": "q", "question": "?", "answers": [], "is_impossible": True}])
+    with pytest.raises(AlbertError, match="question q is unanswerable.*--version=2.0"):
+        read_squad(path, version="1.1")
+    assert len(read_squad(path, version="2.0")) == 1
+    with pytest.raises(AlbertError, match=r"must be one of 1\.1, 2\.0, not 3"):
+        read_squad(path, version="3")
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "found"),
+    [
+        ("one two three", Answer("two", 4), "two"),
+        ("one two three", Answer(" two ", 3), "two"),
+        ("two one two three two", Answer("two", 9), "two"),
+        ("one Two\n  Three", Answer("two three", 0), "Two\n  Three"),
+    ],
+)
+def test_an_answer_is_found_where_the_file_says_or_nearby(context, answer, found):
+    question = Question("q", "?", context, (answer,), False, "data.json: question q")
+    start, end = answer_span(question, answer)
+    assert context[start:end] == found
+    assert abs(start - answer.start) <= 4
+
+
+def test_an_answer_that_is_not_in_the_context_is_an_error():
+    answer = Answer("four", 4)
+    question = Question("q", "?", "one two three", (answer,), False, "data.json: question q")
+    with pytest.raises(AlbertError, match=r"data\.json: question q: the answer 'four' is not in"):
+        answer_span(question, answer)

@@ -1,0 +1,162 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.squad.data import read_squad
+from albert_tf.tasks.squad.scoring import (
+    answer_threshold,
+    exact_match,
+    f1,
+    find_best_thresholds,
+    no_answer_score,
+    normalize_answer,
+    score,
+)
+
+
+def official(folder, version, data, predictions, *options):
+    """What the official script prints."""
+    script = folder / f"evaluate-v{version}.py"
+    command = [sys.executable, str(script), str(data), str(predictions), *map(str, options)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def random_predictions(questions, seed):
+    """Gold answers, parts of contexts and nothing; odds that know something, with ties."""
+    rng = random.Random(seed)
+    predictions, odds = {}, {}
+    for question in questions:
+        words = question.context.split()
+        begin = rng.randrange(len(words))
+        texts = ["", " ".join(words[begin : begin + rng.randrange(1, 6)]), "The, an a!"]
+        texts += [rng.choice(question.answers).text] * 2 if question.answers else []
+        predictions[question.id] = rng.choice(texts)
+        odds[question.id] = round(rng.gauss(0 if question.answers else 1, 1.5), 1 + seed % 3)
+    return predictions, odds
+
+
+def assert_equal(ours, theirs):
+    assert list(ours) == list(theirs)
+    assert ours == pytest.approx(theirs, abs=1e-9, rel=0)
+
+
+@pytest.mark.realdata
+def test_published_predictions_score_as_published(squad_files):
+    name = squad_files / "predictions" / "1.1_Logistic_Regression_Baseline.json"
+    questions = read_squad(str(squad_files / "dev-v1.1.json"), version="1.1")
+    result = score(questions, json.loads(name.read_text()), version="1.1")
+    assert_equal(result, official(squad_files, "1.1", squad_files / "dev-v1.1.json", name))
+    assert result == pytest.approx({"exact_match": 40.142, "f1": 50.982}, abs=5e-4)
+
+    name = squad_files / "predictions" / "v2.0_nlnet.json"
+    questions = read_squad(str(squad_files / "dev-v2.0.json"), version="2.0")
+    result = score(questions, json.loads(name.read_text()), version="2.0")
+    assert_equal(result, official(squad_files, "2.0", squad_files / "dev-v2.0.json", name))
+    assert (result["exact"], result["f1"]) == pytest.approx((75.828, 78.778), abs=5e-4)
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("seed", range(3))
+def test_random_predictions_score_as_the_official_scripts_say(squad_files, tmp_path, seed):
+    for version in ("1.1", "2.0"):
+        data = squad_files / f"dev-v{version}.json"
+        questions = read_squad(str(data), version=version)
+        predictions, odds = random_predictions(questions, seed)
+        if version == "1.1":
+            predictions.pop(questions[seed].id)
+        (tmp_path / "predictions.json").write_text(json.dumps(predictions))
+        (tmp_path / "odds.json").write_text(json.dumps(odds))
+        options, given = [], {}
+        if version == "2.0":
+            options = ["-n", tmp_path / "odds.json", "-t", seed - 0.5]
+            given = {"null_odds": odds, "na_prob_thresh": seed - 0.5}
+        expected = official(squad_files, version, data, tmp_path / "predictions.json", *options)
+        assert_equal(score(questions, predictions, version=version, **given), expected)
+        if version == "2.0":
+            best = find_best_thresholds(questions, predictions, odds)
+            assert best == {name: expected[name] for name in best} and len(best) == 4
+            assert expected["best_f1"] > 50.08
+
+
+@pytest.mark.realdata
+def test_the_all_null_baseline(squad_files):
+    questions = read_squad(str(squad_files / "dev-v2.0.json"), version="2.0")
+    result = no_answer_score(questions)
+    assert result["exact"] == result["f1"] == pytest.approx(50.0716, abs=1e-4)
+    assert (result["HasAns_f1"], result["NoAns_f1"]) == (0.0, 100.0)
+
+
+def test_normalisation_and_word_overlap():
+    assert normalize_answer("The  Cat's, an A-team (the) thea") == "cats ateam thea"
+    assert exact_match("the Cat.", "cat") == 1
+    assert exact_match("cat", "cats") == 0
+    assert f1("red cat cat", "the cat sat cat down") == pytest.approx(2 * (2 / 3) * 0.5 / (7 / 6))
+    assert f1("", "cat") == f1("the", "the") == 0
+
+
+def test_1_1_takes_the_best_of_several_answers_and_0_for_a_missing_one(ask):
+    questions = [ask("x y z", "x", "x y"), ask("x y z", "z")]
+    result = score(questions, {"q1": "x y"}, version="1.1")
+    assert result == {"exact_match": 50.0, "f1": 50.0}
+
+
+def test_2_0_scores_by_kind_and_threshold(ask):
+    questions = [ask("x y", "x"), ask("x y", "y"), ask("x y", is_impossible=True)]
+    predictions = {"q1": "x", "q2": "x", "q3": "y"}
+    result = score(questions, predictions, version="2.0")
+    assert (result["exact"], result["total"]) == (pytest.approx(100 / 3), 3)
+    assert (result["HasAns_exact"], result["NoAns_exact"]) == (50.0, 0.0)
+    odds = {"q1": -5.0, "q2": 0.0, "q3": 5.0}
+    result = score(questions, predictions, version="2.0", null_odds=odds, na_prob_thresh=0.0)
+    assert (result["exact"], result["NoAns_exact"]) == (pytest.approx(200 / 3), 100.0)
+    assert (result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(200 / 3), -5.0)
+
+
+def applied(questions, predictions, odds, threshold):
+    kept = {name: text if odds[name] <= threshold else "" for name, text in predictions.items()}
+    return score(questions, kept, version="2.0")["f1"]
+
+
+def test_the_threshold_to_apply_gives_the_best_f1_of_all(ask):
+    rng = random.Random(3)
+    for _ in range(200):
+        questions = [
+            ask("x y z", "x y") if rng.random() < 0.5 else ask("x y z", is_impossible=True)
+            for _ in range(8)
+        ]
+        predictions = {q.id: rng.choice(["x", "x y", "z", ""]) for q in questions}
+        odds = {q.id: float(rng.randrange(5)) for q in questions}
+        threshold = answer_threshold(questions, predictions, odds)
+        best = max(applied(questions, predictions, odds, t) for t in range(-1, 6))
+        assert applied(questions, predictions, odds, threshold) == pytest.approx(best)
+        # The official one may part equals, and so be better than can be had.
+        assert find_best_thresholds(questions, predictions, odds)["best_f1"] >= best - 1e-9
+
+
+def test_where_no_answer_is_best_the_threshold_lies_below_all_odds(ask):
+    questions = [ask("x y", is_impossible=True), ask("x y", "x")]
+    predictions, odds = {"q1": "x", "q2": "y"}, {"q1": -3.0, "q2": -2.0}
+    assert find_best_thresholds(questions, predictions, odds)["best_f1_thresh"] == 0.0
+    assert answer_threshold(questions, predictions, odds) < -3.0
+
+
+def test_what_does_not_fit_is_an_error(ask):
+    questions = [ask("x y", "x"), ask("x y", "y")]
+    with pytest.raises(AlbertError, match="lack 1 of 2 questions, such as q2"):
+        score(questions, {"q1": "x"}, version="2.0")
+    with pytest.raises(AlbertError, match="lack 2 of 2 questions, such as q1"):
+        score(questions, {"other": "x"}, version="1.1")
+    with pytest.raises(AlbertError, match="question q1 is 3; a string"):
+        score(questions, {"q1": 3, "q2": "y"}, version="1.1")
+    with pytest.raises(AlbertError, match="null odds lack question q2"):
+        score(questions, {"q1": "x", "q2": "y"}, version="2.0", null_odds={"q1": 0.0})
+    with pytest.raises(AlbertError, match="null odds must be numbers"):
+        score(questions, {"q1": "x", "q2": "y"}, version="2.0", null_odds={"q1": 0.0, "q2": [1]})
+    with pytest.raises(AlbertError, match=r"data\.json: question q3 has no answers"):
+        score([ask("x y")], {"q3": "x"}, version="1.1")

@@ -1,0 +1,218 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""SquadTask: its losses against NumPy, what it gives to the search, and its files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.squad.features import WindowOptions
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask, load_squad_task
+from albert_tf.tokenization import Tokenizer
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+CONFIG = AlbertConfig(
+    vocab_size=len(VOCABULARY),
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=32,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+#: [CLS] question [SEP] context [SEP], and the same with a shorter question and context.
+ALLOWED = np.zeros([2, 12], bool)
+ALLOWED[0, [0, 4, 5, 6, 7, 8, 9, 10]] = True
+ALLOWED[1, [0, 3, 4]] = True
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(VOCABULARY) + "\n")
+    return Tokenizer.from_file(str(path), True)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    tf.keras.utils.set_random_seed(3)
+
+
+@pytest.fixture
+def batch():
+    position = np.arange(12)
+    lengths, first = np.array([[12], [6]]), np.array([[4], [3]])
+    mask = position < lengths
+    ids = np.random.default_rng(0).integers(5, len(VOCABULARY), [2, 12]) * mask
+    return {
+        "input_word_ids": tf.constant(ids, tf.int32),
+        "input_mask": tf.constant(mask, tf.int32),
+        "input_type_ids": tf.constant(mask & (position >= first), tf.int32),
+        "start_positions": tf.constant([6, 0]),
+        "end_positions": tf.constant([8, 0]),
+        "is_impossible": tf.constant([0, 1]),
+    }
+
+
+def make_task(tokenizer, version="1.1", **settings):
+    windows = WindowOptions(max_seq_length=32, max_query_length=8)
+    return SquadTask(CONFIG, tokenizer, SquadSpec(version, windows=windows, **settings), 0.0)
+
+
+def make_model(task):
+    """The task's model with weights so large that its answers are not all alike."""
+    model = task.build_model()
+    for i, variable in enumerate(model.head.weights):
+        variable.assign(tf.random.stateless_normal(variable.shape, [1, i]))
+    return model
+
+
+def log_softmax(scores, allowed):
+    weights = np.where(allowed, np.exp(scores), 0)
+    return np.log(np.where(allowed, weights / weights.sum(-1, keepdims=True), 1e-30))
+
+
+def padded(batch, length):
+    return {
+        k: tf.pad(v, [[0, 0], [0, length - 12]]) if k.startswith("input") else v
+        for k, v in batch.items()
+    }
+
+
+def loss_of(task, model, *batches):
+    """The loss over a batch that comes in parts."""
+    sums = [task.sums(model, part, training=False) for part in batches]
+    weights = [task.weights(part) for part in batches]
+
+    def total(parts):
+        return {name: sum(float(part[name]) for part in parts) for name in parts[0]}
+
+    return task.means(total(sums), total(weights))
+
+
+@pytest.mark.parametrize("compat", [False, True])
+def test_span_loss_is_a_softmax_over_context_and_cls(tokenizer, batch, compat):
+    task = make_task(tokenizer, compat=compat)
+    model = make_model(task)
+    outputs = model({k: v for k, v in batch.items() if k.startswith("input")})
+    expected = 0.0
+    for side in ("start", "end"):
+        allowed = np.ones_like(ALLOWED) if compat else ALLOWED
+        log_probs = log_softmax(outputs[f"{side}_logits"].numpy(), allowed)
+        gold = batch[f"{side}_positions"].numpy()
+        expected -= 0.5 * log_probs[[0, 1], gold].mean()
+    assert loss_of(task, model, batch)["loss"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_beam_loss_adds_half_of_the_answerability_loss(tokenizer, batch):
+    task = make_task(tokenizer, "2.0")
+    model = make_model(task)
+    inputs = {k: v for k, v in batch.items() if k.startswith(("input", "start"))}
+    outputs = {k: v.numpy().astype(float) for k, v in model(inputs).items()}
+    rows = [0, 1]
+    span = -0.5 * (
+        outputs["start_log_probs"][rows, [6, 0]] + outputs["end_log_probs"][rows, [8, 0]]
+    )
+    impossible = 1 / (1 + np.exp(-outputs["cls_logits"]))
+    expected = span.mean() - 0.5 * np.mean([np.log(1 - impossible[0]), np.log(impossible[1])])
+    assert loss_of(task, model, batch)["loss"] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+def test_loss_does_not_depend_on_padding_or_on_how_a_batch_is_cut(tokenizer, batch, version):
+    task = make_task(tokenizer, version)
+    model = make_model(task)
+    whole = loss_of(task, model, batch)
+    parts = [{k: v[i : i + 1] for k, v in batch.items()} for i in range(2)]
+    for others in (loss_of(task, model, *parts), loss_of(task, model, padded(batch, 32))):
+        for name, value in whole.items():
+            assert float(others[name]) == pytest.approx(float(value), abs=1e-5), name
+
+
+def test_accuracies_count_what_is_right(tokenizer, batch):
+    task = make_task(tokenizer, "2.0", head="span")
+    model = task.build_model()
+    # Without a word the head prefers no position; the first of equals is [CLS].
+    for variable in model.head.weights:
+        variable.assign(tf.zeros_like(variable))
+    assert loss_of(task, model, batch)["span_accuracy"] == 0.5
+    beam = make_task(tokenizer, "2.0")
+    model = make_model(beam)
+    signs = np.sign(model(batch)["cls_logits"])
+    right = np.mean(signs == [-1, 1])
+    assert loss_of(beam, model, batch)["answerability_accuracy"] == right
+
+
+def test_span_search_gets_the_best_positions_of_the_context(tokenizer, batch):
+    task = make_task(tokenizer, n_best_size=5)
+    model = make_model(task)
+    logits = model(batch)
+    found = {k: v.numpy() for k, v in task.predict(model, batch).items()}
+    for side in ("start", "end"):
+        scores = logits[f"{side}_logits"].numpy()
+        for row, count in ((0, 5), (1, 2)):
+            context = np.flatnonzero(ALLOWED[row])[1:]
+            best = context[np.argsort(-scores[row, context])][:count]
+            np.testing.assert_array_equal(found[f"{side}_top_index"][row, :count], best)
+            np.testing.assert_allclose(
+                found[f"{side}_top_logits"][row, :count], scores[row, best], atol=1e-6
+            )
+        assert found[f"{side}_top_logits"][1, 2:].max() < -1e29
+    expected = logits["start_logits"][:, 0] + logits["end_logits"][:, 0]
+    np.testing.assert_allclose(found["null_logit"], expected, atol=1e-6)
+
+
+def test_compat_search_gets_the_best_positions_of_all(tokenizer, batch):
+    task = make_task(tokenizer, n_best_size=5, compat=True)
+    model = make_model(task)
+    best = np.argsort(-model(batch)["start_logits"].numpy(), 1)[:, :5]
+    np.testing.assert_array_equal(task.predict(model, batch)["start_top_index"], best)
+
+
+@pytest.mark.parametrize("settings", [{"version": "1.1"}, {"version": "2.0"}])
+def test_outputs_have_one_shape_for_all_lengths(tokenizer, batch, settings):
+    task = make_task(tokenizer, n_best_size=20, start_n_top=3, end_n_top=13, **settings)
+    model = make_model(task)
+    short, long = (task.predict(model, b) for b in (batch, padded(batch, 32)))
+    for name, value in short.items():
+        assert value.shape == long[name].shape and value.shape[0] == 2
+        if value.dtype == tf.float32:
+            real = value.numpy() > -1e29
+            np.testing.assert_allclose(long[name].numpy()[real], value.numpy()[real], atol=1e-4)
+
+
+def test_heads_default_to_those_of_the_release():
+    assert [SquadSpec(version).head for version in ("1.1", "2.0")] == ["span", "beam"]
+    assert SquadSpec("2.0", head="span").head == "span"
+    with pytest.raises(AlbertError, match=r"version='2' is not one of 1.1, 2.0"):
+        SquadSpec("2")
+    with pytest.raises(AlbertError, match="head='ray' is not one of span, beam"):
+        SquadSpec("1.1", head="ray")
+
+
+def test_a_task_is_opened_again_from_its_folder(tokenizer, tmp_path):
+    task = make_task(tokenizer, "2.0", head="span", n_best_size=7, compat=True)
+    task.save_files(str(tmp_path))
+    again = load_squad_task(str(tmp_path))
+    assert (again.spec, again.config, again.best_metric) == (task.spec, CONFIG, "best_f1")
+    other = load_squad_task(str(tmp_path), n_best_size=3, doc_stride=9)
+    assert other.spec == dataclasses.replace(
+        task.spec, n_best_size=3, windows=WindowOptions(32, 9, 8)
+    )
+
+
+def test_a_folder_without_a_squad_model_is_refused(tmp_path):
+    with pytest.raises(AlbertError, match="holds no fine-tuned model"):
+        load_squad_task(str(tmp_path))
+    (tmp_path / "task.json").write_text(json.dumps({"task": "text_classification"}))
+    with pytest.raises(AlbertError, match="'text_classification', not 'squad'"):
+        load_squad_task(str(tmp_path))
