@@ -17,7 +17,7 @@ from albert_tf.errors import AlbertError
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
-KINDS = ("pretraining", "classification")
+KINDS = ("pretraining", "classification", "question_answering", "multiple_choice")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Manifest:
     """Describes the record shards of one folder.
 
     Attributes:
-      kind: "pretraining" or "classification".
+      kind: one of KINDS.
       features: the records' layout.
       shards: the files, in the order that defines the numbering of the examples.
       tokenizer: the fields of the TokenizerSpec the ids come from.

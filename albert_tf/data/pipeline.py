@@ -3,13 +3,18 @@
 """Position-addressable tf.data input from TFRecord shards.
 
 The order of training examples is a pure function of (seed, epoch, position): each epoch visits the
-shards in an order drawn from (seed, epoch) and shuffles windows of consecutive records with
-permutations drawn from (seed, epoch, window). A reader can therefore start at any step without
-replaying the steps before it, whichever the number of input pipelines.
+shards in an order drawn from (seed, epoch), several at a time in turn, and shuffles windows of
+consecutive records with permutations drawn from (seed, epoch, window). A reader can therefore start
+at any step without replaying the steps before it, whichever the number of input pipelines.
+
+Token sequences are batched with others of similar length: chunks of the shuffled stream are sorted
+by length, cut into batches, and the batches are shuffled again. Each batch is padded to one of a
+few lengths.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from collections.abc import Mapping
@@ -25,6 +30,19 @@ from albert_tf.training.specs import InputContext
 #: Records shuffled together. Builders shuffle within shards already; 16384 records of length 512
 #: take about 50 MB.
 SHUFFLE_WINDOW = 16384
+#: Shards read in turn. A builder may put all that it makes of one text into one shard; read alone,
+#: the same sentences would come back again and again until the next shard.
+_SHARDS_IN_TURN = 16
+#: Batches whose examples are sorted by length together.
+_CHUNK_BATCHES = 64
+#: Lengths that batches are padded to. Few, as each is compiled; close, as padding costs time.
+_BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
+
+
+def length_buckets(max_seq_length: int, pad_to_max: bool = False) -> tuple[int, ...]:
+    """Lengths to pad batches to: a few up to `max_seq_length`, or that one alone, as for TPUs."""
+    shorter = () if pad_to_max else tuple(n for n in _BUCKETS if n < max_seq_length)
+    return (*shorter, max_seq_length)
 
 
 class RecordSource:
@@ -35,6 +53,8 @@ class RecordSource:
       features: the record layout, of `albert_tf.data.records`.
       seed: of the training order.
       shuffle_window: records shuffled together.
+      lengths: for records of token sequences (records.sequence_features), the ascending lengths
+        that batches may be padded to; the last one must hold every row.
 
     Attributes:
       num_examples: records in all shards.
@@ -52,10 +72,12 @@ class RecordSource:
         features: Mapping[str, records.FeatureSpec],
         seed: int = 12345,
         shuffle_window: int = SHUFFLE_WINDOW,
+        lengths: tuple[int, ...] = (),
     ) -> None:
         self.files = list(paths)
         self.features = features
         self.seed = seed
+        self.lengths = lengths
         self._window = shuffle_window
         self.manifest = find_manifest(self.files)
         if self.manifest is None:
@@ -67,58 +89,98 @@ class RecordSource:
                 _check_size(path, shard)
             self.counts = [shard.examples for shard in self.manifest.shards]
             self.fingerprint = self.manifest.fingerprint()
+        if lengths:  # They take part in the order of training.
+            self.fingerprint += f"-{'-'.join(map(str, lengths))}"
         self.num_examples = sum(self.counts)
         if not self.num_examples:
             raise AlbertError(f"The record files {_name_some(self.files)} hold no examples.")
 
+    def reseeded(self, seed: int) -> RecordSource:
+        """The same data in another training order."""
+        other = copy.copy(self)
+        other.seed = seed
+        return other
+
     def train_input_fn(self, context: InputContext) -> tf.data.Dataset:
         """Endless training batches from `context.start_step` on; see specs.InputFn."""
-        start = context.start_step * context.batch_size
-        first_epoch, offset = divmod(start, self.num_examples)
+        size = context.batch_size
+        first_chunk, batches_before = divmod(context.start_step, self._chunk_batches)
+        chunk = size * self._chunk_batches
+        first_epoch, offset = divmod(first_chunk * chunk, self.num_examples)
         first_offset, zero = tf.constant(offset, tf.int64), tf.constant(0, tf.int64)
         dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
             lambda epoch: self._epoch(epoch, tf.where(epoch == first_epoch, first_offset, zero))
         )
-        dataset = dataset.rebatch(context.batch_size)
-        if context.num_pipelines > 1:
-            begin = context.pipeline_index * context.rows
-            dataset = dataset.map(lambda batch: batch[begin : begin + context.rows])
+
+        def batches(number: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
+            rows, lengths = self._cut(serialized, size)
+            key = tf.random.experimental.stateless_fold_in(
+                tf.constant([self.seed, 1], tf.int64), number
+            )
+            order = tf.random.experimental.stateless_shuffle(tf.range(len(lengths)), key)
+            rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
+            return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
+
+        dataset = dataset.rebatch(chunk).enumerate(first_chunk).flat_map(batches)
+        dataset = dataset.skip(batches_before)
+        rows = _rows_of(context)
         dataset = dataset.map(
-            lambda batch: self._parse(batch, context.rows), num_parallel_calls=tf.data.AUTOTUNE
+            lambda batch, length: self._parse(batch[rows], context.rows, length),
+            num_parallel_calls=tf.data.AUTOTUNE,
         )
         return dataset.prefetch(tf.data.AUTOTUNE)
 
     def eval_input_fn(self, context: InputContext) -> tf.data.Dataset:
-        """Every record once, in file order; the last batch is padded. See specs.InputFn."""
-        begin = context.pipeline_index * context.rows
+        """Every record once; `example_index` tells which it is. See specs.InputFn."""
+        size = context.batch_size
+        own = _rows_of(context)
 
-        def pad(batch: tf.Tensor) -> dict[str, tf.Tensor]:
-            real = tf.range(context.batch_size) < tf.shape(batch)[0]
-            # Padding rows repeat the first record, so that they parse; nobody reads their outputs.
-            padding = tf.repeat(batch[:1], context.batch_size - tf.shape(batch)[0])
-            rows = slice(begin, begin + context.rows)
-            parsed = self._parse(tf.concat([batch, padding], 0)[rows], context.rows)
-            return {**parsed, "is_real_example": tf.ensure_shape(real[rows], [context.rows])}
+        def batches(index: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
+            # Padding rows repeat a record, so that they parse; nobody reads their outputs.
+            missing = -len(index) % size
+            index = tf.pad(tf.cast(index, tf.int32), [[0, missing]], constant_values=-1)
+            serialized = tf.concat([serialized, tf.repeat(serialized[:1], missing)], 0)
+            rows, lengths = self._cut(serialized, size)
+            cut = tf.gather(index, rows), tf.gather(serialized, rows), lengths
+            return tf.data.Dataset.from_tensor_slices(cut)
 
-        dataset = tf.data.TFRecordDataset(self.files).batch(context.batch_size)
-        return dataset.map(pad, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+        def parse(index: tf.Tensor, batch: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
+            parsed = self._parse(batch[own], context.rows, length)
+            return {**parsed, "example_index": tf.ensure_shape(index[own], [context.rows])}
+
+        dataset = tf.data.TFRecordDataset(self.files).enumerate()
+        dataset = dataset.batch(size * self._chunk_batches).flat_map(batches)
+        return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     def num_batches(self, batch_size: int) -> int:
         """Batches that `eval_input_fn` yields."""
         return -(-self.num_examples // batch_size)
 
+    @property
+    def _chunk_batches(self) -> int:
+        return _CHUNK_BATCHES if len(self.lengths) > 1 else 1
+
     def _epoch(self, epoch: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
         """Shuffled windows (string [<= window]) of one epoch, from record `offset` on."""
         key = tf.random.experimental.stateless_fold_in(tf.constant([self.seed, 0], tf.int64), epoch)
         order = tf.random.experimental.stateless_shuffle(tf.range(len(self.files)), key)
-        counts = tf.gather(tf.constant(self.counts, tf.int64), order)
-        ends = tf.cumsum(counts)
+        shards = tf.gather(tf.constant(self.files), order)
+        ends = tf.cumsum(tf.gather(tf.constant(self.counts, tf.int64), order))
+        group_ends = tf.concat([ends[_SHARDS_IN_TURN - 1 :: _SHARDS_IN_TURN], ends[-1:]], 0)
         first_window = offset // self._window
         skipped = first_window * self._window
-        shard = tf.searchsorted(ends, [skipped], side="right")[0]
-        shards = tf.gather(tf.constant(self.files), order)[shard:]
-        dataset = tf.data.TFRecordDataset(shards, buffer_size=1 << 20)
-        dataset = dataset.skip(skipped - (ends[shard] - counts[shard]))
+        group = tf.searchsorted(group_ends, [skipped], side="right", out_type=tf.int64)[0]
+        groups = -(-len(self.files) // _SHARDS_IN_TURN)
+
+        def read(number: tf.Tensor) -> tf.data.Dataset:
+            some = shards[number * _SHARDS_IN_TURN : (number + 1) * _SHARDS_IN_TURN]
+            return tf.data.Dataset.from_tensor_slices(some).interleave(
+                lambda shard: tf.data.TFRecordDataset(shard, buffer_size=1 << 20),
+                cycle_length=_SHARDS_IN_TURN,
+            )
+
+        dataset = tf.data.Dataset.range(group, groups).flat_map(read)
+        dataset = dataset.skip(skipped - tf.concat([[0], group_ends], 0)[group])
 
         def shuffle(window: tf.Tensor, records_in_window: tf.Tensor) -> tf.Tensor:
             window_key = tf.random.experimental.stateless_fold_in(key, window + 1)
@@ -127,9 +189,35 @@ class RecordSource:
 
         return dataset.batch(self._window).enumerate(first_window).map(shuffle)
 
-    def _parse(self, serialized: tf.Tensor, rows: int) -> dict[str, tf.Tensor]:
-        parsed = records.parse_batch(serialized, self.features)
+    def _cut(self, serialized: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cuts a chunk (string [n * size]) into batches of similar length.
+
+        Returns:
+          The rows of each batch, int [n, size], and the length it is to be padded to, int64 [n].
+        """
+        if len(self.lengths) <= 1:
+            rows = tf.reshape(tf.range(len(serialized)), [-1, size])
+            return rows, tf.fill([len(rows)], tf.constant(max(self.lengths, default=0), tf.int64))
+        layout = {"row_lengths": self.features["row_lengths"]}
+        longest = tf.reduce_max(records.parse_columns(serialized, layout)["row_lengths"], -1)
+        buckets = tf.searchsorted(tf.constant(self.lengths, tf.int64), longest)
+        # Stable: examples of one bucket stay in their random order.
+        rows = tf.reshape(tf.argsort(buckets, stable=True), [-1, size])
+        return rows, tf.gather(tf.constant(self.lengths, tf.int64), tf.gather(buckets, rows[:, -1]))
+
+    def _parse(self, serialized: tf.Tensor, rows: int, length: tf.Tensor) -> dict[str, tf.Tensor]:
+        if self.lengths:
+            static = self.lengths[0] if len(self.lengths) == 1 else length
+            parsed = records.parse_sequences(serialized, self.features, static)
+        else:
+            parsed = records.parse_batch(serialized, self.features)
         return {k: tf.ensure_shape(v, [rows, *v.shape[1:]]) for k, v in parsed.items()}
+
+
+def _rows_of(context: InputContext) -> slice:
+    """Rows of a global batch that one pipeline yields."""
+    begin = context.pipeline_index * context.rows
+    return slice(begin, begin + context.rows)
 
 
 def _check_size(path: str, shard: records.ShardInfo) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,17 +34,18 @@ class FeatureSpec:
 
     Attributes:
       dtype: "int64" or "float32".
-      shape: shape within one record; () is a single number.
+      shape: shape within one record; () is a single number, (None,) a list of any length.
     """
 
     dtype: str
-    shape: tuple[int, ...] = ()
+    shape: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises AlbertError for another dtype or an impossible shape."""
         if self.dtype not in ("int64", "float32"):
             raise AlbertError(f"A record feature is int64 or float32, not {self.dtype!r}.")
-        if not all(isinstance(size, int) and size > 0 for size in self.shape):
+        sizes = () if self.shape == (None,) else self.shape
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
             raise AlbertError(f"A record feature cannot have the shape {self.shape!r}.")
 
 
@@ -83,15 +84,17 @@ def pretraining_features(
     }
 
 
-def classification_features(max_seq_length: int, label_dtype: str) -> dict[str, FeatureSpec]:
-    """The layout of a classification ("int64" label) or regression ("float32" label) record."""
-    token = FeatureSpec("int64", (max_seq_length,))
-    return {
-        "input_ids": token,
-        "input_mask": token,
-        "segment_ids": token,
-        "label_ids": FeatureSpec(label_dtype),
-    }
+def sequence_features(rows: int = 1, **others: FeatureSpec) -> dict[str, FeatureSpec]:
+    """The layout of a fine-tuning record: token sequences without padding, and `others`.
+
+    A row is one sequence [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; multiple choice has one an option.
+    `input_ids` holds the rows one after the other, `row_lengths` their lengths and `first_lengths`
+    the lengths of their first segments, [CLS] and [SEP] included. `parse_sequences` makes the
+    padded tensors of it.
+    """
+    lengths = FeatureSpec("int64", (rows,))
+    token = FeatureSpec("int64", (None,))
+    return {"input_ids": token, "row_lengths": lengths, "first_lengths": lengths, **others}
 
 
 def to_model_names(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,13 +103,18 @@ def to_model_names(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_columns(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
-    """Parses serialized records, string [batch], to tensors [batch, *shape] as they are stored."""
+    """Parses serialized records, string [batch], to tensors [batch, *shape] as they are stored.
+
+    Features of any length become ragged tensors.
+    """
     import tensorflow as tf
 
     return tf.io.parse_example(
         serialized,
         {
-            name: tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
+            name: tf.io.RaggedFeature(tf.as_dtype(spec.dtype), row_splits_dtype=tf.int64)
+            if spec.shape == (None,)
+            else tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
             for name, spec in features.items()
         },
     )
@@ -129,6 +137,41 @@ def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tenso
         for name, value in parse_columns(serialized, features).items()
     }
     return to_model_names(columns)
+
+
+def parse_sequences(
+    serialized: tf.Tensor, features: Features, length: tf.Tensor | int
+) -> dict[str, tf.Tensor]:
+    """Parses records laid out by `sequence_features` for a model.
+
+    Args:
+      serialized: string [batch].
+      features: the layout.
+      length: S, at least the length of the longest row.
+
+    Returns:
+      `input_word_ids`, `input_mask` and `input_type_ids` int32, [batch, S] if records have one row,
+      else [batch, rows, S]; and the other features, [batch, *shape] int32 or float32.
+    """
+    import tensorflow as tf
+
+    parsed = parse_columns(serialized, features)
+    ids, sizes, first = (parsed.pop(n) for n in ("input_ids", "row_lengths", "first_lengths"))
+    rows = sizes.shape[1]
+    flat = tf.RaggedTensor.from_row_lengths(ids.values, tf.reshape(sizes, [-1]), validate=False)
+    shape = [-1, length] if rows == 1 else [-1, rows, length]
+    size = tf.cast(length, tf.int64)
+    position = tf.range(size)
+    mask = position < sizes[..., None]  # [batch, rows, S]
+    inputs = {
+        "input_word_ids": flat.to_tensor(shape=tf.stack([-1, size])),
+        "input_mask": mask,
+        "input_type_ids": mask & (position >= first[..., None]),
+    }
+    inputs = {name: tf.cast(tf.reshape(x, shape), tf.int32) for name, x in inputs.items()}
+    for name, value in parsed.items():
+        inputs[name] = tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+    return inputs
 
 
 def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
@@ -164,13 +207,15 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
 #   > float_list(2) or int64_list(3) > value(1), packed.
 
 
-def encode_examples(columns: Mapping[str, np.ndarray], features: Features) -> list[bytes]:
+def encode_examples(
+    columns: Mapping[str, np.ndarray | Sequence[np.ndarray]], features: Features
+) -> list[bytes]:
     """Encodes n examples as serialized ``tf.train.Example`` messages.
 
     The bytes are those of protobuf's deterministic serialization: features in sorted order.
 
     Args:
-      columns: per feature an array [n, *shape].
+      columns: per feature an array [n, *shape]; a list of n arrays if it is of any length.
       features: the layout; its names and `columns`' must be the same.
 
     Raises:
@@ -191,43 +236,49 @@ def encode_examples(columns: Mapping[str, np.ndarray], features: Features) -> li
     return examples
 
 
-def _encode_feature(n: int, name: str, column: np.ndarray, spec: FeatureSpec) -> list[bytes]:
+def _encode_feature(
+    n: int, name: str, column: np.ndarray | Sequence[np.ndarray], spec: FeatureSpec
+) -> list[bytes]:
     """Encodes one feature of n examples: n map entries with their tags."""
-    if column.shape[1:] != spec.shape:
+    if spec.shape == (None,):
+        flat = np.concatenate(column)
+        counts = np.array([len(values) for values in column])
+    elif column.shape[1:] == spec.shape:
+        flat = np.ascontiguousarray(column).reshape(-1)
+        counts = np.full(n, len(flat) // n)
+    else:
         raise AlbertError(
             f"The record feature {name!r} has shape {column.shape[1:]}, its layout {spec.shape}."
         )
-    flat = np.ascontiguousarray(column).reshape(n, -1)
     if spec.dtype == "float32":
-        payload = flat.astype("<f4").tobytes()
-        ends = np.arange(1, n + 1) * (4 * flat.shape[1])
+        payload, ends = flat.astype("<f4").tobytes(), 4 * np.arange(1, len(flat) + 1)
     else:
         payload, ends = _pack_varints(flat.astype(np.int64))
+    starts = np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(counts)])]
     entries = []
     start = 0
-    for end in ends.tolist():
+    for end in starts[1:].tolist():
         entries.append(_entry_head(name, spec.dtype, end - start) + payload[start:end])
         start = end
     return entries
 
 
 def _pack_varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Encodes int64 [n, m] as varints, row after row; also gives the end of each row, [n]."""
+    """Encodes int64 [m] as varints; also gives the end of each, [m]."""
     unsigned = values.view(np.uint64)
     largest = int(unsigned.max(initial=0))
     if largest < 1 << 7:
-        n, m = values.shape
-        return unsigned.astype(np.uint8).tobytes(), np.arange(1, n + 1) * m
+        return unsigned.astype(np.uint8).tobytes(), np.arange(1, len(values) + 1)
     if largest < 1 << 31:
         unsigned = unsigned.astype(np.uint32)
     width = -(-largest.bit_length() // 7)
-    groups = np.empty((*values.shape, width), np.uint8)
+    groups = np.empty((len(values), width), np.uint8)
     used = np.empty(groups.shape, bool)
     for i in range(width):
         rest = unsigned >> unsigned.dtype.type(7 * i)
-        used[..., i] = rest > 0 if i else True
-        groups[..., i] = (rest & 0x7F) | ((rest > 0x7F) << 7).astype(rest.dtype)
-    return groups[used].tobytes(), np.cumsum(used.sum(axis=(1, 2)))
+        used[:, i] = rest > 0 if i else True
+        groups[:, i] = (rest & 0x7F) | ((rest > 0x7F) << 7).astype(rest.dtype)
+    return groups[used].tobytes(), np.cumsum(used.sum(axis=1))
 
 
 @functools.lru_cache(maxsize=65536)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from albert_tf.config import AlbertConfig
 
 
-def forward_flops(config: AlbertConfig, seq_length: int, num_predictions: int = 0) -> int:
+def forward_flops(config: AlbertConfig, seq_length: float, num_predictions: int = 0) -> float:
     """Operations of the matrix products in one sequence's forward pass.
 
     A product [m, k] x [k, n] counts 2 m k n. Sharing weights saves none of them. Element-wise
@@ -15,7 +15,7 @@ def forward_flops(config: AlbertConfig, seq_length: int, num_predictions: int = 
 
     Args:
       config: the architecture.
-      seq_length: S, padding included.
+      seq_length: S, padding included; a mean if it varies.
       num_predictions: P, positions the masked-language-model head predicts; 0: no pretraining
         heads at all.
     """
@@ -33,6 +33,6 @@ def forward_flops(config: AlbertConfig, seq_length: int, num_predictions: int = 
     return 2 * products
 
 
-def training_flops(config: AlbertConfig, seq_length: int, num_predictions: int = 0) -> int:
+def training_flops(config: AlbertConfig, seq_length: float, num_predictions: int = 0) -> float:
     """Operations of one sequence's training step: the backward pass costs two forward passes."""
     return 3 * forward_flops(config, seq_length, num_predictions)

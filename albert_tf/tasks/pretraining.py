@@ -43,8 +43,8 @@ class PretrainingTask(Task):
         self.sop_weight = sop_weight
         if source.manifest and source.manifest.options.get("sentence_objective") == "none":
             self.sop_weight = 0.0
+        self._predictions = _lengths(source.features)[1]
         self._tokenizer_file = os.path.join(os.path.dirname(source.files[0]), SPEC_FILE)
-        self.training_flops = training_flops(config, *_lengths(source.features))
 
     def description(self) -> dict[str, object]:
         """The model's configuration and the loss."""
@@ -55,6 +55,10 @@ class PretrainingTask(Task):
         self.config.to_json(os.path.join(folder, CONFIG_FILE))
         if tf.io.gfile.exists(self._tokenizer_file):
             Tokenizer.from_file(self._tokenizer_file).save(folder)
+
+    def training_flops(self, length: float) -> float:
+        """See albert_tf.modeling.flops."""
+        return training_flops(self.config, length, self._predictions)
 
     def build_model(self) -> AlbertPretrainer:
         """Encoder, masked LM head and sentence order head."""

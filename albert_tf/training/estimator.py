@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -21,9 +22,9 @@ from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import CheckpointStore, find_checkpoint, load_weights
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
-from albert_tf.training.monitors import MetricsLog, short_rate
+from albert_tf.training.monitors import ChanceWatch, MetricsLog, short_rate
 from albert_tf.training.specs import EvalSpec, InputFn, RunConfig, TrainSpec
-from albert_tf.training.strategy import is_chief, make_strategy
+from albert_tf.training.strategy import fast_precision, is_chief, make_strategy
 from albert_tf.training.task import Task
 
 RUN_CONFIG = "run_config.json"
@@ -48,8 +49,10 @@ class Estimator:
     """
 
     def __init__(self, task: Task, run_config: RunConfig) -> None:
-        self.task, self.config = task, run_config
         self.strategy = make_strategy(run_config)
+        if run_config.precision == "auto":
+            run_config = dataclasses.replace(run_config, precision=fast_precision(self.strategy))
+        self.task, self.config = task, run_config
         replicas = self.strategy.num_replicas_in_sync
         for name, parts in (
             ("train_batch_size", replicas * run_config.gradient_accumulation_steps),
@@ -100,7 +103,7 @@ class Estimator:
     def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
         """Metrics of the weights as they are."""
         outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name)
-        return self.task.metrics(outputs)
+        return (eval_spec.metrics or self.task.metrics)(outputs)
 
     def _load(self, checkpoint: str | None) -> None:
         if checkpoint is None:
@@ -124,7 +127,9 @@ class Estimator:
                     break
         if not collected:
             raise AlbertError(f"There is nothing to {label}: the data set is empty.")
-        return {k: np.concatenate([part[k] for part in collected]) for k in collected[0]}
+        outputs = {k: np.concatenate([part[k] for part in collected]) for k in collected[0]}
+        order = np.argsort(outputs.pop("example_index"), kind="stable")
+        return {name: values[order] for name, values in outputs.items()}
 
 
 class _TrainingRun:
@@ -172,14 +177,16 @@ class _TrainingRun:
     def run(self) -> dict[str, float] | None:
         step = self._resume() if self.store.latest() else self._begin()
         last = self.train_spec.max_steps
-        if step >= last:
-            print(f"{self.config.output_dir} is already trained to step {step}.")
+        over = self._no_better(step)
+        if step >= last or over:
+            print(over or f"{self.config.output_dir} is already trained to step {step}.")
             return None
         if self.chief:
             self.log = MetricsLog(self.config.output_dir, step)
         self.initial_step = step
         self.progress = Progress("train", last, "steps", step)
         window = _Window(self.config.train_batch_size, self.task.training_flops)
+        chance = ChanceWatch(self.task.chance_loss, self.config.num_warmup_steps)
         loop_steps = 1
         with self._signals(), _data_errors():
             dataset = distribute(
@@ -201,7 +208,11 @@ class _TrainingRun:
                 step += steps
                 self._guard(step, metrics["finite"])
                 self._report(step, steps, window)
-                self._evaluate_and_save(step)
+                warning = chance.look(step, metrics["loss"])
+                if warning:
+                    self._note(warning)
+                if self._evaluate_and_save(step):
+                    break
         self.progress.close()
         if self.chief:
             self.log.close()
@@ -295,11 +306,16 @@ class _TrainingRun:
                 self.log.write(step, "train", {**means, **skipped})
             window.clear()
 
-    def _evaluate_and_save(self, step: int) -> None:
+    def _evaluate_and_save(self, step: int) -> bool:
+        """Whether the run is over."""
         last = step == self.train_spec.max_steps
         spec = self.eval_spec
         if spec and (last or (spec.every_steps and step % spec.every_steps == 0)):
             self._evaluate(step)
+            over = self._no_better(step)
+            if over:
+                self._note(over)
+                last = True
         # Evaluations come first: whatever a checkpoint of this step implies has then happened.
         if last or self.stop_signal or step % self.config.save_checkpoints_steps == 0:
             self.store.save(step)
@@ -307,12 +323,28 @@ class _TrainingRun:
             self.progress.close()
             print(f"Stopped at step {step} and saved; the same command goes on from there.")
             raise SystemExit(128 + self.stop_signal)
+        return last
+
+    def _no_better(self, step: int) -> str | None:
+        """Why the run is over before its last step; None: it is not."""
+        patience = self.config.early_stopping_evals
+        every = self.eval_spec.every_steps if self.eval_spec else None
+        best = self.store.best()
+        if not (patience and every and best and step - best["step"] >= patience * every):
+            return None
+        return (
+            f"Stopped early at step {step}: no better {best['metric']} than the "
+            f"{best['value']:.4f} of step {best['step']} in {patience} evaluations."
+        )
+
+    def _note(self, text: str) -> None:
+        """Prints a few lines above the progress line."""
+        self.progress.note("\n  ".join(textwrap.wrap(text, 78)))
 
     def _evaluate(self, step: int) -> None:
         self.results = self.estimator.evaluate_now(self.eval_spec)
         shown = "  ".join(f"{k} {v:.4f}" for k, v in self.results.items())
-        lines = textwrap.wrap(f"{self.eval_spec.name} at step {step}: {shown}", 78)
-        self.progress.note("\n  ".join(lines))
+        self._note(f"{self.eval_spec.name} at step {step}: {shown}")
         if self.chief:
             self.log.write(step, self.eval_spec.name, self.results)
         name = self.task.best_metric
@@ -344,7 +376,7 @@ class _TrainingRun:
 class _Window:
     """Metrics since the last log entry."""
 
-    def __init__(self, batch_size: int, flops: float) -> None:
+    def __init__(self, batch_size: int, flops: Callable[[float], float]) -> None:
         self._batch_size, self._flops = batch_size, flops
         self.clear()
 
@@ -372,9 +404,9 @@ class _Window:
         if self._seconds:
             means["examples_per_second"] = self._steps * self._batch_size / self._seconds
             means["tokens_per_second"] = self._tokens / self._seconds
-            if self._flops:
-                rate = means["examples_per_second"] * self._flops
-                means["model_flops_per_second"] = rate
+            flops = self._flops(float(positions.mean()) / self._batch_size)
+            if flops:
+                means["model_flops_per_second"] = means["examples_per_second"] * flops
         return means
 
 

@@ -45,7 +45,8 @@ def define_training_flags(
     flags.DEFINE_float("weight_decay_rate", 0.01, "Weight decay; not for LayerNorm and biases.", 0)
     flags.DEFINE_enum(
         "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
-        "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units."
+        "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. auto: "
+        "mixed_bfloat16 there, float32 elsewhere."
     )  # fmt: skip
     flags.DEFINE_bool("jit_compile", False, "Compile the model with XLA.")
     flags.DEFINE_integer("random_seed", 12345, "Seed of initial weights, dropout and data order.")
@@ -64,6 +65,9 @@ def define_training_flags(
         "max_nonfinite_steps", 10, "A step whose loss or gradient is not finite is skipped; so "
         "many in a row stop the run.", 1
     )  # fmt: skip
+    flags.DEFINE_integer(
+        "early_stopping_evals", 0, "Stop after so many evaluations without a new best; 0: never.", 0
+    )
     flags.DEFINE_enum(
         "strategy", "default", STRATEGIES, "default: one device; mirrored: all GPUs of this "
         "machine; multi_worker: the machines of TF_CONFIG; tpu: a Cloud TPU."

@@ -31,14 +31,19 @@ def distribute(
         if replicas == 1:
             return dataset
         rows = batch_size // pipelines // replicas
-        cut = dataset.map(
-            lambda batch: {
-                k: tf.reshape(v, [replicas, rows, *v.shape[1:]]) for k, v in batch.items()
-            }
-        )
-        return cut.unbatch()
+        return dataset.map(lambda batch: _split(batch, replicas, rows)).unbatch()
 
     return strategy.distribute_datasets_from_function(dataset_fn)
+
+
+def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
+    """Cuts each [parts * rows, ...] into [parts, rows, ...], which may vary in length."""
+    return {
+        name: tf.reshape(value, tf.concat([[parts, rows], tf.shape(value)[1:]], 0))
+        if None in value.shape
+        else tf.reshape(value, [parts, rows, *value.shape[1:]])
+        for name, value in batch.items()
+    }
 
 
 class TrainLoop:
@@ -133,7 +138,8 @@ class TrainLoop:
         parts = self._config.gradient_accumulation_steps
         if parts == 1:
             return self._gradients(dict(batch), weights, seed)
-        cut = {k: tf.reshape(v, [parts, -1, *v.shape[1:]]) for k, v in batch.items()}
+        rows = next(iter(batch.values())).shape[0] // parts
+        cut = _split(batch, parts, rows)
         gradients = [tf.zeros(v.shape, v.dtype) for v in self._variables]
         sums = tf.TensorArray(tf.float32, size=parts)
         for i in tf.range(parts):
@@ -158,7 +164,7 @@ class TrainLoop:
 
 
 class Predictor:
-    """Runs `Task.predict` over a data set and collects the outputs of the real rows, in order."""
+    """Runs `Task.predict` over a data set, batch by batch."""
 
     def __init__(
         self,
@@ -172,9 +178,9 @@ class Predictor:
         self._compute = tf.function(self._predict, jit_compile=jit_compile or None)
 
     def __call__(self, batch: tf.distribute.DistributedValues) -> dict[str, np.ndarray]:
-        """Outputs of one distributed batch, real rows only."""
+        """Outputs of one distributed batch and `example_index`, without the rows that pad it."""
         outputs = {k: v.numpy() for k, v in self._step(batch).items()}
-        real = outputs.pop("is_real_example") > 0
+        real = outputs["example_index"] >= 0
         return {k: v[real] for k, v in outputs.items()}
 
     def _distributed_step(self, batch: tf.distribute.DistributedValues) -> dict[str, tf.Tensor]:
@@ -184,9 +190,7 @@ class Predictor:
         return {k: self._strategy.gather(v, axis=0) for k, v in outputs.items()}
 
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        # Collectives do not take bool.
-        real = tf.cast(batch["is_real_example"], tf.int32)
-        return {**self._compute(dict(batch)), "is_real_example": real}
+        return {**self._compute(dict(batch)), "example_index": batch["example_index"]}
 
     def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
         return self._task.predict(self._model, batch)

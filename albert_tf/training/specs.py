@@ -5,16 +5,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from albert_tf.errors import AlbertError
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
-PRECISIONS = ("float32", "mixed_bfloat16")
+PRECISIONS = ("auto", "float32", "mixed_bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +41,9 @@ class InputContext:
         return self.batch_size // self.num_pipelines
 
 
-#: Training batches are dicts of [rows, ...] tensors and never end. Evaluation batches end; the last
-#: is padded to full size and `is_real_example` (bool [rows]) tells the real rows.
+#: Training batches are dicts of [rows, ...] tensors and never end. Evaluation batches end; they
+#: hold the examples in any order, and `example_index` (int32 [rows]) tells which one a row is; -1
+#: stands for the rows that pad the last batches to full size.
 InputFn = Callable[[InputContext], "tf.data.Dataset"]
 
 
@@ -65,16 +67,19 @@ class EvalSpec:
     """What to evaluate on.
 
     Attributes:
-      input_fn: yields the evaluation batches in a fixed order, once.
+      input_fn: yields the evaluation batches, once.
       every_steps: evaluate every so many training steps; None: only at the end.
       max_steps: evaluate at most so many batches; None: all.
-      name: prefix of the metrics.
+      name: of the data, for the terminal and the logs.
+      metrics: metrics of the outputs of `Task.predict`, in the examples' order; None for
+        `Task.metrics`. For tasks whose answers are compared with more than the batches hold.
     """
 
     input_fn: InputFn
     every_steps: int | None = None
     max_steps: int | None = None
     name: str = "eval"
+    metrics: Callable[[Mapping[str, np.ndarray]], dict[str, float]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +99,7 @@ class RunConfig:
       weight_decay_rate: decoupled weight decay.
       clip_norm: global gradient norm above which gradients are scaled down.
       bias_correction: bias-corrected moments (You et al.) instead of the official numerics.
-      precision: "float32" or "mixed_bfloat16".
+      precision: "float32", "mixed_bfloat16", or "auto" for whichever is faster on the devices.
       jit_compile: compile forward and backward pass with XLA.
       seed: of initial weights and dropout.
       init_checkpoint: weights to start from; None for random ones.
@@ -105,6 +110,7 @@ class RunConfig:
       keep_checkpoint_max: checkpoints kept, oldest deleted first; the best one is kept apart.
       log_every_steps: steps between two entries of metrics.jsonl and TensorBoard.
       max_nonfinite_steps: so many skipped steps in a row stop the run.
+      early_stopping_evals: so many evaluations without a new best end the run; 0: none do.
     """
 
     output_dir: str
@@ -132,6 +138,7 @@ class RunConfig:
     keep_checkpoint_max: int = 5
     log_every_steps: int = 100
     max_nonfinite_steps: int = 10
+    early_stopping_evals: int = 0
 
     #: Fields that decide the weights a run ends with; a resumed run must agree in them.
     DECISIVE: ClassVar[tuple[str, ...]] = (

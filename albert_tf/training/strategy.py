@@ -36,6 +36,23 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     return _tpu_strategy(config)
 
 
+def fast_precision(strategy: tf.distribute.Strategy) -> str:
+    """ "mixed_bfloat16" where the devices have units for it, else "float32"."""
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return "mixed_bfloat16"
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        capability = tf.config.experimental.get_device_details(gpus[0]).get("compute_capability")
+        return "mixed_bfloat16" if capability and capability >= (8, 0) else "float32"
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            features = f.read()
+    except OSError:  # Not Linux.
+        return "float32"
+    units = ("amx_bf16", "avx512_bf16")
+    return "mixed_bfloat16" if any(unit in features for unit in units) else "float32"
+
+
 def _multi_worker_strategy() -> tf.distribute.Strategy:
     cluster = os.environ.get("TF_CONFIG", "")
     try:

@@ -25,8 +25,9 @@ class Task(abc.ABC):
     #: The entry of `metrics` that picks the best checkpoint, and whether larger is better.
     best_metric: str
     best_metric_larger_is_better: bool = True
-    #: Floating-point operations of one training example, for the FLOP/s on display; 0: unknown.
-    training_flops: float = 0.0
+    #: The loss of answering by chance, by the labels' frequencies. A run that stays there is warned
+    #: of; None: unknown.
+    chance_loss: float | None = None
 
     @abc.abstractmethod
     def description(self) -> dict[str, object]:
@@ -63,11 +64,22 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
-        """Per-example outputs, each of shape [batch, ...], used to evaluate and to predict."""
+        """Per-example outputs, used to evaluate and to predict.
+
+        Each has the shape [batch, ...], the rest of it the same for batches of any length.
+        """
 
     @abc.abstractmethod
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Metrics of a whole data set from the concatenated outputs of `predict`."""
+        """Metrics of a whole data set from the outputs of `predict`, in the examples' order."""
+
+    def training_flops(self, length: float) -> float:
+        """Floating-point operations of training on one example of `length` positions; 0: unknown.
+
+        `length` is a mean over batches of several lengths.
+        """
+        del length
+        return 0.0
 
     def progress(self, means: Mapping[str, float]) -> str:
         """The task's part of a progress line: a few short figures from `means`."""

@@ -11,11 +11,15 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from albert_tf.data.pipeline import RecordSource, record_files
+from albert_tf.data.pipeline import RecordSource, length_buckets, record_files
 from albert_tf.errors import AlbertError
 from albert_tf.training.specs import InputContext
 
-FEATURES = records.classification_features(4, "int64")
+TOKEN = records.FeatureSpec("int64", (4,))
+FEATURES = {
+    **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), TOKEN),
+    "label_ids": records.FeatureSpec("int64"),
+}
 
 
 def write(path, numbers):
@@ -88,14 +92,139 @@ def test_a_window_mixes_records_far_apart(shards):
 @pytest.mark.parametrize(
     ("batch_size", "pipelines"), [(7, 1), (8, 1), (30, 1), (32, 1), (8, 2), (30, 2), (32, 2)]
 )
-def test_evaluation_sees_every_record_once_in_order(shards, batch_size, pipelines):
+def test_evaluation_sees_every_record_once_and_tells_which_it_is(shards, batch_size, pipelines):
     rows = [[] for _ in range(pipelines)]
     for index in range(pipelines):
         for batch in source(shards).eval_input_fn(InputContext(batch_size, 0, pipelines, index)):
             assert len(batch["label_ids"]) == batch_size // pipelines
-            rows[index].append((batch["label_ids"].numpy(), batch["is_real_example"].numpy()))
-    seen = [label for step in zip(*rows) for numbers, real in step for label in numbers[real]]
-    assert seen == list(range(30))
+            rows[index].append((batch["label_ids"].numpy(), batch["example_index"].numpy()))
+    seen = [
+        (label, number)
+        for step in zip(*rows)
+        for numbers, indices in step
+        for label, number in zip(numbers, indices)
+        if number >= 0
+    ]
+    assert seen == [(i, i) for i in range(30)]
+
+
+def test_shards_are_read_in_turn(tmp_path):
+    paths = [str(tmp_path / str(i)) for i in range(3)]
+    for i, path in enumerate(paths):
+        write(path, range(100 * i, 100 * i + 100))
+    stream = labels(source(paths, window=30).train_input_fn(InputContext(30)), 10)
+    for window in stream:
+        assert np.bincount(window // 100).tolist() == [10, 10, 10]
+
+
+@pytest.mark.parametrize("start", [0, 3, 11])
+def test_more_shards_than_are_read_in_turn_lose_nothing_and_start_anywhere(tmp_path, start):
+    paths = [str(tmp_path / str(i)) for i in range(19)]
+    ends = np.cumsum([0, *(1 + i % 4 for i in range(19))])
+    for i, path in enumerate(paths):
+        write(path, range(ends[i], ends[i + 1]))
+    total = int(ends[-1])
+    stream = labels(source(paths).train_input_fn(InputContext(4)), 60)
+    assert sorted(stream.ravel()[:total]) == list(range(total))
+    tail = labels(source(paths).train_input_fn(InputContext(4, start_step=start)), 60 - start)
+    np.testing.assert_array_equal(tail, stream[start:])
+
+
+SEQUENCES = records.sequence_features(label_ids=records.FeatureSpec("int64"))
+LENGTHS = (4, 8, 16)
+
+
+@pytest.fixture(scope="module")
+def sequences(tmp_path_factory):
+    """300 records of 1 to 16 tokens; record i consists of the token i + 1."""
+    sizes = np.random.default_rng(0).integers(1, 17, 300)
+    columns = {
+        "input_ids": [np.full(size, i + 1) for i, size in enumerate(sizes)],
+        "row_lengths": sizes[:, None],
+        "first_lengths": (sizes[:, None] + 1) // 2,
+        "label_ids": np.arange(300),
+    }
+    path = str(tmp_path_factory.mktemp("sequences") / "examples")
+    records.write_shard(path, records.encode_examples(columns, SEQUENCES))
+    return path, sizes
+
+
+def check_sequences(batch, sizes):
+    """Whether a batch holds its records, padded to the shortest length that takes them all."""
+    numbers = batch["label_ids"].numpy()
+    length = batch["input_word_ids"].shape[1]
+    assert length == next(n for n in LENGTHS if n >= sizes[numbers].max())
+    mask = np.arange(length) < sizes[numbers][:, None]
+    np.testing.assert_array_equal(batch["input_mask"], mask)
+    np.testing.assert_array_equal(batch["input_word_ids"], (numbers[:, None] + 1) * mask)
+    second = mask & (np.arange(length) >= (sizes[numbers][:, None] + 1) // 2)
+    np.testing.assert_array_equal(batch["input_type_ids"], second)
+
+
+@pytest.mark.parametrize("pipelines", [1, 2])
+def test_sequences_are_evaluated_once_each_beside_others_of_their_length(sequences, pipelines):
+    path, sizes = sequences
+    seen = []
+    for index in range(pipelines):
+        bucketed = RecordSource([path], SEQUENCES, lengths=LENGTHS)
+        for batch in bucketed.eval_input_fn(InputContext(32, 0, pipelines, index)):
+            if pipelines == 1:
+                check_sequences(batch, sizes)
+            number = batch["example_index"].numpy()
+            np.testing.assert_array_equal(
+                batch["label_ids"].numpy()[number >= 0], number[number >= 0]
+            )
+            seen += number[number >= 0].tolist()
+    assert sorted(seen) == list(range(300))
+
+
+def test_sequences_are_trained_on_equally_often_in_batches_of_similar_length(sequences):
+    path, sizes = sequences
+    dataset = RecordSource([path], SEQUENCES, lengths=LENGTHS).train_input_fn(InputContext(4))
+    batches = list(dataset.take(300))
+    for batch in batches:
+        check_sequences(batch, sizes)
+    numbers = np.concatenate([batch["label_ids"] for batch in batches])
+    np.testing.assert_allclose(np.bincount(numbers, minlength=300), 4, atol=1)
+    padded = sum(int(np.prod(b["input_mask"].shape)) for b in batches)
+    assert padded < 0.75 * len(batches) * 4 * 16
+    # Batches of one length do not follow each other.
+    lengths = [batch["input_mask"].shape[1] for batch in batches[:64]]
+    assert sum(a != b for a, b in zip(lengths, lengths[1:])) > 20
+
+
+@pytest.mark.parametrize("start", [1, 63, 64, 100])
+def test_sequence_batches_start_at_any_step(sequences, start):
+    def numbers(start_step, count):
+        bucketed = RecordSource([sequences[0]], SEQUENCES, lengths=LENGTHS)
+        return labels(bucketed.train_input_fn(InputContext(8, start_step)), count)
+
+    np.testing.assert_array_equal(numbers(start, 20), numbers(0, start + 20)[start:])
+
+
+def test_padding_to_the_maximum_gives_static_shapes(sequences):
+    fixed = RecordSource([sequences[0]], SEQUENCES, lengths=length_buckets(16, pad_to_max=True))
+    for dataset in (fixed.train_input_fn(InputContext(6)), fixed.eval_input_fn(InputContext(6))):
+        assert dataset.element_spec["input_mask"].shape.as_list() == [6, 16]
+
+
+def test_rows_of_multiple_choice_stay_apart(tmp_path):
+    features = records.sequence_features(rows=2)
+    columns = {
+        "input_ids": [np.array([1, 2, 3, 4, 5]), np.array([6, 7])],
+        "row_lengths": np.array([[2, 3], [1, 1]]),
+        "first_lengths": np.array([[1, 1], [1, 1]]),
+    }
+    parsed = records.parse_sequences(records.encode_examples(columns, features), features, 4)
+    expected = [[[1, 2, 0, 0], [3, 4, 5, 0]], [[6, 0, 0, 0], [7, 0, 0, 0]]]
+    np.testing.assert_array_equal(parsed["input_word_ids"], expected)
+    np.testing.assert_array_equal(parsed["input_type_ids"].numpy().sum(-1), [[1, 2], [0, 0]])
+
+
+def test_length_buckets_end_with_the_maximum():
+    assert length_buckets(100) == (16, 32, 64, 96, 100)
+    assert length_buckets(16) == (16,)
+    assert length_buckets(512, pad_to_max=True) == (512,)
 
 
 def test_shapes_are_static(shards):
