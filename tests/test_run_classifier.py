@@ -251,6 +251,6 @@ def test_directory_without_a_classifier_is_refused_with_exit_status_1(folder, tm
     command.append(f"--predict_file={folder / 'new.tsv'}")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
-    assert f"error: {tmp_path} holds no trained classifier" in done.stderr
+    assert f"error: {tmp_path} holds no fine-tuned model" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -8,13 +8,13 @@ import collections
 import hashlib
 import json
 import math
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.data.manifest import Manifest, find_manifest
+from albert_tf.data.record_cache import cached_records
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import Tokenizer
@@ -23,7 +23,7 @@ from albert_tf.tokenization import Tokenizer
 MIN_SEQ_LENGTH = 5
 _CHUNK = 2048
 #: Part of the cache's key: raise it when the same texts give other records.
-_FORMAT = 1
+_FORMAT = 2
 
 
 def truncated_lengths(length_a: int, length_b: int, room: int) -> tuple[int, int]:
@@ -38,7 +38,7 @@ def truncated_lengths(length_a: int, length_b: int, room: int) -> tuple[int, int
 
 def featurize(
     tokenizer: Tokenizer, examples: Sequence[TextExample], max_seq_length: int
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
+) -> tuple[dict[str, list[np.ndarray] | np.ndarray], np.ndarray]:
     """Token ids of texts: [CLS] A [SEP], or [CLS] A [SEP] B [SEP] if there is a second text.
 
     Source: google-research/albert classifier_utils.convert_single_example.
@@ -46,14 +46,14 @@ def featurize(
     Args:
       tokenizer: gives the ids.
       examples: n texts or pairs; an empty second text counts as none.
-      max_seq_length: length of every row; longer pairs lose tokens, see `truncated_lengths`.
+      max_seq_length: longer texts and pairs lose tokens, see `truncated_lengths`.
 
     Returns:
-      `input_ids`, `input_mask` and `segment_ids`, int64 [n, max_seq_length] padded with the
-      padding id and zeros; and the lengths before truncation, int64 [n].
+      The columns of records.sequence_features: `input_ids`, n arrays of ids, `row_lengths` and
+      `first_lengths`, int64 [n, 1]; and the lengths before truncation, int64 [n].
     """
-    ids = np.full((len(examples), max_seq_length), tokenizer.pad_id, np.int64)
-    mask, segments = np.zeros_like(ids), np.zeros_like(ids)
+    sequences = []
+    first_lengths = np.zeros((len(examples), 1), np.int64)
     lengths = np.zeros(len(examples), np.int64)
     first = tokenizer.encode_batch([example.text for example in examples])
     second = tokenizer.encode_batch([example.text_pair or "" for example in examples])
@@ -62,12 +62,13 @@ def featurize(
         lengths[row] = len(a) + len(b) + extra
         kept_a, kept_b = truncated_lengths(len(a), len(b), max_seq_length - extra)
         sequence = [tokenizer.cls_id, *a[:kept_a], tokenizer.sep_id]
+        first_lengths[row] = len(sequence)
         if b:
-            segments[row, len(sequence) : len(sequence) + kept_b + 1] = 1
             sequence += [*b[:kept_b], tokenizer.sep_id]
-        ids[row, : len(sequence)] = sequence
-        mask[row, : len(sequence)] = 1
-    return {"input_ids": ids, "input_mask": mask, "segment_ids": segments}, lengths
+        sequences.append(np.array(sequence, np.int64))
+    row_lengths = np.array([[len(sequence)] for sequence in sequences], np.int64)
+    columns = {"input_ids": sequences, "row_lengths": row_lengths, "first_lengths": first_lengths}
+    return columns, lengths
 
 
 def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
@@ -128,14 +129,11 @@ def build_records(
 ) -> str:
     """Writes the examples as records below `folder`, unless the same records are there already.
 
-    The records' folder is named by a hash of all that decides its content: the texts and labels,
-    the tokenizer and the options.
-
     Args:
-      folder: the cache.
+      folder: the cache, see record_cache.
       examples: the texts.
       tokenizer: gives the ids.
-      max_seq_length: length of the records.
+      max_seq_length: of the longest records.
       labels: see `label_values`.
       labelled: whether the labels are read; otherwise they are 0.
       shuffle_seed: puts the examples in a random order; None keeps theirs. Training needs it:
@@ -146,7 +144,10 @@ def build_records(
     """
     if max_seq_length < MIN_SEQ_LENGTH:
         raise AlbertError(f"max_seq_length={max_seq_length} must be at least {MIN_SEQ_LENGTH}.")
-    options = {
+    # Checked before the tokenizer's work, and before anything is written.
+    values = label_values(examples, labels) if labelled else np.zeros(len(examples), np.int64)
+    features = record_features(labels)
+    key = {
         "format": _FORMAT,
         "max_seq_length": max_seq_length,
         "labels": list(labels),
@@ -154,48 +155,61 @@ def build_records(
         "shuffle_seed": shuffle_seed,
         "content": _content_hash(examples),
     }
-    key = json.dumps([options, tokenizer.spec.to_dict()], sort_keys=True)
-    folder = os.path.join(folder, hashlib.sha256(key.encode()).hexdigest()[:16])
-    path = os.path.join(folder, "examples.tfrecord")
-    if find_manifest([path]) is not None:
-        return path
-    # Checked before the tokenizer's work, and before anything is written.
-    values = label_values(examples, labels) if labelled else np.zeros(len(examples), np.int64)
-    order = np.arange(len(examples))
-    if shuffle_seed is not None:
-        np.random.default_rng(shuffle_seed).shuffle(order)
-    features = records.classification_features(max_seq_length, label_dtype(labels))
-    lengths: list[np.ndarray] = []
 
-    def encoded() -> Iterator[bytes]:
+    def encode(statistics: dict[str, Any]) -> Iterator[bytes]:
+        order = np.arange(len(examples))
+        if shuffle_seed is not None:
+            np.random.default_rng(shuffle_seed).shuffle(order)
+        lengths: list[np.ndarray] = []
         for begin in range(0, len(order), _CHUNK):
             rows = order[begin : begin + _CHUNK]
             chosen = [examples[row] for row in rows]
             columns, chunk_lengths = featurize(tokenizer, chosen, max_seq_length)
             lengths.append(chunk_lengths)
             yield from records.encode_examples({**columns, "label_ids": values[rows]}, features)
+        counted = _statistics(np.concatenate(lengths), max_seq_length)
+        statistics.update(counted)
+        if labelled:
+            statistics["labels"] = _label_statistics(examples, values, labels)
 
-    shard = records.write_shard(path, encoded())
-    all_lengths = np.concatenate(lengths)
-    statistics = {
-        "examples": len(examples),
-        "longest": int(all_lengths.max()),
-        "truncated": int((all_lengths > max_seq_length).sum()),
-        "mean_length": float(np.minimum(all_lengths, max_seq_length).mean()),
+    return cached_records(folder, "classification", key, features, tokenizer, encode)
+
+
+def record_features(labels: Sequence[str]) -> dict[str, records.FeatureSpec]:
+    """The records' layout: labels are indices, or numbers if there is no label set."""
+    dtype = "int64" if labels else "float32"
+    return records.sequence_features(label_ids=records.FeatureSpec(dtype))
+
+
+def _statistics(lengths: np.ndarray, max_seq_length: int) -> dict[str, Any]:
+    return {
+        "examples": len(lengths),
+        "longest": int(lengths.max()),
+        "truncated": int((lengths > max_seq_length).sum()),
+        "mean_length": float(np.minimum(lengths, max_seq_length).mean()),
     }
-    if labels and labelled:
-        counts = collections.Counter(example.label for example in examples)
-        statistics["labels"] = {label: counts[label] for label in labels}
-    # The manifest comes last: where it is, the records are complete.
-    Manifest(
-        "classification", features, [shard], tokenizer.spec.to_dict(), options, statistics
-    ).save(folder)
-    return path
 
 
-def label_dtype(labels: Sequence[str]) -> str:
-    """Type of the records' labels: indices, or numbers if there is no label set."""
-    return "int64" if labels else "float32"
+def _label_statistics(
+    examples: Sequence[TextExample], values: np.ndarray, labels: Sequence[str]
+) -> dict[str, Any]:
+    """Counts of the labels, or mean and variance of the numbers."""
+    if not labels:
+        return {"mean": float(values.mean()), "variance": float(values.var())}
+    counts = collections.Counter(example.label for example in examples)
+    return {label: counts[label] for label in labels}
+
+
+def chance_loss(statistics: Mapping[str, Any], labels: Sequence[str]) -> float:
+    """Training loss of answering by the labels' frequencies alone.
+
+    For n equally frequent labels it is ln n; for numbers their variance.
+    """
+    counted = statistics["labels"]
+    if not labels:
+        return counted["variance"]
+    shares = [counted[label] / statistics["examples"] for label in labels if counted[label]]
+    return -sum(share * math.log(share) for share in shares)
 
 
 def _content_hash(examples: Sequence[TextExample]) -> str:

@@ -10,12 +10,11 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data.text_tables import TextColumns, TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.classification_features import label_set
 from albert_tf.tasks.text_classification import (
     ClassificationSpec,
     TextClassificationTask,
-    load_model_files,
     load_task,
-    new_task,
     write_predictions,
 )
 from albert_tf.tokenization import Tokenizer
@@ -39,6 +38,12 @@ def tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
     path.write_text("\n".join(PIECES))
     return Tokenizer.from_file(str(path))
+
+
+def new_task(examples, columns, config, tokenizer, regression=False, max_seq_length=16):
+    labels = () if regression else label_set(examples)
+    spec = ClassificationSpec(labels, max_seq_length, columns)
+    return TextClassificationTask(config, tokenizer, spec)
 
 
 def examples_with(*labels):
@@ -114,20 +119,11 @@ def test_examples_become_batches_of_the_task(tokenizer, tmp_path, capsys):
     assert task.spec.labels == ("x", "y")
     source = task.open_examples(examples, "eval", str(tmp_path))
     batches = list(source.eval_input_fn(InputContext(4)))
-    assert [int(b["is_real_example"].numpy().sum()) for b in batches] == [4, 1]
+    assert [b["example_index"].numpy().tolist() for b in batches] == [[0, 1, 2, 3], [4, -1, -1, -1]]
     np.testing.assert_array_equal(batches[0]["label_ids"], [0, 1, 0, 0])
     printed = capsys.readouterr().out
     assert "eval: 5 examples, 4 tokens on average" in printed
-    assert "--max_seq_length=4 would hold the longest" in printed
     assert "labels x 80.0%, y 20.0%" in printed
-
-
-def test_length_defaults_to_what_the_model_reads(tokenizer):
-    task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer)
-    assert task.spec.max_seq_length == 16
-    longer = dataclasses.replace(CONFIG, max_position_embeddings=1024)
-    assert new_task(examples_with("1", "2"), COLUMNS, longer, tokenizer).spec.max_seq_length == 512
-    assert new_task(examples_with("1", "2"), COLUMNS, CONFIG, tokenizer, True).spec.labels == ()
 
 
 def test_saved_task_is_loaded_as_it_was_with_other_columns_if_given(tokenizer, tmp_path):
@@ -140,31 +136,10 @@ def test_saved_task_is_loaded_as_it_was_with_other_columns_if_given(tokenizer, t
 
 
 def test_task_file_that_describes_no_classifier_is_refused(tmp_path):
-    (tmp_path / "task.json").write_text(json.dumps({"labels": ["x"]}))
+    value = {"task": "text_classification", "labels": ["x"]}
+    (tmp_path / "task.json").write_text(json.dumps(value))
     with pytest.raises(AlbertError, match="does not describe a classifier"):
         ClassificationSpec.load(str(tmp_path))
-
-
-def test_model_files_are_found_from_any_name_of_a_checkpoint(tokenizer, tmp_path):
-    new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer).save_files(str(tmp_path))
-    for name in ("", "checkpoints", "checkpoints/ckpt-10", "best/ckpt-10"):
-        config, found = load_model_files(None, None, None, str(tmp_path / name))
-        assert config == CONFIG
-        assert found.spec == tokenizer.spec
-
-
-def test_preset_takes_the_size_of_the_vocabulary(tokenizer, tmp_path):
-    tokenizer.save(str(tmp_path))
-    config, _ = load_model_files("albert_test", str(tmp_path / "vocab.txt"), None, None)
-    assert config.vocab_size == len(PIECES)
-
-
-def test_missing_model_file_names_the_flag(tokenizer, tmp_path):
-    tokenizer.save(str(tmp_path))
-    with pytest.raises(AlbertError, match="--albert_config_file is needed: there is no albert_con"):
-        load_model_files(None, None, None, str(tmp_path))
-    with pytest.raises(AlbertError, match="--vocab_file is needed: no --init_checkpoint tells it"):
-        load_model_files("albert_test", None, None, None)
 
 
 def test_predictions_file_keeps_its_columns_whatever_ids_hold(tmp_path):

@@ -1,0 +1,137 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuning: one run or one a seed, evaluated, the best one kept in mind."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.finetuning import FineTuningTask
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
+
+SEEDS_FILE = "seeds.json"
+RESULTS_FILE = "eval_results.json"
+
+
+def fine_tune(
+    task: FineTuningTask,
+    config: RunConfig,
+    source: RecordSource,
+    max_steps: int,
+    eval_specs: Sequence[EvalSpec] = (),
+    num_seeds: int = 1,
+) -> None:
+    """Trains, and evaluates the best weights; with several seeds, does so for each.
+
+    During training the first of `eval_specs` is evaluated and picks the best weights by the task's
+    `best_metric`; `report` then evaluates all of them. With several seeds, run i has the seed
+    `config.seed + i` and the folder seed-<seed>, and seeds.json tells which is the best.
+
+    Args:
+      task: what is trained.
+      config: how; its output directory holds everything.
+      source: the training examples.
+      max_steps: steps of each run.
+      eval_specs: what to evaluate on.
+      num_seeds: runs.
+
+    Raises:
+      AlbertError: several seeds without anything to choose by.
+    """
+    if num_seeds == 1:
+        _train(task, config, source, max_steps, eval_specs)
+        return
+    if not eval_specs:
+        raise AlbertError("--num_seeds needs --do_eval: the best run is chosen by evaluation.")
+    results: dict[str, dict[str, float]] = {}
+    for seed in range(config.seed, config.seed + num_seeds):
+        name = f"seed-{seed}"
+        print(f"Seed {seed} ({len(results) + 1} of {num_seeds}):")
+        folder = os.path.join(config.output_dir, name)
+        run = dataclasses.replace(config, seed=seed, output_dir=folder)
+        _train(task, run, source.reseeded(seed), max_steps, eval_specs)
+        results[name] = evaluate(task, run, eval_specs)
+        tf.keras.backend.clear_session()
+    values = {name: result[task.best_metric] for name, result in results.items()}
+    sign = 1 if task.best_metric_larger_is_better else -1
+    best = max(values, key=lambda name: sign * values[name])
+    summary = {"metric": task.best_metric, "values": values, "best": best}
+    files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
+    print(_seeds_line(task, values, best, results[best]))
+
+
+def _train(
+    task: FineTuningTask,
+    config: RunConfig,
+    source: RecordSource,
+    max_steps: int,
+    eval_specs: Sequence[EvalSpec],
+) -> None:
+    train_spec = TrainSpec(source.train_input_fn, max_steps, source.fingerprint)
+    chooser = eval_specs[0] if eval_specs else None
+    Estimator(task, config).train_and_evaluate(train_spec, chooser)
+
+
+def model_folder(output_dir: str) -> str:
+    """The folder of the model in an output directory: itself, or that of its best seed."""
+    path = os.path.join(output_dir, SEEDS_FILE)
+    if not tf.io.gfile.exists(path):
+        return output_dir
+    return os.path.join(output_dir, files.read_json(path, "record of the seeds")["best"])
+
+
+def evaluate(
+    task: FineTuningTask, config: RunConfig, eval_specs: Sequence[EvalSpec]
+) -> dict[str, float]:
+    """Metrics of the best weights of the run in `config.output_dir`.
+
+    The metrics of the first data set go by their own names, those of others by
+    <name of the data set>_<name of the metric>.
+    """
+    estimator = Estimator(task, config)
+    results = estimator.evaluate(eval_specs[0])
+    for spec in eval_specs[1:]:
+        for name, value in estimator.evaluate_now(spec).items():
+            results[f"{spec.name}_{name}"] = value
+    return results
+
+
+def report(
+    task: FineTuningTask, config: RunConfig, eval_specs: Sequence[EvalSpec]
+) -> dict[str, float]:
+    """Evaluates the model of an output directory, prints the metrics, writes eval_results.json."""
+    run = dataclasses.replace(config, output_dir=model_folder(config.output_dir))
+    results = evaluate(task, run, eval_specs)
+    path = os.path.join(config.output_dir, RESULTS_FILE)
+    files.write_json(path, results)
+    shown = "\n".join(f"  {name:24} {value:.4f}" for name, value in results.items())
+    print(f"{shown}\nWritten to {path}.")
+    return results
+
+
+def _seeds_line(
+    task: FineTuningTask,
+    values: Mapping[str, float],
+    best: str,
+    result: Mapping[str, float],
+) -> str:
+    """A line a seed, and one with median, best, spread and what a constant answer reaches."""
+    baseline = result[task.baseline_metric] if task.baseline_metric else 0.0
+    lines = [f"{task.best_metric} of {len(values)} seeds:"]
+    lines += [f"  {name:12} {value:.4f}" for name, value in values.items()]
+    ordered = sorted(values.values())
+    lines.append(
+        f"  median {statistics.median(ordered):.4f}, best {values[best]:.4f} ({best}), "
+        f"spread {ordered[0]:.4f} to {ordered[-1]:.4f};"
+    )
+    lines.append(f"  a constant answer has {baseline:.4f}.")
+    return "\n".join(lines)

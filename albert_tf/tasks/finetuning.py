@@ -1,0 +1,164 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What fine-tuning tasks have in common: their model's files, and how these are found again."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import os
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.flops import training_flops
+from albert_tf.tokenization import SPEC_FILE, Tokenizer
+from albert_tf.training.task import Task
+
+TASK_FILE = "task.json"
+
+
+class FineTuningTask(Task):
+    """A task on token sequences, with the configuration and the tokenizer of a pretrained model.
+
+    Args:
+      config: of the model.
+      tokenizer: saved with the model.
+      max_seq_length: of the longest sequences, in tokens.
+      dropout_rate: dropout on what the task's own head reads.
+
+    Raises:
+      AlbertError: the configuration fits neither the tokenizer nor the length.
+    """
+
+    #: The entry of `metrics` that answering without a look at the text would reach in
+    #: `best_metric`; None: that is 0.
+    baseline_metric: str | None = None
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        max_seq_length: int,
+        dropout_rate: float = 0.1,
+    ) -> None:
+        if tokenizer.vocab_size != config.vocab_size:
+            raise AlbertError(
+                f"The vocabulary {tokenizer.spec.model_file} has {tokenizer.vocab_size} pieces, "
+                f"but the model vocab_size={config.vocab_size}; give the checkpoint's vocabulary."
+            )
+        if max_seq_length > config.max_position_embeddings:
+            raise AlbertError(
+                f"max_seq_length={max_seq_length} exceeds the model's "
+                f"max_position_embeddings={config.max_position_embeddings}."
+            )
+        self.config, self.tokenizer = config, tokenizer
+        self.max_seq_length, self.dropout_rate = max_seq_length, dropout_rate
+
+    @abc.abstractmethod
+    def task_file(self) -> dict[str, object]:
+        """JSON values that make this task again, together with its configuration and tokenizer."""
+
+    def description(self) -> dict[str, object]:
+        """The model's configuration, the tokenizer and what task.json holds."""
+        return {
+            "name": self.name,
+            "config": self.config.to_dict(),
+            "tokenizer": self.tokenizer.spec.to_dict(),
+            "dropout_rate": self.dropout_rate,
+            **self.task_file(),
+        }
+
+    def save_files(self, folder: str) -> None:
+        """Writes albert_config.json, the tokenizer and task.json."""
+        self.config.to_json(os.path.join(folder, CONFIG_FILE))
+        self.tokenizer.save(folder)
+        value = {"task": self.name, **self.task_file()}
+        files.write_json(os.path.join(folder, TASK_FILE), value)
+
+    def training_flops(self, length: float) -> float:
+        """See albert_tf.modeling.flops."""
+        return training_flops(self.config, length)
+
+
+def model_inputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The part of a batch that the encoder reads."""
+    return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
+
+
+def read_task_file(folder: str, name: str) -> dict[str, object]:
+    """Reads task.json from the output directory of a run.
+
+    Args:
+      folder: the output directory.
+      name: of the task it should be a model of, `Task.name`.
+
+    Raises:
+      AlbertError: the folder is not that of a model fine-tuned for the task.
+    """
+    path = os.path.join(folder, TASK_FILE)
+    if not tf.io.gfile.exists(path):
+        raise AlbertError(
+            f"{folder} holds no fine-tuned model (it has no {TASK_FILE}); give the output "
+            "directory of a training run, or train with --do_train."
+        )
+    value = files.read_json(path, "task description")
+    found = value.pop("task", None) if isinstance(value, dict) else None
+    if found != name:
+        raise AlbertError(f"{path} describes a model for the task {found!r}, not {name!r}.")
+    return value
+
+
+def find_model_file(checkpoint: str | None, name: str) -> str | None:
+    """A file that a run keeps next to its checkpoints; None if there is none.
+
+    Args:
+      checkpoint: an output directory, a folder of checkpoints in it, or a checkpoint's name.
+      name: albert_config.json or tokenizer.json.
+    """
+    folder = checkpoint or ""
+    for _ in range(3):
+        if not folder:
+            return None
+        path = os.path.join(folder, name)
+        if tf.io.gfile.exists(path):
+            return path
+        folder = os.path.dirname(folder)
+    return None
+
+
+def load_model_files(
+    config_file: str | None,
+    vocabulary: str | None,
+    lower_case: bool | None,
+    checkpoint: str | None,
+) -> tuple[AlbertConfig, Tokenizer]:
+    """The model's configuration and tokenizer, as given or else from beside the checkpoint.
+
+    Args:
+      config_file: JSON file, or a preset, whose vocabulary size then follows the tokenizer.
+      vocabulary: SentencePiece model, WordPiece vocabulary or tokenizer.json.
+      lower_case: see Tokenizer.from_file.
+      checkpoint: see find_model_file.
+
+    Raises:
+      AlbertError: one of them is neither given nor found.
+    """
+    paths = {}
+    for flag, given, name in (
+        ("--albert_config_file", config_file, CONFIG_FILE),
+        ("--spm_model_file or --vocab_file", vocabulary, SPEC_FILE),
+    ):
+        paths[name] = given or find_model_file(checkpoint, name)
+        if not paths[name]:
+            reason = "no --init_checkpoint tells it"
+            if checkpoint:
+                reason = f"there is no {name} beside {checkpoint}"
+            raise AlbertError(f"{flag} is needed: {reason}.")
+    tokenizer = Tokenizer.from_file(paths[SPEC_FILE], lower_case)
+    config = AlbertConfig.load(paths[CONFIG_FILE])
+    if paths[CONFIG_FILE] in AlbertConfig.preset_names():
+        config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
+    return config, tokenizer

@@ -1,0 +1,170 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The flags that fine-tuning runners share, and the settings they make of them and a recipe."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.training.flags import define_training_flags, run_config_from_flags
+from albert_tf.training.specs import RunConfig
+
+FLAGS = flags.FLAGS
+_RECIPE = "Default: the task's recipe"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a task is fine-tuned: a recipe, overridden by the flags that were given.
+
+    Attributes:
+      learning_rate: peak learning rate.
+      train_batch_size: examples of a step.
+      train_step: steps; None: as `num_train_epochs` says.
+      num_train_epochs: passes over the training examples; None: as `train_step` says.
+      warmup_step: steps of warm-up; None: as `warmup_proportion` says.
+      warmup_proportion: warm-up as a share of all steps.
+      eval_every_steps: steps between two evaluations; None: one at the end.
+      max_seq_length: of the longest sequences.
+      dropout: of the hidden layers and of attention; None: the configuration's own.
+      classifier_dropout: on what the task's head reads.
+    """
+
+    learning_rate: float = 5e-5
+    train_batch_size: int = 32
+    train_step: int | None = None
+    num_train_epochs: float | None = None
+    warmup_step: int | None = None
+    warmup_proportion: float = 0.1
+    eval_every_steps: int | None = None
+    max_seq_length: int = 512
+    dropout: float | None = None
+    classifier_dropout: float = 0.1
+
+    def steps(self, num_examples: int) -> int:
+        """Training steps for so many examples."""
+        if self.num_train_epochs is not None:
+            return max(1, math.ceil(self.num_train_epochs * num_examples / self.train_batch_size))
+        return self.train_step
+
+    def model_config(self, config: AlbertConfig) -> AlbertConfig:
+        """The configuration with the dropout of these settings."""
+        if self.dropout is None:
+            return config
+        return dataclasses.replace(
+            config,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout,
+        )
+
+    def sequence_length(self, config: AlbertConfig) -> int:
+        """`max_seq_length`, or what the model can read if that is less and was not asked for."""
+        if FLAGS["max_seq_length"].present:
+            return self.max_seq_length
+        return min(self.max_seq_length, config.max_position_embeddings)
+
+    def run_config(self, steps: int) -> RunConfig:
+        """The RunConfig of the flags with these settings, for so many steps."""
+        warmup = self.warmup_step
+        if warmup is None:
+            warmup = int(self.warmup_proportion * steps)
+        return run_config_from_flags(
+            learning_rate=self.learning_rate,
+            train_batch_size=self.train_batch_size,
+            num_warmup_steps=warmup,
+        )
+
+
+def define_finetuning_flags() -> None:
+    """Defines the flags that all fine-tuning runners have; importable without TensorFlow."""
+    define_training_flags(
+        train_batch_size=32, eval_batch_size=64, optimizer="adamw", save_checkpoints_steps=1000
+    )
+    FLAGS.set_default("do_train", False)  # As in the release.
+    FLAGS.set_default("precision", "auto")
+    flags.DEFINE_bool("do_predict", False, "Predict; works alone from a trained --output_dir.")
+    beside = "Default: that of --init_checkpoint."
+    flags.DEFINE_string("albert_config_file", None, f"JSON file or preset's name. {beside}")
+    flags.DEFINE_string("spm_model_file", None, f"SentencePiece model. {beside}")
+    flags.DEFINE_string("vocab_file", None, f"WordPiece vocabulary, or tokenizer.json. {beside}")
+    flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as tokenizer.json says, or yes.")
+    flags.DEFINE_integer(
+        "max_seq_length", None, "Tokens of the longest sequences; longer ones are cut. "
+        f"{_RECIPE}, or what the model can read.", 1
+    )  # fmt: skip
+    flags.DEFINE_bool(
+        "pad_to_max", False, "Pad every batch to --max_seq_length, instead of to the longest of "
+        "its own, similar sequences. For TPUs, where it is the default."
+    )  # fmt: skip
+    flags.DEFINE_string("cached_dir", None, "Tokenized data. Default: cache in --output_dir.")
+    flags.DEFINE_float("learning_rate", None, f"Peak learning rate. {_RECIPE}.", 0.0)
+    flags.DEFINE_integer("train_step", None, f"Steps to train. {_RECIPE}.", 1)
+    flags.DEFINE_float("num_train_epochs", None, "Passes over the training examples, instead.", 0.0)
+    flags.DEFINE_integer(
+        "warmup_step", None, f"Steps of linear warm-up. {_RECIPE}, in proportion to the steps; a "
+        "tenth of them without one. Larger models often do not learn without.", 0
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "eval_every_steps", None, "Evaluate every so many steps, too, and keep the best weights. "
+        f"{_RECIPE}.", 1
+    )  # fmt: skip
+    flags.DEFINE_float(
+        "dropout", None, f"Dropout of hidden layers and attention. {_RECIPE}, or the model's own; "
+        "none for models that were trained without.", 0.0, 1.0
+    )  # fmt: skip
+    flags.DEFINE_float(
+        "classifier_dropout", None, f"Dropout on what the task's head reads. {_RECIPE}, or 0.1.",
+        0.0, 1.0
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "num_seeds", 1, "Train so many times, from --random_seed on, into seed-<n> folders; show "
+        "median, best and spread, and keep to the best.", 1
+    )  # fmt: skip
+
+
+def settings_from_flags(recipe: Mapping[str, Any]) -> Settings:
+    """A recipe, overridden by the flags that were given.
+
+    Without `train_step` and `num_train_epochs` in either, it is 1000 steps.
+
+    Raises:
+      AlbertError: both were given, or the recipe holds an unknown setting.
+    """
+    names = [field.name for field in dataclasses.fields(Settings)]
+    odd = sorted(set(recipe) - set(names))
+    if odd:
+        raise AlbertError(f"The recipe has unknown settings: {', '.join(odd)}.")
+    given = {name: FLAGS[name].value for name in names if name in FLAGS and FLAGS[name].present}
+    if given.get("train_step") and given.get("num_train_epochs"):
+        raise AlbertError("Give --train_step or --num_train_epochs, not both.")
+    values = dict(recipe)
+    duration = {"train_step", "num_train_epochs"}
+    if duration & set(given):
+        # The recipe's warm-up is meant for its own number of steps.
+        warmup, steps = values.pop("warmup_step", None), values.get("train_step")
+        if warmup is not None and steps:
+            values["warmup_proportion"] = warmup / steps
+        for name in duration:
+            values.pop(name, None)
+    values.update(given)
+    if values.get("train_step") is None and values.get("num_train_epochs") is None:
+        values["train_step"] = 1000
+    return Settings(**values)
+
+
+def cache_dir() -> str:
+    """Where tokenized data is kept."""
+    return FLAGS.cached_dir or os.path.join(FLAGS.output_dir, "cache")
+
+
+def pads_to_max() -> bool:
+    """Whether all batches have the same length."""
+    return FLAGS.pad_to_max or FLAGS.use_tpu or FLAGS.strategy == "tpu"
