@@ -1,0 +1,93 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at GLUE's data, and packs submissions to its server.
+
+  python -m albert_tf.tasks.glue inspect --task_name=rte --data_dir=glue
+  python -m albert_tf.tasks.glue make_submission --run_dirs=runs/glue --output=submission.zip
+
+The first prints rows, labels and lengths of each split as one JSON object. The second packs what
+run_classifier.py has predicted for the test sets; where several runs have predicted the same set,
+their probabilities are averaged.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from absl import flags
+
+from albert_tf import cli, files
+
+FLAGS = flags.FLAGS
+
+
+def define_inspect_flags() -> None:
+    """Defines the flags of `inspect`."""
+    flags.DEFINE_string("task_name", None, "A GLUE task: cola, …, wnli or ax.", required=True)
+    flags.DEFINE_string("data_dir", None, "The folder with GLUE's CoLA, SST-2, … in it.")
+    flags.DEFINE_enum("data_source", "files", ["files", "tfds"], "tfds: TensorFlow Datasets.")
+    flags.DEFINE_string(
+        "spm_model_file",
+        None,
+        "SentencePiece model, WordPiece vocabulary or tokenizer.json: lengths are then in tokens, "
+        "special ones included. Default: in words.",
+    )
+
+
+def define_submission_flags() -> None:
+    """Defines the flags of `make_submission`."""
+    flags.DEFINE_string(
+        "run_dirs",
+        None,
+        "Comma list of output directories of run_classifier.py, of folders of such, and of globs.",
+        required=True,
+    )
+    flags.DEFINE_string("output", "submission.zip", "The zip file to write.")
+    flags.DEFINE_bool(
+        "allow_missing",
+        False,
+        "Answer test sets that no run has predicted with the training set's most frequent label; "
+        "the server takes complete submissions only.",
+    )
+
+
+def inspect() -> None:
+    """Prints what a task's files hold."""
+    from albert_tf.tasks.glue import data, registry
+    from albert_tf.tokenization import Tokenizer
+
+    task = registry.find_task(FLAGS.task_name)
+    tokenizer = Tokenizer.from_file(FLAGS.spm_model_file) if FLAGS.spm_model_file else None
+    found = data.describe(task, FLAGS.data_dir, FLAGS.data_source, tokenizer)
+    print(json.dumps(found, indent=2))
+
+
+def make_submission() -> None:
+    """Writes the zip file and says what is in it."""
+    from albert_tf.tasks.glue import submission
+
+    run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
+    print(submission.make_submission(run_dirs, FLAGS.output, FLAGS.allow_missing))
+    print(f"{FLAGS.output} is ready for gluebenchmark.com.")
+
+
+COMMANDS = {
+    "inspect": (inspect, define_inspect_flags),
+    "make_submission": (make_submission, define_submission_flags),
+}
+
+
+def main() -> None:
+    """Entry point."""
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        cli.run(*COMMANDS[sys.argv.pop(1)])
+    print(__doc__.strip())
+    if sys.argv[1:2] not in (["--help"], ["-h"]):
+        names = " or ".join(COMMANDS)
+        print(f"error: the first argument must be {names}.", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The GLUE tasks as data: files, columns, labels, metrics, and what the server expects.
+
+Sources: the header lines of GLUE's own files; for columns and labels also google-research/albert
+classifier_utils (its processors); gluebenchmark.com for submissions and scores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from albert_tf.data.text_tables import TextColumns
+from albert_tf.errors import AlbertError
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One file of a task.
+
+    Attributes:
+      name: train, dev or test; dev_matched, … where there are two.
+      file: its path below the data directory.
+      columns: the names of the columns that are used.
+      header: names of all columns of a file that does not begin with a line of names.
+      skip_malformed: whether rows with a wrong number of fields are left out and counted; they
+        are errors otherwise.
+      submission: the server's name for the file with the answers; only test sets have one.
+      rows: the number of answers that the server expects.
+    """
+
+    name: str
+    file: str
+    columns: TextColumns
+    header: tuple[str, ...] = ()
+    skip_malformed: bool = False
+    submission: str | None = None
+    rows: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueTask:
+    """One GLUE task.
+
+    Attributes:
+      name: as in --task_name.
+      title: as on the leaderboard.
+      splits: train, then development sets, then test sets.
+      labels: the classes, as the server wants them; empty for regression.
+      majority: the most frequent label of the training set; for regression its mean.
+      best_metric: the metric that picks the best checkpoint.
+      scores: the metrics that GLUE reports; their mean is the task's score.
+      tfds_config: name in TensorFlow Datasets, glue/<config>.
+      tfds_columns: keys of the text and the second text there.
+      model_of: the task whose model answers this one; by default the task itself.
+    """
+
+    name: str
+    title: str
+    splits: tuple[Split, ...]
+    labels: tuple[str, ...]
+    majority: str
+    best_metric: str
+    scores: tuple[str, ...]
+    tfds_config: str
+    tfds_columns: tuple[str, ...]
+    model_of: str | None = None
+
+    def of(self, kind: str) -> tuple[Split, ...]:
+        """The splits whose name begins with train, dev or test."""
+        return tuple(split for split in self.splits if split.name.startswith(kind))
+
+
+#: How far regression labels reach (STS-B's similarity).
+VALUE_RANGE = (0.0, 5.0)
+_BINARY = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+_NLI = ("contradiction", "entailment", "neutral")
+
+
+def _splits(
+    folder: str, columns: TextColumns, rows: int, index: str = "index"
+) -> tuple[Split, ...]:
+    """train.tsv, dev.tsv and test.tsv; the last has an index and no labels."""
+    test = dataclasses.replace(columns, label=None, id=index)
+    return (
+        Split("train", f"{folder}/train.tsv", columns),
+        Split("dev", f"{folder}/dev.tsv", columns),
+        Split("test", f"{folder}/test.tsv", test, submission=f"{folder}.tsv", rows=rows),
+    )
+
+
+def _cola() -> tuple[Split, ...]:
+    header = ("source", "label", "original_label", "sentence")
+    train, dev, test = _splits("CoLA", TextColumns("sentence", label="label"), 1063)
+    named = (dataclasses.replace(split, header=header) for split in (train, dev))
+    return (*named, test)
+
+
+def _qqp() -> tuple[Split, ...]:
+    columns = TextColumns("question1", "question2", "is_duplicate")
+    train, dev, test = _splits("QQP", columns, 390965, index="id")
+    # The distributed files have rows that a line end inside a question has broken.
+    skipping = (dataclasses.replace(split, skip_malformed=True) for split in (train, dev))
+    return (*skipping, test)
+
+
+def _mnli() -> tuple[Split, ...]:
+    columns = TextColumns("sentence1", "sentence2", "gold_label")
+    test = dataclasses.replace(columns, label=None, id="index")
+    splits = [Split("train", "MNLI/train.tsv", columns)]
+    splits += [Split(f"dev_{k}", f"MNLI/dev_{k}.tsv", columns) for k in ("matched", "mismatched")]
+    for kind, letter, rows in (("matched", "m", 9796), ("mismatched", "mm", 9847)):
+        file, sent = f"MNLI/test_{kind}.tsv", f"MNLI-{letter}.tsv"
+        splits.append(Split(f"test_{kind}", file, test, submission=sent, rows=rows))
+    return tuple(splits)
+
+
+_SENTENCE = TextColumns("sentence", label="label")
+_PAIR = TextColumns("sentence1", "sentence2", "label")
+_ACCURACY = ("accuracy",)
+
+#: All tasks in the order of the leaderboard.
+GLUE_TASKS = (
+    GlueTask(
+        "cola", "CoLA", _cola(), _BINARY, "1",
+        "matthews_corr", ("matthews_corr",), "cola", ("sentence",),
+    ),
+    GlueTask(
+        "sst-2", "SST-2", _splits("SST-2", _SENTENCE, 1821), _BINARY, "1",
+        "accuracy", _ACCURACY, "sst2", ("sentence",),
+    ),
+    GlueTask(
+        "mrpc", "MRPC",
+        _splits("MRPC", TextColumns("#1 String", "#2 String", "Quality"), 1725), _BINARY, "1",
+        "accuracy", ("f1", "accuracy"), "mrpc", ("sentence1", "sentence2"),
+    ),
+    GlueTask(
+        "sts-b", "STS-B",
+        _splits("STS-B", TextColumns("sentence1", "sentence2", "score"), 1379), (), "2.701",
+        "pearson", ("pearson", "spearman"), "stsb", ("sentence1", "sentence2"),
+    ),
+    GlueTask(
+        "qqp", "QQP", _qqp(), _BINARY, "0",
+        "accuracy", ("f1", "accuracy"), "qqp", ("question1", "question2"),
+    ),
+    GlueTask(
+        "mnli", "MNLI", _mnli(), _NLI, "contradiction",
+        "accuracy", _ACCURACY, "mnli", ("premise", "hypothesis"),
+    ),
+    GlueTask(
+        "qnli", "QNLI", _splits("QNLI", TextColumns("question", "sentence", "label"), 5463),
+        _ENTAILMENT, "not_entailment",
+        "accuracy", _ACCURACY, "qnli", ("question", "sentence"),
+    ),
+    GlueTask(
+        "rte", "RTE", _splits("RTE", _PAIR, 3000), _ENTAILMENT, "entailment",
+        "accuracy", _ACCURACY, "rte", ("sentence1", "sentence2"),
+    ),
+    GlueTask(
+        "wnli", "WNLI", _splits("WNLI", _PAIR, 146), _BINARY, "0",
+        "accuracy", _ACCURACY, "wnli", ("sentence1", "sentence2"),
+    ),
+    GlueTask(
+        "ax", "AX",
+        (
+            Split(
+                "test", "diagnostic/diagnostic.tsv",
+                TextColumns("sentence1", "sentence2", id="index"), submission="AX.tsv", rows=1104,
+            ),
+        ),
+        _NLI, "contradiction",
+        "accuracy", (), "ax", ("premise", "hypothesis"), model_of="mnli",
+    ),
+)  # fmt: skip
+
+
+def find_task(name: str) -> GlueTask:
+    """The task called `name`, in capitals or not.
+
+    Raises:
+      AlbertError: there is none.
+    """
+    for task in GLUE_TASKS:
+        if task.name == name.lower():
+            return task
+    names = ", ".join(task.name for task in GLUE_TASKS)
+    raise AlbertError(f"There is no GLUE task {name!r}; the tasks are {names}.")
+
+
+def find_submission(file: str) -> tuple[GlueTask, Split]:
+    """The task and test set whose answers the server expects in `file`, such as MNLI-m.tsv.
+
+    Raises:
+      AlbertError: there is none.
+    """
+    for task in GLUE_TASKS:
+        for split in task.splits:
+            if split.submission == file:
+                return task, split
+    raise AlbertError(f"The GLUE server knows no file {file!r}.")

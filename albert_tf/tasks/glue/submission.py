@@ -1,0 +1,167 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Answers for the GLUE server: from predictions, or from those of several runs, to the zip file."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
+from albert_tf.text_files import read_lines
+
+#: Folders of a run directory: probabilities of test sets, and the answers made of them. Files in
+#: both are named as the server names them.
+PREDICTIONS = "predictions"
+ANSWERS = "submission"
+#: Rounding in a file may move the sum of a row's probabilities by this much.
+_SUM_TOLERANCE = 1e-3
+
+
+def test_files() -> list[tuple[GlueTask, Split]]:
+    """What a complete submission holds, in the order of the leaderboard."""
+    return [(task, split) for task in GLUE_TASKS for split in task.splits if split.submission]
+
+
+def server_answers(task: GlueTask, outputs: np.ndarray) -> list[str]:
+    """Answers as the server wants them.
+
+    Args:
+      task: the task.
+      outputs: probabilities [n, labels], or values [n], which are cut to the range of the scores.
+    """
+    if task.labels:
+        return [task.labels[i] for i in outputs.argmax(axis=-1)]
+    return [f"{value:.3f}" for value in np.clip(outputs, *VALUE_RANGE)]
+
+
+def server_file(ids: Iterable[str], answers: Iterable[str]) -> str:
+    """Content of a file for the server."""
+    rows = (f"{id_}\t{answer}\n" for id_, answer in zip(ids, answers))
+    return "".join(["index\tprediction\n", *rows])
+
+
+def read_predictions(path: str, task: GlueTask, split: Split) -> np.ndarray:
+    """Reads a run's predictions for a whole test set.
+
+    Returns:
+      Probabilities, float64 [rows, labels], or values [rows].
+
+    Raises:
+      AlbertError: they are not those of this test set, or a row is damaged.
+    """
+    width = 2 + len(task.labels)
+    table: list[list[float]] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        fields, where = line.split("\t"), f"{path}:{number}"
+        if number == 1:
+            if fields != ["id", "prediction", *task.labels]:
+                raise AlbertError(
+                    f"{where}: these are no predictions for {task.title}: the columns should be "
+                    f"{', '.join(['id', 'prediction', *task.labels])}."
+                )
+            continue
+        if len(fields) != width:
+            raise AlbertError(f"{where}: {len(fields)} fields instead of {width}.")
+        if fields[0] != str(len(table)):
+            raise AlbertError(
+                f"{where}: the id is {fields[0]!r}, but the server numbers the rows of "
+                f"{split.submission} from 0; predict {split.file} as GLUE distributes it."
+            )
+        try:
+            table.append([float(field) for field in fields[2 if task.labels else 1 :]])
+        except ValueError:
+            raise AlbertError(f"{where}: a prediction is not a number.") from None
+    if len(table) != split.rows:
+        raise AlbertError(
+            f"{path} has {len(table):,} predictions, but {split.file} has {split.rows:,} examples."
+        )
+    values = np.array(table)
+    if task.labels:
+        bad = (values < 0).any(axis=1) | ~(np.abs(values.sum(axis=1) - 1) < _SUM_TOLERANCE)
+    else:
+        values = values[:, 0]
+        bad = ~np.isfinite(values)
+    if bad.any():
+        what = "probabilities that sum to 1" if task.labels else "a finite number"
+        raise AlbertError(f"{path}:{int(bad.argmax()) + 2}: the prediction is not {what}.")
+    return values
+
+
+def average_predictions(paths: Sequence[str], task: GlueTask, split: Split) -> np.ndarray:
+    """Mean of the predictions of several runs: of probabilities, or of values."""
+    return np.mean([read_predictions(path, task, split) for path in paths], axis=0)
+
+
+def find_predictions(run_dirs: Sequence[str]) -> dict[str, list[str]]:
+    """Prediction files of runs, by the server's name for them.
+
+    Args:
+      run_dirs: output directories of single tasks, or folders of such.
+    """
+    found: dict[str, list[str]] = {split.submission: [] for _, split in test_files()}
+    import tensorflow as tf
+
+    for folder in run_dirs:
+        for pattern in (f"{folder}/{PREDICTIONS}/*.tsv", f"{folder}/*/{PREDICTIONS}/*.tsv"):
+            for path in sorted(tf.io.gfile.glob(pattern)):
+                paths = found.get(os.path.basename(path), [])
+                if path not in paths:
+                    paths.append(path)
+    return found
+
+
+def make_submission(run_dirs: Sequence[str], output: str, allow_missing: bool = False) -> str:
+    """Packs the zip file of a complete submission.
+
+    Where several runs predict a test set, their predictions are averaged.
+
+    Args:
+      run_dirs: see `find_predictions`.
+      output: the zip file.
+      allow_missing: give the most frequent label of the training set for test sets without
+        predictions; the server refuses incomplete submissions.
+
+    Returns:
+      A line on each file.
+
+    Raises:
+      AlbertError: predictions are missing, incomplete or damaged. Nothing is written then.
+    """
+    found = find_predictions(run_dirs)
+    missing = [file for file, paths in found.items() if not paths]
+    if len(missing) == len(found):
+        raise AlbertError(
+            f"{', '.join(run_dirs)} holds no predictions of GLUE test sets; they are written by "
+            "run_classifier.py --do_predict."
+        )
+    if missing and not allow_missing:
+        raise AlbertError(
+            f"There are no predictions for {', '.join(missing)} in {', '.join(run_dirs)}; give the "
+            "runs that have them, or --allow_missing to answer these with the most frequent label."
+        )
+    report = []
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for task, split in test_files():
+            paths = found[split.submission]
+            if paths:
+                answers = server_answers(task, average_predictions(paths, task, split))
+                runs = ", ".join(os.path.dirname(os.path.dirname(path)) for path in paths)
+                origin = f"mean of {len(paths)} runs: {runs}" if len(paths) > 1 else runs
+            else:
+                answers = [task.majority] * split.rows
+                origin = f"always {task.majority}, for want of predictions"
+            report.append(f"{split.submission:10} {len(answers):7,} answers, {origin}")
+            # A fixed date: equal answers give equal files.
+            entry = zipfile.ZipInfo(split.submission, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, server_file(map(str, range(len(answers))), answers))
+    files.write_bytes(output, packed.getvalue())
+    return "\n".join(report)

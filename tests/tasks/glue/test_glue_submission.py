@@ -1,0 +1,153 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+import zipfile
+
+import numpy as np
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.glue import __main__ as glue_command
+from albert_tf.tasks.glue.registry import find_submission, find_task
+from albert_tf.tasks.glue.submission import make_submission, server_answers, test_files
+
+FILES = {
+    "CoLA.tsv": 1063, "SST-2.tsv": 1821, "MRPC.tsv": 1725, "STS-B.tsv": 1379, "QQP.tsv": 390965,
+    "MNLI-m.tsv": 9796, "MNLI-mm.tsv": 9847, "QNLI.tsv": 5463, "RTE.tsv": 3000, "WNLI.tsv": 146,
+    "AX.tsv": 1104,
+}  # fmt: skip
+
+
+def write_predictions(run_dir, file, outputs, ids=None):
+    """A run's predictions: probabilities [n, labels] or values [n]."""
+    task, _ = find_submission(file)
+    lines = ["\t".join(["id", "prediction", *task.labels])]
+    ids = range(len(outputs)) if ids is None else ids
+    for i, row in zip(ids, np.asarray(outputs)):
+        cells = [task.labels[row.argmax()], *row] if task.labels else [row]
+        lines.append("\t".join(map(str, [i, *cells])))
+    path = run_dir / "predictions" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def random_probabilities(file, seed):
+    task, split = find_submission(file)
+    return np.random.default_rng(seed).dirichlet(np.ones(len(task.labels)), split.rows)
+
+
+def answers(output, file):
+    lines = zipfile.ZipFile(output).read(file).decode().splitlines()
+    assert lines[0] == "index\tprediction"
+    ids, values = zip(*(line.split("\t") for line in lines[1:]))
+    assert list(ids) == [str(i) for i in range(len(ids))]
+    return list(values)
+
+
+def test_server_files_are_those_of_the_leaderboard():
+    assert {split.submission: split.rows for _, split in test_files()} == FILES
+
+
+def test_answers_are_what_the_server_wants():
+    probabilities = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7]])
+    assert server_answers(find_task("mnli"), probabilities) == ["entailment", "neutral"]
+    assert server_answers(find_task("ax"), probabilities) == ["entailment", "neutral"]
+    assert server_answers(find_task("rte"), probabilities[:, :2]) == ["not_entailment"] * 2
+    assert server_answers(find_task("cola"), np.array([[0.9, 0.1]])) == ["0"]
+    values = np.array([-0.3, 2.34567, 7.0])
+    assert server_answers(find_task("sts-b"), values) == ["0.000", "2.346", "5.000"]
+
+
+def test_one_run_and_an_ensemble_go_into_one_complete_zip(tmp_path, run_script):
+    """RTE is the mean of two runs, STS-B of two values; the rest is missing but for WNLI."""
+    rte = [random_probabilities("RTE.tsv", seed) for seed in (0, 1)]
+    values = [np.random.default_rng(seed).uniform(0, 5, 1379) for seed in (0, 1)]
+    wnli = random_probabilities("WNLI.tsv", 0)
+    for i in (0, 1):
+        write_predictions(tmp_path / f"run{i}/rte", "RTE.tsv", rte[i])
+        write_predictions(tmp_path / f"run{i}/sts-b", "STS-B.tsv", values[i])
+    write_predictions(tmp_path / "single", "WNLI.tsv", wnli)
+    output = tmp_path / "out/submission.zip"
+    flags = [f"--run_dirs={tmp_path}/run*,{tmp_path}/single", f"--output={output}"]
+    done = run_script(glue_command, "make_submission", *flags)
+    assert done.returncode == 1
+    assert "no predictions for CoLA.tsv, SST-2.tsv, MRPC.tsv, QQP.tsv, MNLI-m.tsv," in done.stderr
+    assert not output.exists()
+
+    done = run_script(glue_command, "make_submission", *flags, "--allow_missing")
+    assert done.returncode == 0, done.stderr
+    assert {n: len(answers(output, n)) for n in zipfile.ZipFile(output).namelist()} == FILES
+    labels = np.array(["entailment", "not_entailment"])
+    assert answers(output, "RTE.tsv") == list(labels[((rte[0] + rte[1]) / 2).argmax(1)])
+    assert answers(output, "RTE.tsv") != list(labels[rte[0].argmax(1)])
+    expected = [f"{v:.3f}" for v in (values[0] + values[1]) / 2]
+    assert answers(output, "STS-B.tsv") == expected
+    assert answers(output, "WNLI.tsv") == [str(i) for i in wnli.argmax(1)]
+    assert set(answers(output, "MNLI-mm.tsv")) == {"contradiction"}
+    assert set(answers(output, "QQP.tsv")) == {"0"}
+    printed = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert "3,000 answers, mean of 2 runs" in printed["RTE.tsv"]
+    assert "always 0, for want of predictions" in printed["QQP.tsv"]
+
+
+def test_equal_predictions_give_equal_files(tmp_path):
+    write_predictions(tmp_path / "run", "WNLI.tsv", random_probabilities("WNLI.tsv", 0))
+    for name in ("a.zip", "b.zip"):
+        make_submission([str(tmp_path / "run")], str(tmp_path / name), allow_missing=True)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def wnli(**changes):
+    rows = random_probabilities("WNLI.tsv", 0)
+    for row, value in changes.get("rows", {}).items():
+        rows[row] = value
+    return rows[: changes.get("length", len(rows))]
+
+
+BAD = {
+    "too few": (wnli(length=145), None, "has 145 predictions, but WNLI/test.tsv has 146 examples"),
+    "other ids": (wnli(), range(1, 147), ":2: the id is '1', but the server numbers the rows"),
+    "not a number": (
+        wnli(rows={3: [np.nan, 0.5]}),
+        None,
+        ":5: the prediction is not probabilities",
+    ),
+    "no distribution": (
+        wnli(rows={3: [0.5, 0.6]}),
+        None,
+        ":5: the prediction is not probabilities",
+    ),
+    "negative": (wnli(rows={3: [-0.5, 1.5]}), None, ":5: the prediction is not probabilities"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_predictions_are_refused_with_their_line(case, tmp_path):
+    outputs, ids, message = BAD[case]
+    path = write_predictions(tmp_path, "WNLI.tsv", outputs, ids)
+    with pytest.raises(AlbertError) as error:
+        make_submission([str(tmp_path)], str(tmp_path / "out.zip"), allow_missing=True)
+    assert str(error.value).startswith(str(path))
+    assert message in str(error.value)
+    assert not (tmp_path / "out.zip").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id\tprediction\tentailment\tnot_entailment\n", ":1: these are no predictions for WNLI"),
+        ("id\tprediction\t0\t1\n0\t0\t1.0\n", ":2: 3 fields instead of 4"),
+        ("id\tprediction\t0\t1\n0\t0\tx\t1\n", ":2: a prediction is not a number"),
+    ],
+)
+def test_files_of_another_task_or_damaged_rows_are_refused(content, message, tmp_path):
+    path = write_predictions(tmp_path, "WNLI.tsv", wnli())
+    path.write_text(content)
+    with pytest.raises(AlbertError) as error:
+        make_submission([str(tmp_path)], str(tmp_path / "out.zip"), allow_missing=True)
+    assert message in str(error.value)
+
+
+def test_folder_without_predictions_is_one_sentence(tmp_path):
+    with pytest.raises(AlbertError, match="holds no predictions of GLUE test sets"):
+        make_submission([str(tmp_path)], str(tmp_path / "out.zip"), allow_missing=True)
