@@ -101,7 +101,7 @@ def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
     """
     context, text = question.context, answer.text.strip()
     start = answer.start + answer.text.find(text)
-    if 0 <= start and context.startswith(text, start):
+    if start >= 0 and context.startswith(text, start):
         return start, start + len(text)
     literal = re.escape(text)
     loose = r"\s+".join(map(re.escape, text.split()))
