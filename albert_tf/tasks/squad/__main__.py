@@ -21,8 +21,8 @@ from absl import flags
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, read_squad
-from albert_tf.tasks.squad.features import WindowOptions, Windows, make_windows
 from albert_tf.tasks.squad.scoring import normalize_answer, score
+from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization import Tokenizer
 
 FLAGS = flags.FLAGS

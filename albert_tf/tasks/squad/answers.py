@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.squad.features import Windows
+from albert_tf.tasks.squad.windows import Windows
 
 #: Windows whose spans are put together at a time; bounds the memory.
 _CHUNK = 1024

@@ -1,255 +1,166 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From questions to windows: sequences that hold a question and a stretch of its paragraph.
-
-Source: google-research/albert squad_utils.convert_examples_to_features. Pieces are aligned with the
-paragraph's characters by the tokenizer, each paragraph once, and no question is ever left out.
-"""
+"""From questions to records, one for each window."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
-import functools
-import multiprocessing
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from albert_tf.data import records
+from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
-from albert_tf.progress import Progress
-from albert_tf.tasks.squad.data import Question
+from albert_tf.tasks.squad.data import Question, answer_span
+from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization import Tokenizer
 
-#: Paragraphs a worker process takes at a time.
+#: Records encoded together.
 _CHUNK = 256
+#: Part of the cache's key: raise it when the same questions give other records.
+_FORMAT = 1
 
-_worker_tokenizer: Tokenizer
 
+def squad_features(labelled: bool) -> dict[str, records.FeatureSpec]:
+    """The layout of a record, which is one window.
 
-@dataclasses.dataclass(frozen=True)
-class WindowOptions:
-    """How paragraphs are cut.
-
-    Attributes:
-      max_seq_length: pieces of a sequence `[CLS] question [SEP] window [SEP]`.
-      doc_stride: pieces from the start of a window to that of the next.
-      max_query_length: pieces of the question; the rest is cut off.
+    With labels it has `start_positions` and `end_positions`, the answer's first and last position
+    in the sequence, or 0 and 0 ([CLS]) if the window has no answer; and `is_impossible`, then 1.
     """
-
-    max_seq_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
-
-    def __post_init__(self) -> None:
-        """Raises AlbertError for lengths that leave no room."""
-        if self.doc_stride < 1 or self.max_query_length < 1:
-            raise AlbertError("doc_stride and max_query_length must be at least 1.")
-        if self.max_seq_length <= self.max_query_length + 3:
-            raise AlbertError(
-                f"max_seq_length={self.max_seq_length} leaves no room for the paragraph; it must "
-                f"be more than max_query_length + 3 = {self.max_query_length + 3}."
-            )
+    names = ("start_positions", "end_positions", "is_impossible") if labelled else ()
+    return records.sequence_features(1, **{name: records.FeatureSpec("int64") for name in names})
 
 
-@dataclasses.dataclass(frozen=True)
-class Paragraph:
-    """The pieces of a context: piece i, ids[i], stands for the characters starts[i]:ends[i].
-
-    All int32 [pieces]; starts and ends never go down.
-    """
-
-    ids: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-
-    def pieces_of(self, char_start: int, char_end: int) -> tuple[int, int]:
-        """First and last piece of the characters [char_start, char_end)."""
-        first = int(np.searchsorted(self.ends, char_start, side="right"))
-        last = int(np.searchsorted(self.starts, char_end, side="left")) - 1
-        # Characters that the tokenizer drops have no piece of their own; take the next one.
-        first = min(first, len(self.ids) - 1)
-        return first, max(first, last)
-
-
-def window_spans(num_pieces: int, max_pieces: int, doc_stride: int) -> list[tuple[int, int]]:
-    """(first piece, number of pieces) of the windows that cover a paragraph.
-
-    Windows of `max_pieces` begin every `doc_stride` pieces (or sooner, so that none is missed); the
-    last one ends with the paragraph.
-    """
-    spans = []
-    first = 0
-    while True:
-        length = min(max_pieces, num_pieces - first)
-        spans.append((first, length))
-        if first + length >= num_pieces:
-            return spans
-        first += min(length, doc_stride)
-
-
-@functools.lru_cache(maxsize=65536)
-def max_contexts(num_pieces: int, max_pieces: int, doc_stride: int) -> tuple[np.ndarray, ...]:
-    """For each window of a paragraph, bool [its pieces]: whether it shows most around the piece.
-
-    Of the windows that hold a piece, that one is chosen in which the smaller of the numbers of
-    pieces to its left and right is greatest; a longer window wins at the same number, and an
-    earlier one at the same length. So each piece has exactly one window.
-
-    Source: google-research/albert squad_utils._check_is_max_context.
-    """
-    spans = window_spans(num_pieces, max_pieces, doc_stride)
-    best = np.full(num_pieces, -np.inf)
-    owner = np.zeros(num_pieces, np.int64)
-    for window, (first, length) in enumerate(spans):
-        position = np.arange(length)
-        score = np.minimum(position, length - 1 - position) + 0.01 * length
-        held = slice(first, first + length)
-        better = score > best[held]
-        best[held][better] = score[better]
-        owner[held][better] = window
-    return tuple(owner[f : f + n] == w for w, (f, n) in enumerate(spans))
-
-
-class Windows:
-    """All windows of a list of questions, in the order of the records.
-
-    A window's sequence is `[CLS] question [SEP] pieces [SEP]`; a position is an index into it.
-
-    Attributes:
-      questions: the questions.
-      query_ids: the ids of each question, cut to max_query_length.
-      question_index: int32 [n]: the question of each window.
-      context_start: int32 [n]: position of the window's first piece.
-      first_piece: int32 [n]: that piece's index in the paragraph.
-      num_pieces: int32 [n]: pieces of the paragraph in the window.
-    """
-
-    def __init__(
-        self,
-        questions: Sequence[Question],
-        query_ids: Sequence[list[int]],
-        paragraphs: Sequence[Paragraph],
-        options: WindowOptions,
-    ) -> None:
-        """Cuts the windows; `query_ids` and `paragraphs` have one entry a question."""
-        self.questions = questions
-        self.query_ids = query_ids
-        self.options = options
-        self._paragraphs = paragraphs
-        rows = []
-        for index, (query, paragraph) in enumerate(zip(query_ids, paragraphs)):
-            max_pieces = options.max_seq_length - len(query) - 3
-            for first, length in window_spans(len(paragraph.ids), max_pieces, options.doc_stride):
-                rows.append((index, len(query) + 2, first, length))
-        columns = np.array(rows, np.int32).reshape(-1, 4).T
-        self.question_index, self.context_start, self.first_piece, self.num_pieces = columns
-
-    def __len__(self) -> int:
-        return len(self.question_index)
-
-    def paragraph(self, window: int) -> Paragraph:
-        """The whole paragraph that the window is cut from."""
-        return self._paragraphs[self.question_index[window]]
-
-    def ids(self, window: int) -> np.ndarray:
-        """Ids of the window's part of the paragraph, int32 [num_pieces]."""
-        first = self.first_piece[window]
-        return self.paragraph(window).ids[first : first + self.num_pieces[window]]
-
-    def is_max_context(self, window: int) -> np.ndarray:
-        """bool [num_pieces]: whether no other window shows more around the piece."""
-        index = self.question_index[window]
-        max_pieces = self.options.max_seq_length - len(self.query_ids[index]) - 3
-        pieces = len(self._paragraphs[index].ids)
-        number = window - int(np.searchsorted(self.question_index, index))
-        return max_contexts(pieces, max_pieces, self.options.doc_stride)[number]
-
-    def text(self, window: int, start: int, end: int) -> tuple[str, int, int]:
-        """The text from one position to another, inclusive, as it stands in the context.
-
-        Returns:
-          The text without white space around it, and its characters [start, end).
-        """
-        paragraph = self.paragraph(window)
-        shift = self.first_piece[window] - self.context_start[window]
-        char_start, char_end = (
-            int(paragraph.starts[start + shift]),
-            int(paragraph.ends[end + shift]),
-        )
-        text = self.questions[self.question_index[window]].context[char_start:char_end]
-        char_start += len(text) - len(text.lstrip())
-        text = text.strip()
-        return text, char_start, char_start + len(text)
-
-    def positions(self, window: int, first: int, last: int) -> tuple[int, int] | None:
-        """Positions of the paragraph's pieces first to last; None if the window lacks any."""
-        begin = self.first_piece[window]
-        if first < begin or last >= begin + self.num_pieces[window]:
-            return None
-        shift = int(self.context_start[window] - begin)
-        return first + shift, last + shift
-
-
-def make_windows(
+def build_squad_records(
+    folder: str,
     questions: Sequence[Question],
     tokenizer: Tokenizer,
     options: WindowOptions,
     *,
+    version: str,
+    labelled: bool,
+    compat: bool = False,
+    shuffle_seed: int | None = None,
     workers: int | None = None,
-) -> Windows:
-    """Cuts the paragraphs of all questions into windows; each paragraph is tokenized once.
+) -> str:
+    """Writes the windows of questions as records below `folder`, unless they are there already.
 
     Args:
-      questions: the questions; none is left out.
-      tokenizer: gives ids and offsets.
-      options: lengths and stride.
-      workers: processes that tokenize; the windows do not depend on it. None takes one, which
-        does 2,000 paragraphs a second.
+      folder: the cache.
+      questions: in the order of the records, whose windows are those of `make_windows`.
+      tokenizer: gives the ids.
+      options: how contexts are cut.
+      version: of SQuAD. Labelled windows that lack a part of the answer are examples of "no answer
+        here" for 2.0, and left out for 1.1, which has no such thing. If no window holds the whole
+        answer, the one that holds most of it has that part for its answer.
+      labelled: write the first gold answer of each question; needed for training.
+      compat: as the TF1 release, for 1.1 too, every window that lacks a part of the answer points
+        at [CLS].
+      shuffle_seed: puts the questions in a random order; None keeps theirs.
+      workers: see make_windows.
+
+    Returns:
+      Path of the record file; a manifest lies beside it, whose statistics tell what was counted.
 
     Raises:
-      AlbertError: a context holds no text.
+      AlbertError: a context holds no text; with labels, a question has no answer, or its context
+        does not hold it.
     """
-    contexts = dict.fromkeys(question.context for question in questions)
-    with Progress("tokenize paragraphs", len(contexts), unit="") as progress:
-        for context, paragraph in _encode(list(contexts), tokenizer, workers or 1):
-            contexts[context] = paragraph
-            progress.update(1)
-    paragraphs = [contexts[question.context] for question in questions]
-    for question, paragraph in zip(questions, paragraphs):
-        if not len(paragraph.ids):
-            raise AlbertError(f"{question.where}: the context holds no text.")
-    queries = tokenizer.encode_batch([question.question for question in questions])
-    return Windows(
-        questions, [query[: options.max_query_length] for query in queries], paragraphs, options
-    )
+    key = {
+        "format": _FORMAT,
+        **dataclasses.asdict(options),
+        "labels": [version, compat] if labelled else None,
+        "shuffle_seed": shuffle_seed,
+        "content": _content_hash(questions, labelled),
+    }
+    features = squad_features(labelled)
+    if shuffle_seed is not None:
+        order = np.random.default_rng(shuffle_seed).permutation(len(questions))
+        questions = [questions[i] for i in order]
+
+    def encode(statistics: dict[str, Any]) -> Iterator[bytes]:
+        # Found before the tokenizer's work, because the search may fail.
+        spans = [_gold_span(question) for question in questions] if labelled else []
+        windows = make_windows(questions, tokenizer, options, workers=workers)
+        rows, labels = np.arange(len(windows)), np.zeros((len(windows), 0), np.int64)
+        statistics["questions"] = len(questions)
+        if labelled:
+            labels = _labels(windows, spans, compat, statistics)
+            if version == "1.1" and not compat:
+                rows = np.flatnonzero(labels[:, 2] == 0)
+            statistics["windows_left_out"] = len(windows) - len(rows)
+        lengths = windows.context_start + windows.num_pieces + 1
+        statistics["mean_length"] = float(lengths[rows].mean())
+        for begin in range(0, len(rows), _CHUNK):
+            chunk = rows[begin : begin + _CHUNK]
+            columns = {
+                "input_ids": [windows.sequence(row, tokenizer) for row in chunk],
+                "row_lengths": lengths[chunk, None],
+                "first_lengths": windows.context_start[chunk, None],
+                **dict(zip(list(features)[3:], labels[chunk].T)),
+            }
+            yield from records.encode_examples(columns, features)
+
+    return cached_records(folder, "question_answering", key, features, tokenizer, encode)
 
 
-def _encode(
-    contexts: list[str], tokenizer: Tokenizer, workers: int
-) -> Iterator[tuple[str, Paragraph]]:
-    chunks = [contexts[i : i + _CHUNK] for i in range(0, len(contexts), _CHUNK)]
-    workers = min(workers, len(chunks))
-    if workers <= 1:
-        for context in contexts:
-            yield context, _paragraph(tokenizer, context)
-        return
-    # Spawned, because TensorFlow does not survive a fork.
-    spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, spawn, _start, (tokenizer,)) as pool:
-        for chunk, paragraphs in zip(chunks, pool.map(_encode_chunk, chunks)):
-            yield from zip(chunk, paragraphs)
+def _content_hash(questions: Sequence[Question], labelled: bool) -> str:
+    digest = hashlib.sha256()
+    for question in questions:
+        row: list[Any] = [question.question, question.context]
+        if labelled:
+            row += [question.is_impossible, *map(dataclasses.astuple, question.answers[:1])]
+        digest.update(json.dumps(row).encode() + b"\n")
+    return digest.hexdigest()
 
 
-def _start(tokenizer: Tokenizer) -> None:
-    global _worker_tokenizer
-    _worker_tokenizer = tokenizer
+def _gold_span(question: Question) -> tuple[int, int] | None:
+    """Characters of the first gold answer; None if the question is unanswerable."""
+    if question.is_impossible:
+        return None
+    if not question.answers:
+        raise AlbertError(f"{question.where} has no answer; training needs one for each question.")
+    return answer_span(question, question.answers[0])
 
 
-def _encode_chunk(contexts: list[str]) -> list[Paragraph]:
-    return [_paragraph(_worker_tokenizer, context) for context in contexts]
+def _labels(
+    windows: Windows,
+    spans: Sequence[tuple[int, int] | None],
+    compat: bool,
+    statistics: dict[str, Any],
+) -> np.ndarray:
+    """Start, end and is_impossible of every window, int64 [n, 3]."""
+    labels = np.tile(np.array([0, 0, 1], np.int64), (len(windows), 1))
+    bounds = np.searchsorted(windows.question_index, np.arange(len(spans) + 1)).tolist()
+    cut = 0
+    for span, begin, stop in zip(spans, bounds, bounds[1:]):
+        if span is None:
+            continue
+        first, last = windows.paragraph(begin).pieces_of(*span)
+        found = {row: windows.positions(row, first, last) for row in range(begin, stop)}
+        if not any(found.values()) and not compat:
+            cut += 1
+            row, part = _most_of(windows, range(begin, stop), first, last)
+            found = {row: part}
+        for row, positions in found.items():
+            if positions:
+                labels[row] = (*positions, 0)
+    statistics["unanswerable"] = sum(span is None for span in spans)
+    statistics["answers_cut"] = cut
+    return labels
 
 
-def _paragraph(tokenizer: Tokenizer, context: str) -> Paragraph:
-    columns = tokenizer.encode_with_offsets(context)
-    return Paragraph(*(np.array(column, np.int32) for column in columns))
+def _most_of(
+    windows: Windows, rows: range, first: int, last: int
+) -> tuple[int, tuple[int, int] | None]:
+    """The window that holds most of the pieces first to last, and the positions it holds."""
+    parts = {}
+    for row in rows:
+        begin, size = int(windows.first_piece[row]), int(windows.num_pieces[row])
+        parts[row] = max(first, begin), min(last, begin + size - 1)
+    row = max(rows, key=lambda row: parts[row][1] - parts[row][0])
+    return row, windows.positions(row, *parts[row])

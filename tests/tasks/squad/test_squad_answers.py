@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answers import Answers, extract_answers, predictions
-from albert_tf.tasks.squad.features import WindowOptions, make_windows
+from albert_tf.tasks.squad.windows import WindowOptions, make_windows
 
 FORBIDDEN = -1e30
 

@@ -1,183 +1,173 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import time
+import dataclasses
+import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from albert_tf.data import records
+from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.squad.__main__ import describe
-from albert_tf.tasks.squad.data import answer_span, read_squad
-from albert_tf.tasks.squad.features import (
-    WindowOptions,
-    make_windows,
-    max_contexts,
-    window_spans,
-)
+from albert_tf.tasks.squad.data import Answer, read_squad
+from albert_tf.tasks.squad.features import build_squad_records, squad_features
+from albert_tf.tasks.squad.windows import WindowOptions, make_windows
 
-LETTERS = "abcdefghij"
+#: A window holds four pieces, the next one begins two further on.
+OPTIONS = WindowOptions(8, 2, 1)
 
 
-def letters(count):
-    return " ".join(LETTERS[i % 10] for i in range(count))
+def build(tmp_path, questions, tokenizer, options=OPTIONS, **kwargs):
+    """Builds records; returns their parsed columns, statistics and path."""
+    path = build_squad_records(str(tmp_path), questions, tokenizer, options, **kwargs)
+    features = squad_features(kwargs["labelled"])
+    serialized = tf.constant(list(records.read_examples(path)))
+    columns = records.parse_sequences(serialized, features, options.max_seq_length)
+    columns = {name: value.numpy() for name, value in columns.items()}
+    return columns, Manifest.load(os.path.dirname(path)).statistics, path
 
 
-def pieces_text(windows, window, start, end):
-    """The text of an answer's characters, by way of its pieces."""
-    paragraph = windows.paragraph(window)
-    first, last = windows.positions(window, *paragraph.pieces_of(start, end))
-    return windows.text(window, first, last)[0]
+def labels(columns):
+    names = "start_positions", "end_positions", "is_impossible"
+    return list(zip(*(columns[name].tolist() for name in names)))
 
 
-def test_windows_of_the_released_lengths(tokenizer, ask):
-    questions = [ask(letters(500), question=letters(20))]
-    windows = make_windows(questions, tokenizer, WindowOptions(384, 128, 64))
-    assert windows.first_piece.tolist() == [0, 128, 256]
-    assert windows.num_pieces.tolist() == [361, 361, 244]
-    assert windows.context_start.tolist() == [22] * 3
-    shown = np.zeros(500, int)
-    for window in range(3):
-        first, size = windows.first_piece[window], windows.num_pieces[window]
-        shown[first : first + size] += windows.is_max_context(window)
-    np.testing.assert_array_equal(shown, 1)
-
-
-def slow_max_contexts(spans):
-    """Piece by piece: the window with the most context, the first of several."""
-    total = max(first + size for first, size in spans)
-    owners = []
-    for piece in range(total):
-        scores = [
-            min(piece - first, first + size - 1 - piece) + 0.01 * size
-            if first <= piece < first + size
-            else -1
-            for first, size in spans
-        ]
-        owners.append(scores.index(max(scores)))
-    return [[owners[first + i] == w for i in range(n)] for w, (first, n) in enumerate(spans)]
+def test_records_are_the_windows(tmp_path, tokenizer, ask):
+    questions = [ask("a b c d e f", question="j"), ask("g", question="i")]
+    columns, statistics, _ = build(tmp_path, questions, tokenizer, version="1.1", labelled=False)
+    pieces = [
+        [tokenizer.id_to_piece(i) for i, m in zip(row, mask) if m]
+        for row, mask in zip(columns["input_word_ids"], columns["input_mask"])
+    ]
+    assert pieces == [
+        ["[CLS]", "j", "[SEP]", "a", "b", "c", "d", "[SEP]"],
+        ["[CLS]", "j", "[SEP]", "c", "d", "e", "f", "[SEP]"],
+        ["[CLS]", "i", "[SEP]", "g", "[SEP]"],
+    ]
+    assert columns["input_type_ids"].tolist() == [[0] * 3 + [1] * 5] * 2 + [
+        [0, 0, 0, 1, 1, 0, 0, 0]
+    ]
+    assert set(columns) == {"input_word_ids", "input_mask", "input_type_ids"}
+    assert statistics["questions"] == 2
 
 
 @pytest.mark.parametrize(
-    ("pieces", "room", "stride"), [(1, 5, 2), (5, 5, 2), (6, 5, 2), (23, 7, 3), (40, 9, 20)]
-)
-def test_every_piece_is_in_a_window_and_shown_best_by_one(pieces, room, stride):
-    spans = window_spans(pieces, room, stride)
-    assert {i for first, size in spans for i in range(first, first + size)} == set(range(pieces))
-    assert all(size <= room for _, size in spans)
-    shown = [flags.tolist() for flags in max_contexts(pieces, room, stride)]
-    assert shown == slow_max_contexts(spans)
-
-
-def test_long_questions_are_cut_and_make_room(tokenizer, ask):
-    questions = [ask(letters(9), question=letters(30)), ask(letters(9), question="a")]
-    windows = make_windows(questions, tokenizer, WindowOptions(12, 4, 5))
-    assert [len(query) for query in windows.query_ids] == [5, 1]
-    assert windows.question_index.tolist() == [0, 0, 0, 1, 1]
-    assert windows.num_pieces.tolist() == [4, 4, 1, 8, 5]
-    assert (windows.context_start + windows.num_pieces + 1).max() == 12
-    ids = tokenizer.encode(letters(9))
-    for window, (first, size) in enumerate(zip(windows.first_piece, windows.num_pieces)):
-        assert windows.ids(window).tolist() == ids[first : first + size]
-
-
-@pytest.mark.parametrize(
-    "vocabulary", ["tokenizer", pytest.param("released", marks=pytest.mark.realdata)]
-)
-@pytest.mark.parametrize(
-    ("context", "answers"),
+    ("version", "compat", "expected"),
     [
-        ("the   river \t a\u00a0\n b  c", ["river", "river \t a", "a\u00a0\n b", "b  c"]),
-        ("a ½ b 1½ c", ["½", "a ½", "1½", "½ c"]),
-        ("the ﬁne rivers, ﬁne", ["ﬁne", "ﬁne rivers", "ﬁne rivers, ﬁne"]),
-        ("a cafe\u0301s b naïve i\u0307 c", ["cafe\u0301s", "naïve", "i\u0307", "cafe\u0301s b"]),
-        ("a 漢字 b 漢", ["漢", "字", "漢字", "字 b", "b 漢"]),
-        ("a 1,250, b 50.", ["1,250", "1,250,", "50", "250, b"]),
-        ("  a\u200bb (c) \u201cd\u201d ", ["a\u200bb", "c", "(c)", "\u201cd\u201d", "d"]),
+        ("1.1", False, [(3, 4, 0)]),
+        ("1.1", True, [(3, 4, 0), (0, 0, 1)]),
+        ("2.0", False, [(3, 4, 0), (0, 0, 1)]),
+        ("2.0", True, [(3, 4, 0), (0, 0, 1)]),
     ],
-)  # fmt: skip
-def test_answers_are_recovered_from_their_pieces(request, vocabulary, context, answers, ask):
-    tokenizer = request.getfixturevalue(vocabulary)
-    question = ask(context, *answers)
-    windows = make_windows([question], tokenizer, WindowOptions())
-    assert len(windows) == 1
-    for answer in question.answers:
-        start, end = answer_span(question, answer)
-        text = pieces_text(windows, 0, start, end)
-        assert answer.text in text
-        # Not more than the words that the answer touches.
-        assert len(text.split()) == len(answer.text.split())
-
-
-def test_characters_of_an_answer_are_those_of_the_context(tokenizer, ask):
-    question = ask("the  cafe\u0301s ½  b", "cafe\u0301s ½")
-    windows = make_windows([question], tokenizer, WindowOptions())
-    start, end = answer_span(question, question.answers[0])
-    positions = windows.positions(0, *windows.paragraph(0).pieces_of(start, end))
-    assert windows.text(0, *positions) == ("cafe\u0301s ½", start, end)
-
-
-def test_positions_are_none_where_a_window_lacks_the_answer(tokenizer, ask):
-    windows = make_windows([ask(letters(9), question="a")], tokenizer, WindowOptions(8, 2, 1))
-    assert windows.first_piece.tolist() == [0, 2, 4, 6][: len(windows)]
-    assert [windows.positions(w, 3, 4) for w in range(3)] == [None, (4, 5), None]
-
-
-def test_a_paragraph_is_tokenized_once(tokenizer, ask, monkeypatch):
-    calls = []
-    encode = type(tokenizer).encode_with_offsets
-    monkeypatch.setattr(
-        type(tokenizer),
-        "encode_with_offsets",
-        lambda s, text: calls.append(text) or encode(s, text),
+)
+def test_windows_that_lack_a_part_of_the_answer(
+    tmp_path, tokenizer, ask, version, compat, expected
+):
+    # "b" to "c" is in the first window; the second has "c" only.
+    questions = [ask("a b c d e f", "a b", question="j")]
+    columns, statistics, _ = build(
+        tmp_path, questions, tokenizer, version=version, labelled=True, compat=compat
     )
-    questions = [ask("a b c"), ask("a b c"), ask("d"), ask("a b c")]
-    make_windows(questions, tokenizer, WindowOptions())
-    assert calls == ["a b c", "d"]
+    assert labels(columns) == expected
+    assert statistics["windows_left_out"] == 2 - len(expected)
 
 
-def test_windows_do_not_depend_on_the_number_of_workers(tokenizer, ask):
-    questions = [ask(f"{letters(i % 17 + 1)} ½ {i}") for i in range(600)]
-    alone, shared = (
-        make_windows(questions, tokenizer, WindowOptions(16, 4, 8), workers=workers)
-        for workers in (1, 2)
+def test_an_answer_within_two_windows_is_in_both(tmp_path, tokenizer, ask):
+    questions = [ask("a b c d e f", "c d", question="j")]
+    columns, _, _ = build(tmp_path, questions, tokenizer, version="1.1", labelled=True)
+    assert labels(columns) == [(5, 6, 0), (3, 4, 0)]
+
+
+def test_an_answer_that_no_window_holds_is_cut_and_counted(tmp_path, tokenizer, ask):
+    questions = [ask("a b c d e f", "b c d e f", question="j")]
+    columns, statistics, _ = build(tmp_path, questions, tokenizer, version="1.1", labelled=True)
+    assert labels(columns) == [(3, 6, 0)]
+    assert statistics["answers_cut"] == 1
+    columns, _, _ = build(tmp_path, questions, tokenizer, version="2.0", labelled=True)
+    assert labels(columns) == [(0, 0, 1), (3, 6, 0)]
+    columns, _, _ = build(tmp_path, questions, tokenizer, version="1.1", labelled=True, compat=True)
+    assert labels(columns) == [(0, 0, 1)] * 2
+
+
+def test_unanswerable_questions_point_at_cls(tmp_path, tokenizer, ask):
+    questions = [ask("a b", is_impossible=True, question="j"), ask("a b", "b", question="j")]
+    columns, statistics, _ = build(tmp_path, questions, tokenizer, version="2.0", labelled=True)
+    assert labels(columns) == [(0, 0, 1), (4, 4, 0)]
+    assert (statistics["unanswerable"], statistics["answers_cut"]) == (1, 0)
+
+
+def test_shuffling_puts_the_same_questions_in_an_order_of_the_seed(tmp_path, tokenizer, ask):
+    questions = [ask(letter, letter, question="j") for letter in "abcdefghij"]
+    shuffle = {"version": "1.1", "labelled": True}
+    plain, one, two = (
+        build(tmp_path, questions, tokenizer, **shuffle, shuffle_seed=seed)[0]["input_word_ids"]
+        for seed in (None, 1, 2)
     )
-    assert len(alone) == len(shared) > 600
-    for window in range(len(alone)):
-        assert alone.ids(window).tolist() == shared.ids(window).tolist()
-    for name in ("starts", "ends"):
-        for window in range(0, len(alone), 50):
-            one, two = (getattr(w.paragraph(window), name) for w in (alone, shared))
-            np.testing.assert_array_equal(one, two)
+    assert plain[:, 3].tolist() == [tokenizer.piece_to_id(letter) for letter in "abcdefghij"]
+    assert not np.array_equal(one, two)
+    assert sorted(one.tolist()) == sorted(two.tolist()) == sorted(plain.tolist())
 
 
-def test_a_context_without_text_and_impossible_lengths_are_errors(tokenizer, ask):
-    with pytest.raises(AlbertError, match=r"data\.json: question q1: the context holds no text"):
-        make_windows([ask(" \u200b ")], tokenizer, WindowOptions())
-    with pytest.raises(AlbertError, match="max_seq_length=67 leaves no room"):
-        WindowOptions(67, 128, 64)
-    with pytest.raises(AlbertError, match="doc_stride"):
-        WindowOptions(384, 0, 64)
+def test_the_cache_is_used_again_and_knows_what_made_it(tmp_path, tokenizer, ask, monkeypatch):
+    questions = [ask("a b c d e f", "a b", question="j")]
+    given = {"version": "1.1", "labelled": True}
+    _, _, path = build(tmp_path, questions, tokenizer, **given)
+    moved = [dataclasses.replace(questions[0], answers=(Answer("c", 4),))]
+    others = [
+        build(tmp_path, questions, tokenizer, **{**given, **change})[2]
+        for change in (
+            {"version": "2.0"},
+            {"compat": True},
+            {"labelled": False},
+            {"shuffle_seed": 1},
+            {"options": WindowOptions(9, 2, 1)},
+        )
+    ]
+    others.append(build(tmp_path, moved, tokenizer, **given)[2])
+    assert len({path, *others}) == 7
+    # Of unlabelled records answers and version are no part.
+    same = [
+        build(tmp_path, asked, tokenizer, version=version, labelled=False)[2]
+        for asked, version in ((questions, "1.1"), (moved, "2.0"))
+    ]
+    assert same[0] == same[1]
+    monkeypatch.setattr(type(tokenizer), "encode_batch", None)
+    assert build(tmp_path, questions, tokenizer, **given)[2] == path
+
+
+def test_training_data_without_or_with_a_wrong_answer_leaves_nothing_behind(
+    tmp_path, tokenizer, ask
+):
+    wrong = dataclasses.replace(ask("a b", "a"), answers=(Answer("c", 1),))
+    for question, message in ((ask("a b"), "q2 has no answer"), (wrong, "q1: the answer 'c' is")):
+        with pytest.raises(AlbertError, match=message):
+            build(tmp_path, [question], tokenizer, version="1.1", labelled=True)
+    assert not [name for _, _, names in os.walk(tmp_path) for name in names]
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [
-        ("dev-v1.1.json", "1.1"),
-        ("dev-v2.0.json", "2.0"),
-        ("train_parts/train-v1.1.first44articles.json", "1.1"),
-        ("train_parts/train-v2.0.10articles.json", "2.0"),
-    ],
-)
-def test_answers_of_the_real_files_are_recovered_and_fast(squad_files, released, name, version):
-    began = time.process_time()
-    questions = read_squad(str(squad_files / name), version=version)
-    windows = make_windows(questions, released, WindowOptions())
-    seconds = time.process_time() - began
-    found = describe(questions, windows)
-    assert set(windows.question_index.tolist()) == set(range(len(questions)))
-    # Measured: 0.99994, 0.99990, 1 and 1; what is missing are answers that cut a word in two.
-    assert found["aligned_answers"] > 0.9998
-    assert found["exact_answers"] > 0.99
-    # The TF1 release takes 25 ms a question.
-    assert seconds / len(questions) < 0.0025
+def test_real_training_records_point_at_the_answers(tmp_path, squad_files, released):
+    path = squad_files / "train_parts" / "train-v2.0.10articles.json"
+    questions = read_squad(str(path), version="2.0")
+    options = WindowOptions(192, 64, 32)
+    columns, statistics, _ = build(
+        tmp_path, questions, released, options, version="2.0", labelled=True
+    )
+    windows = make_windows(questions, released, options)
+    assert len(columns["input_mask"]) == len(windows)
+    assert statistics["questions"] == len(questions) == 4719
+    assert statistics["unanswerable"] == 348
+    with_answer = set()
+    for row, (start, end, impossible) in enumerate(labels(columns)):
+        question = questions[windows.question_index[row]]
+        if impossible:
+            assert (start, end) == (0, 0)
+            continue
+        with_answer.add(question.id)
+        text, begin, stop = windows.text(row, start, end)
+        gold = question.answers[0]
+        assert gold.text.strip() in text
+        assert begin <= gold.start + 1 and stop >= gold.start + len(gold.text) - 1
+    assert len(with_answer) == sum(not question.is_impossible for question in questions)
+    assert statistics["answers_cut"] == 0
