@@ -339,7 +339,7 @@ class _TrainingRun:
 
     def _note(self, text: str) -> None:
         """Prints a few lines above the progress line."""
-        self.progress.note("\n  ".join(textwrap.wrap(text, 78)))
+        self.progress.note("\n  ".join(textwrap.wrap(text, 78, break_on_hyphens=False)))
 
     def _evaluate(self, step: int) -> None:
         self.results = self.estimator.evaluate_now(self.eval_spec)

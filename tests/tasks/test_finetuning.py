@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.fine_tune import fine_tune, model_folder, report
 from albert_tf.tasks.finetuning import load_model_files, read_task_file
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.specs import InputContext, RunConfig
+from albert_tf.training.specs import EvalSpec, InputContext, RunConfig, TrainSpec
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
 CONFIG = AlbertConfig(
@@ -38,14 +41,15 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture
 def task(tokenizer):
-    return TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(("x", "y"), 64))
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    return TextClassificationTask(config, tokenizer, ClassificationSpec(("x", "y"), 64))
 
 
 def test_model_files_are_found_from_any_name_of_a_checkpoint(task, tokenizer, tmp_path):
     task.save_files(str(tmp_path))
     for name in ("", "checkpoints", "checkpoints/ckpt-10", "best/ckpt-10"):
         config, found = load_model_files(None, None, None, str(tmp_path / name))
-        assert config == CONFIG
+        assert config == task.config
         assert found.spec == tokenizer.spec
 
 
@@ -74,12 +78,83 @@ def test_a_folder_of_another_task_or_of_none_is_refused(task, tmp_path):
         read_task_file(str(tmp_path), "squad")
 
 
-def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_path):
+def some_examples(count):
     rng = np.random.default_rng(0)
-    examples = [
+    return [
         TextExample(str(i), " ".join(rng.choice(list("abc"), size)), None, "xy"[i % 2], f"f:{i}")
-        for i, size in enumerate(rng.integers(1, 62, 70))
+        for i, size in enumerate(rng.integers(1, 62, count))
     ]
+
+
+def train(task, source, folder, steps=8, **values):
+    defaults = {"train_batch_size": 8, "learning_rate": 1e-3, "num_warmup_steps": 2}
+    config = RunConfig(str(folder), optimizer="adamw", **{**defaults, **values})
+    estimator = Estimator(task, config)
+    estimator.train(TrainSpec(source.train_input_fn, steps, source.fingerprint))
+    return {k: v.numpy() for k, v in estimator.model.named_weights().items()}
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [{"gradient_accumulation_steps": 4}, {"strategy": "mirrored"}],
+    ids=lambda x: next(iter(x)),
+)
+def test_batches_of_varying_length_are_cut_without_changing_the_result(task, tmp_path, cut):
+    task.dropout_rate = 0.0  # Masks differ between micro-batches.
+    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1)
+    whole = train(task, source, tmp_path / "whole")
+    parts = train(task, source, tmp_path / "parts", **cut)
+    for name, value in whole.items():
+        np.testing.assert_allclose(parts[name], value, atol=2e-4, err_msg=name)
+
+
+def test_interrupted_fine_tuning_goes_on_bit_for_bit(task, tmp_path):
+    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1)
+    whole = train(task, source, tmp_path / "whole")
+
+    def ends(context):
+        return source.train_input_fn(context).take(5)
+
+    config = RunConfig(
+        str(tmp_path / "cut"),
+        optimizer="adamw",
+        train_batch_size=8,
+        learning_rate=1e-3,
+        num_warmup_steps=2,
+        save_checkpoints_steps=3,
+    )
+    with pytest.raises(tf.errors.OutOfRangeError):
+        Estimator(task, config).train(TrainSpec(ends, 8, source.fingerprint))
+    resumed = train(task, source, tmp_path / "cut", save_checkpoints_steps=3)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+def test_seeds_are_trained_apart_and_the_best_is_remembered(task, tmp_path, capsys):
+    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1)
+    config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3)
+    config = dataclasses.replace(config, learning_rate=1e-2, num_warmup_steps=0)
+    evaluation = EvalSpec(source.eval_input_fn)
+    fine_tune(task, config, source, 4, [evaluation], num_seeds=3)
+    record = json.loads((tmp_path / "run" / "seeds.json").read_text())
+    assert set(record["values"]) == {"seed-3", "seed-4", "seed-5"}
+    assert record["values"][record["best"]] == max(record["values"].values())
+    assert model_folder(config.output_dir) == str(tmp_path / "run" / record["best"])
+    printed = capsys.readouterr().out
+    assert "accuracy of 3 seeds:" in printed
+    assert "a constant answer has 0.5000" in printed
+    results = report(task, config, [evaluation])
+    assert results["accuracy"] == record["values"][record["best"]]
+
+
+def test_seeds_without_evaluation_are_refused(task, tmp_path):
+    source = task.open_examples(some_examples(8), "train", str(tmp_path), train_seed=1)
+    with pytest.raises(AlbertError, match="--num_seeds needs --do_eval"):
+        fine_tune(task, RunConfig(str(tmp_path / "run")), source, 4, [], num_seeds=2)
+
+
+def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_path):
+    examples = some_examples(70)
     estimator = Estimator(task, RunConfig(str(tmp_path / "run"), eval_batch_size=16))
     for weight in estimator.model.trainable_variables:
         weight.assign(weight * 8)

@@ -290,6 +290,28 @@ def test_the_best_checkpoint_is_kept_apart_and_is_never_step_0(tmp_path, tiny_co
     assert results["masked_lm_accuracy"] == pytest.approx(best["value"])
 
 
+def test_a_run_stops_early_without_a_new_best_and_is_then_over(
+    tmp_path, tiny_config, record_paths, capsys
+):
+    values = iter([0.1, 0.5, 0.4, 0.5, 0.3])
+
+    def evaluations(source):
+        return EvalSpec(
+            source.eval_input_fn,
+            every_steps=2,
+            metrics=lambda outputs: {"masked_lm_accuracy": next(values)},
+        )
+
+    estimator, spec, source = make(tmp_path, tiny_config, record_paths, early_stopping_evals=2)
+    estimator.train_and_evaluate(spec, evaluations(source))
+    assert "Stopped early at step 8" in capsys.readouterr().err
+    assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-8")
+    again, spec, source = make(tmp_path, tiny_config, record_paths, early_stopping_evals=2)
+    again.train_and_evaluate(spec, evaluations(source))
+    assert "no better masked_lm_accuracy than the 0.5000 of step 4" in capsys.readouterr().out
+    assert next(values) == 0.3
+
+
 def test_only_the_last_checkpoints_are_kept(tmp_path, tiny_config, record_paths):
     estimator, spec, _ = make(
         tmp_path, tiny_config, record_paths, save_checkpoints_steps=2, keep_checkpoint_max=2

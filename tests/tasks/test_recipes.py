@@ -1,0 +1,94 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import pytest
+from absl import flags
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.finetuning_flags import define_finetuning_flags, settings_from_flags
+from albert_tf.tasks.recipes import load_recipe, model_size
+
+
+@pytest.mark.parametrize(
+    ("preset", "size"),
+    [("albert_base_v1", "base"), ("albert_large_v2", "large"), ("albert_xxlarge_v2", "xxlarge")],
+)
+def test_size_follows_the_hidden_size(preset, size):
+    assert model_size(AlbertConfig.load(preset)) == size
+
+
+def test_models_without_dropout_keep_going_without():
+    recipe = load_recipe("rte", AlbertConfig.load("albert_xlarge_v2"))
+    assert recipe["dropout"] == 0.0
+    assert recipe["train_step"] == 800
+
+
+def test_a_task_without_a_recipe_is_refused():
+    with pytest.raises(AlbertError, match="There is no recipe for the task 'sonnets'"):
+        load_recipe("sonnets", AlbertConfig.load("albert_base_v1"))
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """Parses arguments with fresh flags, as a script would; gives the settings of a recipe."""
+
+    def parse(recipe, *arguments):
+        fresh = flags.FlagValues()
+        for module in ("albert_tf.tasks.finetuning_flags", "albert_tf.training.flags"):
+            monkeypatch.setattr(f"{module}.FLAGS", fresh)
+        for kind in ("string", "bool", "integer", "float", "enum"):
+            define = getattr(flags, f"DEFINE_{kind}")
+            monkeypatch.setattr(
+                flags,
+                f"DEFINE_{kind}",
+                lambda *a, define=define, **k: define(*a, flag_values=fresh, **k),
+            )
+        define_finetuning_flags()
+        monkeypatch.undo()
+        for module in ("albert_tf.tasks.finetuning_flags", "albert_tf.training.flags"):
+            monkeypatch.setattr(f"{module}.FLAGS", fresh)
+        fresh(["script", "--output_dir=runs/x", *arguments])
+        return settings_from_flags(recipe)
+
+    return parse
+
+
+RECIPE = {"learning_rate": 1e-5, "train_step": 800, "warmup_step": 200, "train_batch_size": 16}
+
+
+def test_a_recipe_is_used_as_it_is(parsed):
+    settings = parsed(RECIPE)
+    run = settings.run_config(settings.steps(1000))
+    assert settings.steps(1000) == 800
+    assert (run.learning_rate, run.num_warmup_steps, run.train_batch_size) == (1e-5, 200, 16)
+
+
+def test_given_flags_override_the_recipe_even_at_their_default(parsed):
+    settings = parsed(RECIPE, "--learning_rate=3e-5", "--train_batch_size=32")
+    run = settings.run_config(800)
+    assert (run.learning_rate, run.num_warmup_steps, run.train_batch_size) == (3e-5, 200, 32)
+
+
+def test_warm_up_keeps_the_recipes_proportion_when_the_steps_change(parsed):
+    settings = parsed(RECIPE, "--num_train_epochs=2")
+    assert settings.steps(1000) == 125
+    assert settings.run_config(125).num_warmup_steps == 31
+    assert (
+        parsed(RECIPE, "--train_step=100", "--warmup_step=3").run_config(100).num_warmup_steps == 3
+    )
+
+
+def test_without_a_recipe_a_tenth_of_1000_steps_is_warm_up(parsed):
+    settings = parsed({})
+    assert settings.steps(12345) == 1000
+    assert settings.run_config(1000).num_warmup_steps == 100
+
+
+def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
+    with pytest.raises(AlbertError, match="not both"):
+        parsed({}, "--train_step=5", "--num_train_epochs=2")
+    with pytest.raises(AlbertError, match="unknown settings: lerning_rate"):
+        parsed({"lerning_rate": 1.0})
