@@ -21,6 +21,7 @@ SCRIPTS = (
     "data_prep.verify_records",
     "run_pretraining",
     "run_classifier",
+    "run_squad",
 )
 HEADER = """\
 # Flags

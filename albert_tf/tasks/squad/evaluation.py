@@ -1,0 +1,119 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluating and predicting with a trained model: files of answers, scores, the threshold kept.
+
+A model of SQuAD 2.0 leaves a question unanswered if its null odds are above a threshold. The one
+that is best for the dev data is kept beside the model, for questions whose answers are not known.
+"""
+
+from __future__ import annotations
+
+import os
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.squad.answers import Answers, predictions
+from albert_tf.tasks.squad.question_set import QuestionSet
+from albert_tf.training.estimator import Estimator
+
+THRESHOLDS_FILE = "thresholds.json"
+RESULTS_FILE = "eval_results.json"
+#: Where dev data has not given a threshold: no answer wins if the model holds it the likelier.
+DEFAULT_THRESHOLD = 0.0
+
+
+def evaluate(
+    estimator: Estimator,
+    asked: QuestionSet,
+    output_dir: str,
+    threshold: float | None = None,
+    *,
+    find_threshold: bool = False,
+) -> dict[str, float]:
+    """Answers questions and scores the answers; writes eval_results.json and what `predict` does.
+
+    Args:
+      estimator: of the model's folder.
+      asked: the questions.
+      output_dir: where files go.
+      threshold: on the null odds; None for the one kept with the model.
+      find_threshold: take the one that is best for these questions, and keep it. Done anyway if
+        none is known.
+
+    Returns:
+      See QuestionSet.score.
+    """
+    folder = estimator.config.output_dir
+    answers = asked.answers(estimator.predict(asked.source.eval_input_fn))
+    if asked.task.spec.version == "2.0" and not (find_threshold and threshold is None):
+        threshold = _known_threshold(folder, threshold)
+    results = asked.score(answers, threshold)
+    if asked.task.spec.version == "2.0" and threshold is None:
+        threshold = results["null_threshold"]
+        kept = {"null_threshold": threshold, "f1": results["f1"], "found_on": asked.path}
+        files.write_json(os.path.join(folder, THRESHOLDS_FILE), kept)
+        print(f"Threshold on the null odds: {threshold:.4f}, the best for {asked.path}; kept.")
+    path = os.path.join(output_dir, RESULTS_FILE)
+    files.write_json(path, results)
+    _write_answers(output_dir, answers, threshold)
+    print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
+    print(f"Written to {path}; the answers lie beside it.")
+    return results
+
+
+def predict(
+    estimator: Estimator, asked: QuestionSet, output_dir: str, threshold: float | None = None
+) -> None:
+    """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json.
+
+    Args:
+      estimator: of the model's folder.
+      asked: the questions.
+      output_dir: where files go.
+      threshold: on the null odds; None for the one kept with the model.
+    """
+    answers = asked.answers(estimator.predict(asked.source.eval_input_fn))
+    if asked.task.spec.version == "2.0":
+        threshold = _known_threshold(estimator.config.output_dir, threshold)
+        if threshold is None:
+            threshold = DEFAULT_THRESHOLD
+            print(f"Threshold on the null odds: {threshold}, as no --do_eval has found one.")
+    path = _write_answers(output_dir, answers, threshold)
+    print(f"Answers to {len(asked.questions):,} questions are in {path}.")
+
+
+def load_threshold(folder: str) -> tuple[float, str] | None:
+    """The threshold kept beside the model in `folder`, and on which file it was found.
+
+    Raises:
+      AlbertError: the file is damaged.
+    """
+    path = os.path.join(folder, THRESHOLDS_FILE)
+    if not tf.io.gfile.exists(path):
+        return None
+    value = files.read_json(path, "file of thresholds")
+    try:
+        return float(value["null_threshold"]), str(value["found_on"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise AlbertError(f"{path} holds no null_threshold; delete it, evaluate again.") from error
+
+
+def _known_threshold(folder: str, given: float | None) -> float | None:
+    found = load_threshold(folder) if given is None else (given, "as given")
+    if found is None:
+        return None
+    origin = found[1] if given is not None else f"found on {found[1]}"
+    print(f"Threshold on the null odds: {found[0]:.4f}, {origin}.")
+    return found[0]
+
+
+def _write_answers(folder: str, answers: Answers, threshold: float | None) -> str:
+    """Writes the answers' files; gives the path of predictions.json."""
+    path = os.path.join(folder, "predictions.json")
+    files.write_json(path, predictions(answers, threshold))
+    files.write_json(os.path.join(folder, "nbest_predictions.json"), answers.nbest)
+    if threshold is not None:
+        files.write_json(os.path.join(folder, "null_odds.json"), answers.null_odds)
+    return path

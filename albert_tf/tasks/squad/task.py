@@ -1,0 +1,225 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD 1.1 and 2.0 as a task: which model, which loss, which outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.question_answering import (
+    AlbertBeamAnswerer,
+    AlbertSpanAnswerer,
+    allowed_positions,
+    masked,
+    top_k,
+)
+from albert_tf.tasks.finetuning import (
+    FineTuningTask,
+    load_model_files,
+    model_inputs,
+    read_task_file,
+)
+from albert_tf.tasks.squad.data import VERSIONS
+from albert_tf.tasks.squad.windows import WindowOptions
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.task import Batch
+
+HEADS = ("span", "beam")
+#: The score of leaving every question unanswered.
+BASELINE = "all_null_f1"
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadSpec:
+    """What is asked for and how answers are searched; kept in task.json beside the model.
+
+    Attributes:
+      version: "1.1", or "2.0" where questions may have no answer.
+      head: "span" or "beam"; None takes that of the release, beam for 2.0 and span for 1.1.
+      windows: how a context is cut.
+      n_best_size: answers kept a question.
+      max_answer_length: tokens of the longest answer.
+      start_n_top, end_n_top: width of the beam.
+      compat: train and search as the release does where it is at fault: the span head's softmax
+        runs over question and padding too, and 1.1 windows without the answer train [CLS].
+
+    Raises:
+      AlbertError: unknown version or head.
+    """
+
+    version: str
+    head: str | None = None
+    windows: WindowOptions = dataclasses.field(default_factory=WindowOptions)
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    start_n_top: int = 5
+    end_n_top: int = 5
+    compat: bool = False
+
+    def __post_init__(self) -> None:
+        """Fills in the head."""
+        if self.version not in VERSIONS:
+            raise AlbertError(f"version={self.version!r} is not one of {', '.join(VERSIONS)}.")
+        head = self.head or ("beam" if self.version == "2.0" else "span")
+        if head not in HEADS:
+            raise AlbertError(f"head={head!r} is not one of {', '.join(HEADS)}.")
+        object.__setattr__(self, "head", head)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON values; max_seq_length stands at the top."""
+        values = dataclasses.asdict(self)
+        windows = values.pop("windows")
+        return {**values, **windows}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> SquadSpec:
+        """The reverse of `to_dict`; other entries are ignored."""
+        names = {field.name for field in dataclasses.fields(WindowOptions)}
+        windows = WindowOptions(**{k: v for k, v in values.items() if k in names})
+        names = {field.name for field in dataclasses.fields(cls)} - {"windows"}
+        return cls(windows=windows, **{k: v for k, v in values.items() if k in names})
+
+
+class SquadTask(FineTuningTask):
+    """Answers are spans of the context (official run_squad_v1 and run_squad_v2).
+
+    Args:
+      config: of the model.
+      tokenizer: saved with the model.
+      spec: what is asked for.
+      dropout_rate: of the beam head's answerability.
+
+    Raises:
+      AlbertError: the configuration fits neither the tokenizer nor the length.
+    """
+
+    name = "squad"
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        spec: SquadSpec,
+        dropout_rate: float = 0.1,
+    ) -> None:
+        super().__init__(config, tokenizer, spec.windows.max_seq_length, dropout_rate)
+        self.spec = spec
+        if spec.version == "2.0":
+            self.best_metric, self.baseline_metric = "best_f1", BASELINE
+        else:
+            self.best_metric = "f1"
+
+    def task_file(self) -> dict[str, object]:
+        """The specification."""
+        return self.spec.to_dict()
+
+    def build_model(self) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
+        """Encoder and the head that the specification names."""
+        if self.spec.head == "span":
+            return AlbertSpanAnswerer(self.config)
+        widths = self.spec.start_n_top, self.spec.end_n_top
+        return AlbertBeamAnswerer(self.config, *widths, self.dropout_rate)
+
+    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Windows in the batch."""
+        return {"windows": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
+
+    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """Summed losses and, of spans and answerability, how often the model is right.
+
+        The loss of a window is 0.5 (start + end cross-entropy), for the beam head plus 0.5 times
+        the cross-entropy of the answerability. Windows without an answer point at [CLS].
+        """
+        starts, ends = batch["start_positions"], batch["end_positions"]
+        inputs = model_inputs(batch)
+        if self.spec.head == "span":
+            outputs = model(inputs, training=training)
+            start_logits, end_logits = self._competing(outputs, inputs)
+            start_log_probs = tf.nn.log_softmax(start_logits)
+            end_log_probs = tf.nn.log_softmax(end_logits)
+            extra = {}
+        else:
+            outputs = model({**inputs, "start_positions": starts}, training=training)
+            start_log_probs, end_log_probs = outputs["start_log_probs"], outputs["end_log_probs"]
+            impossible, logits = tf.cast(batch["is_impossible"], tf.float32), outputs["cls_logits"]
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(impossible, logits)
+            right = tf.equal(logits > 0, impossible > 0)
+            extra = {"answerability_loss": losses, "answerability_accuracy": right}
+        right = (tf.argmax(start_log_probs, -1, tf.int32) == starts) & (
+            tf.argmax(end_log_probs, -1, tf.int32) == ends
+        )
+        picked = [
+            tf.gather(log_probs, positions, batch_dims=1)
+            for log_probs, positions in ((start_log_probs, starts), (end_log_probs, ends))
+        ]
+        values = {"span_loss": -0.5 * (picked[0] + picked[1]), "span_accuracy": right, **extra}
+        return {k: tf.reduce_sum(tf.cast(v, tf.float32)) for k, v in values.items()}
+
+    def means(
+        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Mean losses and accuracies over the windows."""
+        means = {name: value / weights["windows"] for name, value in sums.items()}
+        loss = means["span_loss"]
+        if "answerability_loss" in means:
+            loss += 0.5 * means["answerability_loss"]
+        return {"loss": loss, **means}
+
+    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+        """What `extract_answers` needs, [batch, ...]; see albert_tf.tasks.squad.answers."""
+        inputs = model_inputs(batch)
+        outputs = model(inputs, training=False)
+        if self.spec.head == "beam":
+            return outputs
+        null_logit = outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
+        scored = {"null_logit": null_logit}
+        # [CLS] is no answer, so it shall not take a place among the best.
+        position = tf.range(tf.shape(batch["input_mask"])[1])
+        for name, logits in zip(("start", "end"), self._competing(outputs, inputs)):
+            if not self.spec.compat:
+                logits = masked(logits, position > 0)
+            values, positions = top_k(logits, self.spec.n_best_size)
+            scored[f"{name}_top_logits"], scored[f"{name}_top_index"] = values, positions
+        return scored
+
+    def _competing(
+        self, outputs: Mapping[str, tf.Tensor], inputs: Mapping[str, tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Logits of the span head, with those masked that cannot be part of an answer."""
+        logits = outputs["start_logits"], outputs["end_logits"]
+        if self.spec.compat:
+            return logits
+        allowed = allowed_positions(inputs)
+        return masked(logits[0], allowed), masked(logits[1], allowed)
+
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Not of the outputs alone: QuestionSet.metrics also knows the questions."""
+        raise NotImplementedError("Give EvalSpec the metrics of a QuestionSet.")
+
+    def progress(self, means: Mapping[str, float]) -> str:
+        """Loss and how many spans are right."""
+        return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"
+
+
+def load_squad_task(folder: str, **changes: object) -> SquadTask:
+    """The task that the model in the output directory `folder` was trained for.
+
+    Args:
+      folder: the output directory.
+      **changes: fields of SquadSpec or WindowOptions that shall differ.
+
+    Raises:
+      AlbertError: there is no SQuAD model.
+    """
+    values = {**read_task_file(folder, SquadTask.name), **changes}
+    try:
+        spec = SquadSpec.from_dict(values)
+    except TypeError as error:
+        raise AlbertError(f"task.json in {folder} does not describe SQuAD: {error}.") from error
+    return SquadTask(*load_model_files(None, None, None, folder), spec)

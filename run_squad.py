@@ -1,0 +1,158 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes ALBERT to answer questions about a text (SQuAD 1.1 and 2.0), and answers them.
+
+  python run_squad.py --version=2.0 --do_train --do_eval --train_file=train-v2.0.json \\
+    --eval_file=dev-v2.0.json --init_checkpoint=runs/base --output_dir=runs/squad
+  python run_squad.py --do_predict --predict_file=new.json --output_dir=runs/squad
+  python run_squad.py --interactive --output_dir=runs/squad
+
+Evaluating and predicting write predictions.json, nbest_predictions.json and, for 2.0,
+null_odds.json into the output directory; evaluating also eval_results.json. All that predicting
+needs is kept there: the model, its settings and the threshold found on --eval_file, above which
+a question counts as unanswerable. Settings come from a recipe for the model's size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from albert_tf import cli
+from albert_tf.errors import AlbertError
+from albert_tf.tasks import finetuning_flags as shared
+
+if TYPE_CHECKING:
+    from albert_tf.tasks.squad.task import SquadTask
+
+FLAGS = flags.FLAGS
+#: The flag that names the data of each thing to do.
+FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
+#: Flags that a trained model may be used with otherwise than it was trained.
+SEARCH = ("max_seq_length", "doc_stride", "max_query_length", "n_best_size", "max_answer_length",
+          "start_n_top", "end_n_top", "compat")  # fmt: skip
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    shared.define_finetuning_flags()
+    flags.DEFINE_enum("version", None, ["1.1", "2.0"], "Of SQuAD; 2.0 has unanswerable questions.")
+    flags.DEFINE_string("train_file", None, "Questions to train on, in SQuAD's JSON layout.")
+    flags.DEFINE_string("eval_file", None, "Questions to evaluate on, with their answers.")
+    flags.DEFINE_string("predict_file", None, "Questions to answer, with or without answers.")
+    flags.DEFINE_bool("interactive", False, "Answer questions typed at the terminal.")
+    flags.DEFINE_enum(
+        "head", None, ["span", "beam"], "span: start and end by themselves; beam: the end given "
+        "the start, and answerability. Default: beam for 2.0, span for 1.1, as in the release."
+    )  # fmt: skip
+    flags.DEFINE_integer("doc_stride", 128, "Tokens from one window of a long text to the next.", 1)
+    flags.DEFINE_integer("max_query_length", 64, "Tokens of a question; the rest is cut off.", 1)
+    flags.DEFINE_integer("n_best_size", 20, "Answers in nbest_predictions.json.", 1)
+    flags.DEFINE_integer("max_answer_length", 30, "Tokens of the longest answer.", 1)
+    flags.DEFINE_integer("start_n_top", 5, "Starts that the beam follows.", 1)
+    flags.DEFINE_integer("end_n_top", 5, "Ends that the beam follows from each start.", 1)
+    flags.DEFINE_float(
+        "null_score_diff_threshold", None, "Null odds above which a question of 2.0 counts as "
+        "unanswerable. Default: as found on --eval_file, else 0."
+    )  # fmt: skip
+    flags.DEFINE_bool(
+        "compat", False, "As the release where it is at fault: question and padding compete with "
+        "the text in the span head, and 1.1 windows without the answer train [CLS]."
+    )  # fmt: skip
+
+
+def _main() -> None:
+    _check_flags()
+    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
+    from albert_tf.tasks.fine_tune import fine_tune, model_folder
+    from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
+    from albert_tf.tasks.squad.evaluation import evaluate, predict
+    from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
+    from albert_tf.training.estimator import Estimator
+
+    # All data is read before anything is trained, so that its errors show at once.
+    task, settings = _open_task()
+    cache, pad, threshold = (
+        shared.cache_dir(),
+        shared.pads_to_max(),
+        FLAGS.null_score_diff_threshold,
+    )
+    eval_specs = []
+    if FLAGS.do_eval:
+        held_out = QuestionSet(task, FLAGS.eval_file, cache, pad)
+        eval_specs = [held_out.eval_spec(FLAGS.eval_batch_size, settings.eval_every_steps)]
+    if FLAGS.do_predict:
+        new = QuestionSet(task, FLAGS.predict_file, cache, pad)
+    if FLAGS.do_train:
+        source = open_training_records(task, FLAGS.train_file, cache, FLAGS.random_seed, pad)
+        steps = settings.steps(source.num_examples)
+        config = settings.run_config(steps)
+        print(f"Fine-tuning for {steps:,} steps of {config.train_batch_size} windows.")
+        fine_tune(task, config, source, steps, eval_specs, FLAGS.num_seeds)
+    folder = model_folder(FLAGS.output_dir)
+    if FLAGS.do_eval or FLAGS.do_predict:
+        estimator = Estimator(task, dataclasses.replace(settings.run_config(0), output_dir=folder))
+    if FLAGS.do_eval:
+        # A threshold from before the training would say nothing of the new weights.
+        find = FLAGS.do_train
+        evaluate(estimator, held_out, FLAGS.output_dir, threshold, find_threshold=find)
+    if FLAGS.do_predict:
+        predict(estimator, new, FLAGS.output_dir, threshold)
+    if FLAGS.interactive:
+        converse(QuestionAnswerer(folder, threshold, **_changes()))
+
+
+def _check_flags() -> None:
+    if not any(FLAGS[action].value for action in (*FILES, "interactive")):
+        raise AlbertError(
+            "There is nothing to do: give --do_train, --do_eval, --do_predict or --interactive."
+        )
+    for action, file in FILES.items():
+        if FLAGS[action].value and not FLAGS[file].value:
+            raise AlbertError(f"--{action} needs --{file}.")
+    if FLAGS.do_train and not FLAGS.version:
+        raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
+    shared.settings_from_flags({}).run_config(0)
+
+
+def _changes() -> dict[str, object]:
+    """What was asked for otherwise than the model was trained with."""
+    return {name: FLAGS[name].value for name in SEARCH if FLAGS[name].present}
+
+
+def _open_task() -> tuple[SquadTask, shared.Settings]:
+    """The task of --version; without --do_train, that of the model in --output_dir."""
+    from albert_tf.tasks.fine_tune import model_folder
+    from albert_tf.tasks.finetuning import load_model_files
+    from albert_tf.tasks.recipes import load_recipe
+    from albert_tf.tasks.squad.task import SquadSpec, SquadTask, load_squad_task
+
+    if not FLAGS.do_train:
+        task = load_squad_task(model_folder(FLAGS.output_dir), **_changes())
+        if FLAGS.version not in (None, task.spec.version):
+            raise AlbertError(
+                f"The model in {FLAGS.output_dir} is one of SQuAD {task.spec.version}, not "
+                f"{FLAGS.version}; leave --version out."
+            )
+        return task, shared.settings_from_flags({})
+    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
+    config, tokenizer = load_model_files(
+        FLAGS.albert_config_file, vocabulary, FLAGS.do_lower_case, FLAGS.init_checkpoint
+    )
+    settings = shared.settings_from_flags(load_recipe(f"squad{FLAGS.version}", config))
+    values = {name: FLAGS[name].value for name in ("version", "head", *SEARCH)}
+    values["max_seq_length"] = settings.sequence_length(config)
+    spec = SquadSpec.from_dict(values)
+    config = settings.model_config(config)
+    return SquadTask(config, tokenizer, spec, settings.classifier_dropout), settings
+
+
+def main() -> None:
+    """Runs the script."""
+    cli.run(_main, define_flags)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""run_squad.py from files to files, with the real Estimator and a tiny model."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+
+import pytest
+from absl import flags
+
+import run_squad
+from albert_tf.tasks.squad.answering import QuestionAnswerer
+from albert_tf.tasks.squad.data import read_squad
+from albert_tf.tasks.squad.scoring import score
+
+PEOPLE = {"anna": "rome", "ben": "oslo", "carla": "lima", "dora": "kyiv"}
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "lives", "in", ".", "where", "does",
+              "live", "?", *PEOPLE, *PEOPLE.values()]  # fmt: skip
+CONFIG = {
+    "vocab_size": len(VOCABULARY),
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "initializer_range": 0.2,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "max_position_embeddings": 32,
+}
+
+
+def squad_json(version, labelled=True):
+    """Two people a paragraph; in 2.0 it is also asked for somebody of whom nothing is said."""
+    paragraphs = []
+    names = list(PEOPLE)
+    for first, second in zip(names, [*names[1:], names[0]]):
+        context = f"{first.title()} lives in {PEOPLE[first]}.  {second.title()} lives in "
+        context += f"{PEOPLE[second].title()}."
+        asked = [first, second]
+        if version == "2.0":
+            asked += [name for name in names if name not in asked]
+        qas = []
+        for name in asked:
+            qa = {"id": f"{first}-{name}", "question": f"Where does {name.title()} live?"}
+            if labelled:
+                start = context.lower().find(f"{name} lives in ")
+                answers = []
+                if start >= 0:
+                    start += len(f"{name} lives in ")
+                    text = context[start : start + len(PEOPLE[name])]
+                    answers = [{"text": text, "answer_start": start}]
+                qa.update(answers=answers, is_impossible=start < 0)
+            qas.append(qa)
+        paragraphs.append({"context": context, "qas": qas})
+    return {"version": version, "data": [{"title": "Homes", "paragraphs": paragraphs}]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("squad")
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    for version in ("1.1", "2.0"):
+        (folder / f"train-{version}.json").write_text(json.dumps(squad_json(version)))
+        content = json.dumps(squad_json(version, labelled=False))
+        (folder / f"unlabelled-{version}.json").write_text(content)
+    return folder
+
+
+def training_flags(folder, version):
+    return {
+        "version": version,
+        "do_train": True,
+        "train_file": folder / f"train-{version}.json",
+        "albert_config_file": folder / "config.json",
+        "vocab_file": folder / "vocab.txt",
+        "max_seq_length": 32,
+        "max_query_length": 8,
+        "train_batch_size": 8,
+        "eval_batch_size": 8,
+        "learning_rate": 3e-3,
+        "train_step": 500,
+        "warmup_step": 50,
+        "do_eval": True,
+        "eval_file": folder / f"train-{version}.json",
+        "output_dir": folder / f"model-{version}",
+    }
+
+
+def command_line(arguments):
+    return [f"--{name}={value}" for name, value in arguments.items()]
+
+
+@pytest.fixture(scope="module", params=["1.1", "2.0"])
+def trained(request, folder):
+    """Version, model folder and what the script printed while it trained and evaluated."""
+    version = request.param
+    arguments = training_flags(folder, version)
+    known, printed = set(flags.FLAGS), io.StringIO()
+    run_squad.define_flags()
+    try:
+        flags.FLAGS(["run_squad", *command_line(arguments)])
+        with contextlib.redirect_stdout(printed):
+            run_squad._main()
+    finally:
+        for name in set(flags.FLAGS) - known:
+            delattr(flags.FLAGS, name)
+    return version, arguments["output_dir"], printed.getvalue()
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_a_handful_of_questions_is_learned_and_results_are_written(trained, folder):
+    version, output_dir, printed = trained
+    results = read(output_dir / "eval_results.json")
+    exact = "exact_match" if version == "1.1" else "exact"
+    assert results[exact] == 100 and results["f1"] == 100
+    questions = read_squad(str(folder / f"train-{version}.json"), version=version)
+    predictions = read(output_dir / "predictions.json")
+    assert score(questions, predictions, version=version)["f1"] == 100
+    nbest = read(output_dir / "nbest_predictions.json")
+    contexts = {question.id: question.context for question in questions}
+    for name, entries in nbest.items():
+        for entry in entries:
+            assert contexts[name][entry["start"] : entry["end"]] == entry["text"]
+        assert sum(entry["probability"] for entry in entries) == pytest.approx(1)
+    assert (output_dir / "null_odds.json").exists() == (version == "2.0")
+    if version == "2.0":
+        assert results["all_null_f1"] == 50
+        assert read(output_dir / "thresholds.json")["null_threshold"] == results["null_threshold"]
+        assert "all_null_f1" in printed and "Threshold on the null odds" in printed
+
+
+def test_a_model_directory_alone_predicts_with_the_kept_threshold(
+    trained, folder, run_script, tmp_path
+):
+    version, output_dir, _ = trained
+    before = read(output_dir / "predictions.json")
+    (output_dir / "predictions.json").unlink()
+    given = {"output_dir": output_dir, "cached_dir": tmp_path, "eval_batch_size": 3}
+    given["predict_file"] = folder / f"unlabelled-{version}.json"
+    done = run_script(run_squad, "--do_predict", *command_line(given))
+    assert done.returncode == 0, done.stderr
+    assert read(output_dir / "predictions.json") == before
+    if version == "2.0":
+        threshold = read(output_dir / "thresholds.json")["null_threshold"]
+        origin = f"found on {folder / 'train-2.0.json'}"
+        assert f"Threshold on the null odds: {threshold:.4f}, {origin}" in done.stdout
+        done = run_script(
+            run_squad, "--do_predict", *command_line(given), "--null_score_diff_threshold=-1e9"
+        )
+        assert set(read(output_dir / "predictions.json").values()) == {""}
+        assert "as given" in done.stdout
+
+
+def test_evaluating_twice_gives_the_same_and_needs_no_training_file(trained, folder, run_script):
+    version, output_dir, _ = trained
+    path = output_dir / "eval_results.json"
+    before = read(path)
+    path.unlink()
+    given = {"output_dir": output_dir, "eval_file": folder / f"train-{version}.json"}
+    done = run_script(run_squad, "--do_eval", *command_line(given))
+    assert done.returncode == 0, done.stderr
+    assert read(path) == pytest.approx(before, abs=1e-5)
+
+
+def test_questions_typed_at_the_terminal_are_answered(trained, run_script, monkeypatch):
+    version, output_dir, _ = trained
+    typed = ["Anna lives in Rome. Ben lives in Oslo.", "Where does Ben live?",
+             "Where does Dora live?", "", ""]  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(typed) + "\n"))
+    done = run_script(run_squad, "--interactive", f"--output_dir={output_dir}")
+    assert done.returncode == 0, done.stderr
+    assert "  Oslo\n" in done.stdout and "characters 33 to 37" in done.stdout
+    assert ("The text does not tell" in done.stdout) == (version == "2.0")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed[0]))
+    assert run_script(run_squad, "--interactive", f"--output_dir={output_dir}").returncode == 0
+
+
+def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
+    version, output_dir, _ = trained
+    answerer = QuestionAnswerer(str(output_dir), max_seq_length=20, doc_stride=4)
+    context = "Anna lives in Rome.  Ben lives in Oslo. "
+    found = answerer.answer("Where does Anna live?", context)
+    assert (found.text, found.answerable) == ("Rome", True)
+    # Where the second text lies in other windows than the first.
+    longer = "Carla lives in Lima.  Dora lives in Kyiv. " + context
+    found = answerer.answer("Where does Anna live?", longer)
+    assert longer[found.start : found.end] == found.text
+    assert 0 < found.probability <= 1
+    if version == "2.0":
+        strict = QuestionAnswerer(str(output_dir), threshold=-1e9)
+        assert not strict.answer("Where does Anna live?", context).answerable
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_file": "none.json"}, "none.json does not exist"),
+        ({"train_file": "train-2.0.json"}, "is unanswerable"),
+        ({"train_file": "wrong.json"}, "question ben-carla: the answer 'paris' is not in the"),
+        ({"eval_file": "unlabelled-1.1.json"}, "has no answers to compare with"),
+        ({"version": None}, "--do_train needs --version"),
+        ({"do_train": False, "do_eval": False}, "There is nothing to do"),
+        ({"do_train": False, "output_dir": "nowhere"}, "holds no fine-tuned model"),
+        ({"max_seq_length": 10}, "leaves no room for the paragraph"),
+        ({"max_seq_length": 64}, "max_seq_length=64 exceeds the model's"),
+    ],
+)
+def test_bad_input_is_told_in_one_sentence(folder, run_script, tmp_path, changes, message):
+    content = squad_json("1.1")
+    content["data"][0]["paragraphs"][1]["qas"][1]["answers"][0]["text"] = "paris"
+    (folder / "wrong.json").write_text(json.dumps(content))
+    arguments = {**training_flags(folder, "1.1"), "output_dir": tmp_path / "model"}
+    for name, value in changes.items():
+        arguments[name] = folder / value if name.endswith(("file", "dir")) else value
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    done = run_script(run_squad, *command_line(arguments))
+    assert done.returncode != 0
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and message in errors[0], done.stderr
+    assert not (tmp_path / "model" / "checkpoints").exists()
+
+
+def test_a_model_of_another_version_is_refused(trained, folder, run_script):
+    version, output_dir, _ = trained
+    other = "2.0" if version == "1.1" else "1.1"
+    given = {"version": other, "output_dir": output_dir, "do_predict": True,
+             "predict_file": folder / f"unlabelled-{version}.json"}  # fmt: skip
+    done = run_script(run_squad, *command_line(given))
+    assert done.returncode == 1
+    assert f"is one of SQuAD {version}, not {other}" in done.stderr
