@@ -9,6 +9,7 @@ paragraph's characters by the tokenizer, each paragraph once, and no question is
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import multiprocessing
@@ -217,10 +218,13 @@ def make_windows(
       AlbertError: a context holds no text.
     """
     contexts = dict.fromkeys(question.context for question in questions)
-    with Progress("tokenize paragraphs", len(contexts), unit="") as progress:
+    # A single question, typed by someone, needs no progress display.
+    shown = Progress("tokenize paragraphs", len(contexts), "") if len(contexts) > _CHUNK else None
+    with shown or contextlib.nullcontext():
         for context, paragraph in _encode(list(contexts), tokenizer, workers or 1):
             contexts[context] = paragraph
-            progress.update(1)
+            if shown:
+                shown.update(1)
     paragraphs = [contexts[question.context] for question in questions]
     for question, paragraph in zip(questions, paragraphs):
         if not len(paragraph.ids):

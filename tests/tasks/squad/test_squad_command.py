@@ -1,0 +1,87 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""python -m albert_tf.tasks.squad: what people type and read."""
+
+import json
+
+import pytest
+
+from albert_tf.tasks.squad import __main__ as command
+
+TWO_KINDS = [
+    {"id": "q1", "question": "Which?", "answers": [{"text": "two", "answer_start": 4}]},
+    {"id": "q2", "question": "What?", "answers": [], "is_impossible": True},
+]
+
+
+def write(tmp_path, name, value):
+    path = tmp_path / name
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_score_prints_the_official_keys_of_1_1(run_script, write_squad, tmp_path):
+    predictions = write(tmp_path, "predictions.json", {"q1": "Two!", "q2": "one two"})
+    result = run_script(command, "score", write_squad(), predictions, "--version=1.1")
+    assert result.returncode == 0
+    scores = json.loads(result.stdout)
+    assert scores == {"exact_match": 50.0, "f1": pytest.approx(50 + 100 / 3)}
+
+
+def test_score_of_2_0_takes_null_odds_and_a_threshold(run_script, write_squad, tmp_path):
+    data = write_squad(qas=TWO_KINDS)
+    predictions = write(tmp_path, "predictions.json", {"q1": "two", "q2": "one"})
+    odds = write(tmp_path, "odds.json", {"q1": 0.1, "q2": 0.7})
+    plain = run_script(command, "score", data, predictions, "--version=2.0")
+    assert json.loads(plain.stdout)["exact"] == 50.0
+    options = "--version=2.0", f"--null_odds={odds}"
+    given = json.loads(run_script(command, "score", data, predictions, *options).stdout)
+    assert (given["exact"], given["best_exact"], given["best_exact_thresh"]) == (50.0, 100.0, 0.1)
+    options = *options, "--na_prob_thresh=0.5"
+    given = json.loads(run_script(command, "score", data, predictions, *options).stdout)
+    assert (given["exact"], given["NoAns_exact"]) == (100.0, 100.0)
+
+
+def test_inspect_prints_counts_lengths_and_alignment(run_script, write_squad, tmp_path, tokenizer):
+    tokenizer.save(str(tmp_path))
+    vocabulary = f"--spm_model_file={tmp_path / 'vocab.txt'}"
+    data = write_squad(qas=TWO_KINDS)
+    result = run_script(command, "inspect", f"--file={data}", "--version=2.0", vocabulary)
+    assert json.loads(result.stdout) == {
+        "questions": 2,
+        "unanswerable": 1,
+        "paragraphs": 1,
+        "mean_paragraph_length": 3.0,
+        "longest_paragraph": 3,
+        "mean_question_length": 2.0,
+        "windows": 2,
+        "mean_window_length": 7.0,
+        "answers": 1,
+        "aligned_answers": 1.0,
+        "exact_answers": 1.0,
+    }
+    data = write_squad(qas=[{"id": "q", "question": "?"}])
+    result = run_script(command, "inspect", f"--file={data}", "--version=1.1", vocabulary)
+    assert json.loads(result.stdout)["aligned_answers"] is None
+
+
+def test_what_is_wrong_is_one_sentence(run_script, write_squad, tmp_path):
+    data = write_squad()
+    listed = write(tmp_path, "list.json", ["two"])
+    other = write(tmp_path, "other.json", {"x": "two"})
+    cases = [
+        (("score", data, "--version=1.1"), "error: PREDICTIONS.json is missing; see --help."),
+        (("score", data, listed, "--version=1.1"), "list.json is not a JSON object with an entry"),
+        (("score", data, other, "--version=1.1"), "lack 2 of 2 questions, such as q1"),
+        (("score", data, "none.json", "--version=1.1"), "prediction file none.json does not exist"),
+        (
+            ("score", data, other, "--version=1.1", f"--null_odds={other}"),
+            "--null_odds is for --version=2.0",
+        ),
+        (("sore",), "error: the first argument must be score or inspect."),
+        ((), "error: the first argument must be score or inspect."),
+    ]
+    for arguments, message in cases:
+        result = run_script(command, *arguments)
+        assert result.returncode == 1
+        assert message in result.stderr and result.stderr.count("\n") == 1
