@@ -13,7 +13,6 @@ their probabilities are averaged.
 from __future__ import annotations
 
 import json
-import sys
 
 from absl import flags
 
@@ -80,13 +79,7 @@ COMMANDS = {
 
 def main() -> None:
     """Entry point."""
-    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
-        cli.run(*COMMANDS[sys.argv.pop(1)])
-    print(__doc__.strip())
-    if sys.argv[1:2] not in (["--help"], ["-h"]):
-        names = " or ".join(COMMANDS)
-        print(f"error: the first argument must be {names}.", file=sys.stderr)
-        sys.exit(1)
+    cli.run_command(COMMANDS, __doc__)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ Sums run in the official order, so that the figures are equal to the last digit.
 from __future__ import annotations
 
 import collections
+import functools
 import re
 import string
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def normalize_answer(text: str) -> str:
     """Lower case, without ASCII punctuation, articles and superfluous white space."""
     text = text.lower().translate(_NO_PUNCTUATION)

@@ -1,11 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import random
 import time
+import unicodedata
 
 import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.normalization import normalize
 from albert_tf.tasks.squad.__main__ import describe
 from albert_tf.tasks.squad.data import answer_span, read_squad
 from albert_tf.tasks.squad.windows import (
@@ -106,6 +109,40 @@ def test_answers_are_recovered_from_their_pieces(request, vocabulary, context, a
         assert answer.text in text
         # Not more than the words that the answer touches.
         assert len(text.split()) == len(answer.text.split())
+
+
+ODD_LINE = (
+    "the river ½ 1½ ﬁne ﬃ naïve cafe\u0301s É İstanbul ΟΔΟΣ straße 2013, 1,000 (x) “q” 漢字 한국 "
+    "が \u1100\u1161 Ǆ ⅷ 😀 👩\u200d👧 ... $5 a-b x\u200by ẛ̣ ﷺ"
+)
+ODD_WORDS = ODD_LINE.split()
+SPACES = [" ", " ", "  ", "\t", "\u00a0", "\u3000", "\n \n"]
+
+
+def visible(text):
+    """Normalised, without characters that are cleaned away."""
+    kept = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf"))
+    return normalize(kept, True, True)
+
+
+@pytest.mark.parametrize(
+    "vocabulary", ["tokenizer", pytest.param("released", marks=pytest.mark.realdata)]
+)
+def test_answers_in_odd_texts_are_recovered_whole(request, vocabulary, ask):
+    tokenizer = request.getfixturevalue(vocabulary)
+    rng = random.Random(7)
+    for _ in range(300):
+        words = rng.choices(ODD_WORDS, k=rng.randrange(1, 15))
+        begin = rng.randrange(len(words))
+        end = rng.randrange(begin, len(words)) + 1
+        context, bounds = rng.choice(["", " ", "\n"]), []
+        for word in words:
+            bounds.append((len(context), len(context) + len(word)))
+            context += word + rng.choice(SPACES)
+        start, stop = bounds[begin][0], bounds[end - 1][1]
+        windows = make_windows([ask(context)], tokenizer, WindowOptions())
+        text = pieces_text(windows, 0, start, stop)
+        assert visible(text) == visible(context[start:stop]), (context, text)
 
 
 def test_characters_of_an_answer_are_those_of_the_context(tokenizer, ask):
