@@ -1,0 +1,213 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From questions with options to records: one sequence an option."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.data import records
+from albert_tf.data.record_cache import cached_records
+from albert_tf.errors import AlbertError
+from albert_tf.progress import Progress
+from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, MultipleChoiceExample
+from albert_tf.tokenization import Tokenizer
+
+#: What `group_ids` stand for.
+GROUPS = ("", *RACE_GROUPS)
+#: One letter an option.
+MAX_CHOICES = 26
+_CHUNK = 512
+#: Part of the cache's key: raise it when the same questions give other records.
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceSpec:
+    """How questions become sequences; saved with the model.
+
+    Attributes:
+      num_choices: options of every question.
+      max_seq_length: of the longest sequences; the text is cut to fit.
+      max_qa_length: tokens of question and option together; longer ones lose their beginning.
+    """
+
+    num_choices: int = 4
+    max_seq_length: int = 512
+    max_qa_length: int = 128
+
+    def __post_init__(self) -> None:
+        """Raises AlbertError for values no question can have."""
+        if not 2 <= self.num_choices <= MAX_CHOICES:
+            raise AlbertError(f"num_choices={self.num_choices} must be 2 to {MAX_CHOICES}.")
+        # [CLS], two [SEP] and at least one token of the text.
+        if not 1 <= self.max_qa_length <= self.max_seq_length - 4:
+            raise AlbertError(
+                f"max_qa_length={self.max_qa_length} does not fit: with max_seq_length="
+                f"{self.max_seq_length} it must be 1 to {self.max_seq_length - 4}."
+            )
+
+
+def option_text(question: str, option: str) -> str:
+    """What is asked and the answer, as one text.
+
+    Every blank of the question, a run of underscores, is filled with the option once; without a
+    blank the option follows the question. The release fills in every underscore, so that "____"
+    becomes four times the option (google-research/albert race_utils.convert_single_example); where
+    blanks are single underscores, as in RACE, the two are the same.
+    """
+    if "_" in question:
+        return re.sub("_+", lambda _: option, question)
+    return f"{question} {option}" if question else option
+
+
+def record_features(num_choices: int) -> dict[str, records.FeatureSpec]:
+    """The records' layout: a row an option; `label_ids` is -1 where the answer is not known."""
+    number = records.FeatureSpec("int64")
+    return records.sequence_features(num_choices, label_ids=number, group_ids=number)
+
+
+def build_records(
+    folder: str,
+    examples: Sequence[MultipleChoiceExample],
+    tokenizer: Tokenizer,
+    spec: MultipleChoiceSpec,
+    shuffle_seed: int | None = None,
+) -> str:
+    """Writes the questions as records below `folder`, unless the same records are there already.
+
+    Args:
+      folder: the cache, see record_cache.
+      examples: the questions.
+      tokenizer: gives the ids.
+      spec: lengths and number of options.
+      shuffle_seed: puts the questions in a random order; None keeps theirs. Training needs it:
+        the files are sorted by school, and later shuffling is local.
+
+    Returns:
+      Path of the record file; a manifest lies beside it, whose statistics are `examples`, `groups`,
+      `longest` and `mean_length` (of the sequences, before and after cutting), `truncated`
+      (questions whose text is cut) and `truncated_options`.
+    """
+    contexts: dict[str, int] = {}
+    context_of = [contexts.setdefault(example.context, len(contexts)) for example in examples]
+    features = record_features(spec.num_choices)
+    key = {
+        "format": _FORMAT,
+        **dataclasses.asdict(spec),
+        "shuffle_seed": shuffle_seed,
+        "content": _content_hash(examples, contexts),
+    }
+
+    def encode(statistics: dict[str, Any]) -> Iterator[bytes]:
+        order = np.arange(len(examples))
+        if shuffle_seed is not None:
+            np.random.default_rng(shuffle_seed).shuffle(order)
+        texts = _encode_contexts(tokenizer, list(contexts))
+        counts: collections.Counter[str] = collections.Counter()
+        with Progress("Tokenizing questions", len(examples), "question") as progress:
+            for begin in range(0, len(order), _CHUNK):
+                rows = order[begin : begin + _CHUNK]
+                chosen = [examples[row] for row in rows]
+                own_texts = [texts[context_of[row]] for row in rows]
+                columns, chunk_counts = featurize(tokenizer, chosen, own_texts, spec)
+                # The longest is no sum.
+                longest = max(counts["longest"], chunk_counts.pop("longest"))
+                counts.update(chunk_counts)
+                counts["longest"] = longest
+                yield from records.encode_examples(columns, features)
+                progress.update(len(rows))
+        groups = collections.Counter(example.group for example in examples)
+        statistics.update(
+            examples=len(examples),
+            contexts=len(contexts),
+            groups={group: groups[group] for group in GROUPS if groups[group]},
+            mean_length=counts.pop("tokens") / (len(examples) * spec.num_choices),
+            **counts,
+        )
+
+    return cached_records(folder, "multiple_choice", key, features, tokenizer, encode)
+
+
+def featurize(
+    tokenizer: Tokenizer,
+    examples: Sequence[MultipleChoiceExample],
+    texts: Sequence[np.ndarray],
+    spec: MultipleChoiceSpec,
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The sequences [CLS] text [SEP] question and option [SEP] of every option.
+
+    Question and option keep their last `max_qa_length` tokens, the text as many of its first ones
+    as then fit (google-research/albert race_utils.convert_single_example).
+
+    Args:
+      tokenizer: gives the ids.
+      examples: n questions.
+      texts: the ids of each question's context, int32 [any length].
+      spec: lengths and number of options.
+
+    Returns:
+      Columns of `record_features`; and counts: `tokens` in all, of the `longest` sequence before
+      anything was cut, and how many `truncated` questions and `truncated_options` there are.
+    """
+    cls, sep = np.array([tokenizer.cls_id], np.int32), np.array([tokenizer.sep_id], np.int32)
+    pairs = [option_text(e.question, option) for e in examples for option in e.options]
+    answers = tokenizer.encode_batch(pairs)
+    ids: list[np.ndarray] = []
+    first = np.zeros((len(examples), spec.num_choices), np.int64)
+    lengths = np.zeros_like(first)
+    uncut = np.array([len(answer) for answer in answers]).reshape(first.shape)
+    for row, text in enumerate(texts):
+        parts: list[np.ndarray] = []
+        for choice in range(spec.num_choices):
+            answer = answers[row * spec.num_choices + choice][-spec.max_qa_length :]
+            kept = text[: spec.max_seq_length - 3 - len(answer)]
+            parts += [cls, kept, sep, np.array(answer, np.int32), sep]
+            first[row, choice] = len(kept) + 2
+            lengths[row, choice] = len(kept) + len(answer) + 3
+        ids.append(np.concatenate(parts))
+    labels = [-1 if example.label is None else example.label for example in examples]
+    columns = {
+        "input_ids": ids,
+        "row_lengths": lengths,
+        "first_lengths": first,
+        "label_ids": np.array(labels, np.int64),
+        "group_ids": np.array([GROUPS.index(example.group) for example in examples], np.int64),
+    }
+    text_lengths = np.array([len(text) for text in texts])[:, None]
+    counts = {
+        "tokens": int(lengths.sum()),
+        "longest": int((text_lengths + uncut + 3).max()),
+        "truncated": int((first - 2 < text_lengths).any(axis=1).sum()),
+        "truncated_options": int((uncut > spec.max_qa_length).sum()),
+    }
+    return columns, counts
+
+
+def _encode_contexts(tokenizer: Tokenizer, contexts: Sequence[str]) -> list[np.ndarray]:
+    """Ids of every text, once, however many questions and options share it."""
+    encoded: list[np.ndarray] = []
+    with Progress("Tokenizing texts", len(contexts), "text") as progress:
+        for begin in range(0, len(contexts), _CHUNK):
+            chunk = tokenizer.encode_batch(contexts[begin : begin + _CHUNK])
+            encoded += [np.array(ids, np.int32) for ids in chunk]
+            progress.update(len(chunk))
+    return encoded
+
+
+def _content_hash(examples: Sequence[MultipleChoiceExample], contexts: dict[str, int]) -> str:
+    digest = hashlib.sha256()
+    for context in contexts:
+        digest.update(json.dumps(context).encode() + b"\n")
+    for e in examples:
+        row = [contexts[e.context], e.question, e.options, e.label, e.group]
+        digest.update(json.dumps(row).encode() + b"\n")
+    return digest.hexdigest()

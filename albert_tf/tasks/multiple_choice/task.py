@@ -1,0 +1,193 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Multiple choice as a task: softmax over the options, accuracy by group."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.pipeline import RecordSource, length_buckets
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.tasks.finetuning import (
+    TASK_FILE,
+    FineTuningTask,
+    load_model_files,
+    model_inputs,
+    read_task_file,
+)
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.features import (
+    GROUPS,
+    MultipleChoiceSpec,
+    build_records,
+    record_features,
+)
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.task import Batch
+
+
+class MultipleChoiceTask(FineTuningTask):
+    """One number an option, by one encoder; cross-entropy of the softmax over the options.
+
+    The options of a question are alike to the model: it cannot prefer a letter, so that what it
+    knows is to be compared with chance, 1 of `num_choices`.
+
+    Args:
+      config: of the model.
+      tokenizer: saved with the model.
+      spec: lengths and number of options.
+      dropout_rate: dropout on the pooled outputs.
+    """
+
+    name = "multiple_choice"
+    best_metric = "accuracy"
+    baseline_metric = "chance_accuracy"
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        spec: MultipleChoiceSpec,
+        dropout_rate: float = 0.1,
+    ) -> None:
+        super().__init__(config, tokenizer, spec.max_seq_length, dropout_rate)
+        self.spec = spec
+        self.chance_loss = math.log(spec.num_choices)
+
+    def task_file(self) -> dict[str, object]:
+        """The fields of the MultipleChoiceSpec."""
+        return dataclasses.asdict(self.spec)
+
+    def training_flops(self, length: float) -> float:
+        """Those of as many sequences as there are options; `length` is that of all together."""
+        choices = self.spec.num_choices
+        return choices * super().training_flops(length / choices)
+
+    def open_examples(
+        self,
+        examples: Sequence[MultipleChoiceExample],
+        name: str,
+        cache_dir: str,
+        *,
+        train_seed: int | None = None,
+        pad_to_max: bool = False,
+    ) -> RecordSource:
+        """Questions as input of this task, by way of records in the cache.
+
+        Args:
+          examples: the questions.
+          name: what they are, for the terminal.
+          cache_dir: where records are kept.
+          train_seed: of the training order; None keeps the questions' own, for evaluation.
+          pad_to_max: pad all batches to `max_seq_length`.
+        """
+        path = build_records(cache_dir, examples, self.tokenizer, self.spec, train_seed)
+        features = record_features(self.spec.num_choices)
+        lengths = length_buckets(self.spec.max_seq_length, pad_to_max)
+        source = RecordSource([path], features, train_seed or 0, lengths=lengths)
+        print(_summary(name, self.spec, source.manifest.statistics))
+        return source
+
+    def build_model(self) -> AlbertMultipleChoice:
+        """Encoder and the head that scores options."""
+        return AlbertMultipleChoice(self.config, self.dropout_rate)
+
+    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Questions in the batch."""
+        return {"examples": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
+
+    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """Summed loss and right answers."""
+        logits, labels = model(model_inputs(batch), training=training)["logits"], batch["label_ids"]
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        right = tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32)
+        return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(right)}
+
+    def means(
+        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Mean loss and accuracy."""
+        return {name: value / weights["examples"] for name, value in sums.items()}
+
+    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+        """`probabilities` [batch, options], `label_ids` and `group_ids` [batch]."""
+        logits = model(model_inputs(batch))["logits"]
+        given = {name: batch[name] for name in ("label_ids", "group_ids")}
+        return {"probabilities": tf.nn.softmax(logits), **given}
+
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """See `multiple_choice_metrics`."""
+        return multiple_choice_metrics(**outputs)
+
+    def progress(self, means: Mapping[str, float]) -> str:
+        """Loss and accuracy."""
+        return f"{super().progress(means)} accuracy {means['accuracy']:.1%}"
+
+
+def multiple_choice_metrics(
+    probabilities: np.ndarray, label_ids: np.ndarray, group_ids: np.ndarray
+) -> dict[str, float]:
+    """Metrics of multiple choice, next to what guessing reaches.
+
+    Args:
+      probabilities: float [n, options].
+      label_ids: int [n].
+      group_ids: int [n], indices into GROUPS.
+
+    Returns:
+      `accuracy`, `<group>_accuracy` for the groups that occur, `loss` (mean negative
+      log-likelihood), `chance_accuracy` and `chance_loss`.
+    """
+    right = probabilities.argmax(axis=-1) == label_ids
+    likelihoods = np.take_along_axis(probabilities, label_ids[:, None].astype(np.int64), axis=-1)
+    result = {"accuracy": right.mean()}
+    for number, group in enumerate(GROUPS):
+        if group and (group_ids == number).any():
+            result[f"{group}_accuracy"] = right[group_ids == number].mean()
+    result["loss"] = -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
+    result["chance_accuracy"] = 1 / probabilities.shape[1]
+    result["chance_loss"] = math.log(probabilities.shape[1])
+    return {name: float(value) for name, value in result.items()}
+
+
+def load_task(folder: str, **changes: int) -> MultipleChoiceTask:
+    """The task that a model in `folder` was trained for.
+
+    Args:
+      folder: the output directory of a training run.
+      **changes: fields of the MultipleChoiceSpec to have otherwise; any number of options will do,
+        as the weights do not depend on it.
+
+    Raises:
+      AlbertError: the folder is not that of a trained multiple-choice model.
+    """
+    value = read_task_file(folder, MultipleChoiceTask.name)
+    try:
+        spec = MultipleChoiceSpec(**{**value, **changes})
+    except TypeError as error:
+        path = os.path.join(folder, TASK_FILE)
+        raise AlbertError(f"{path} does not describe multiple choice: {error}.") from error
+    return MultipleChoiceTask(*load_model_files(None, None, None, folder), spec)
+
+
+def _summary(name: str, spec: MultipleChoiceSpec, statistics: Mapping[str, object]) -> str:
+    """A line on a data set."""
+    line = f"{name}: {statistics['examples']:,} questions"
+    groups = {group: count for group, count in statistics["groups"].items() if group}
+    if groups:
+        line += " (" + ", ".join(f"{count:,} {group}" for group, count in groups.items()) + ")"
+    line += f" about {statistics['contexts']:,} texts, {spec.num_choices} options each, "
+    line += f"{statistics['mean_length']:.0f} tokens on average"
+    if statistics["truncated"]:
+        line += f"; the texts of {statistics['truncated']:,} are cut to {spec.max_seq_length}"
+    if statistics["truncated_options"]:
+        line += f"; {statistics['truncated_options']:,} options are cut to {spec.max_qa_length}"
+    return line

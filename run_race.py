@@ -1,0 +1,171 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes ALBERT to choose among answers: RACE, or questions with any number of options.
+
+  python run_race.py --data_dir=RACE --do_train --do_eval --do_predict \\
+    --init_checkpoint=runs/base --output_dir=runs/race
+  python run_race.py --do_train --train_file=train.jsonl --num_choices=5 \\
+    --init_checkpoint=runs/base --output_dir=runs/mine
+  python run_race.py --do_predict --predict_file=new.jsonl --output_dir=runs/mine
+
+RACE is read as distributed, one file an article, or from all.txt; trained on train, evaluated on
+dev, predicted on test. A line of a .jsonl file is an object with context, question, options and
+label (from 0) or answer (a letter); context or question may be absent, and, to predict, the label.
+A blank "_" in a question is filled with the option. Evaluating writes eval_results.json, with the
+accuracy on all questions and on those of middle and of high schools; predicting writes
+predictions.tsv and, where the answers are known, predict_results.json. All that predicting needs is
+kept with the model. Settings come from a recipe for the model's size; 32 questions are 128
+sequences, which --gradient_accumulation_steps fits into little memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from albert_tf import cli
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.finetuning_flags import (
+    Settings,
+    cache_dir,
+    define_finetuning_flags,
+    pads_to_max,
+    settings_from_flags,
+)
+
+if TYPE_CHECKING:
+    from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
+    from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+
+FLAGS = flags.FLAGS
+#: For each thing to do, the flag that names its file and the split of RACE it takes otherwise.
+DATA = {
+    "do_train": ("train_file", "train"),
+    "do_eval": ("eval_file", "dev"),
+    "do_predict": ("predict_file", "test"),
+}
+#: Flags that a trained model may be used with otherwise than it was trained.
+SPEC = ("num_choices", "max_seq_length", "max_qa_length")
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    define_finetuning_flags()
+    flags.DEFINE_string("data_dir", None, "The folder with RACE's train, dev and test in it.")
+    flags.DEFINE_bool("high_only", False, "Read the questions of high schools alone.")
+    flags.DEFINE_bool("middle_only", False, "Read the questions of middle schools alone.")
+    for action, (name, split) in DATA.items():
+        what = f"Questions for --{action}, a .jsonl file (.gz, .bz2 and .xz too)."
+        flags.DEFINE_string(name, None, f"{what} Default: {split} of --data_dir.")
+    flags.DEFINE_integer(
+        "num_choices", None, "Options of every question. Default: 4, or as the model was trained.",
+        2, 26
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "max_qa_length", None, "Tokens of question and option together; longer ones lose their "
+        "beginning. Default: 128, or half of --max_seq_length if that is less.", 1
+    )  # fmt: skip
+
+
+def _main() -> None:
+    _check_flags()
+    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
+    from albert_tf.tasks.fine_tune import fine_tune, model_folder, report
+    from albert_tf.tasks.multiple_choice.prediction import predict
+    from albert_tf.training.estimator import Estimator
+    from albert_tf.training.specs import EvalSpec
+
+    # All data is read before anything is trained, so that its errors show at once.
+    task, settings = _open_task()
+    questions = {action: _read(action, task) for action in DATA if FLAGS[action].value}
+    sources = {
+        action: task.open_examples(
+            examples,
+            action.removeprefix("do_"),
+            cache_dir(),
+            train_seed=FLAGS.random_seed if action == "do_train" else None,
+            pad_to_max=pads_to_max(),
+        )
+        for action, examples in questions.items()
+    }
+    run_config = settings.run_config(0)
+    eval_specs = []
+    if FLAGS.do_eval:
+        input_fn = sources["do_eval"].eval_input_fn
+        batches = sources["do_eval"].num_batches(FLAGS.eval_batch_size)
+        eval_specs = [EvalSpec(input_fn, settings.eval_every_steps, batches)]
+    if FLAGS.do_train:
+        steps = settings.steps(sources["do_train"].num_examples)
+        run_config = settings.run_config(steps)
+        print(
+            f"Fine-tuning for {steps:,} steps of {run_config.train_batch_size}, "
+            f"{run_config.num_warmup_steps:,} warm-up."
+        )
+        fine_tune(task, run_config, sources["do_train"], steps, eval_specs, FLAGS.num_seeds)
+    if FLAGS.do_eval:
+        report(task, run_config, eval_specs)
+    if FLAGS.do_predict:
+        run = dataclasses.replace(run_config, output_dir=model_folder(FLAGS.output_dir))
+        estimator = Estimator(task, run)
+        predict(estimator, questions["do_predict"], sources["do_predict"], FLAGS.output_dir)
+
+
+def _check_flags() -> None:
+    if not any(FLAGS[action].value for action in DATA):
+        raise AlbertError("There is nothing to do: give --do_train, --do_eval or --do_predict.")
+    for action, (file, _) in DATA.items():
+        if FLAGS[action].value and not FLAGS[file].value and not FLAGS.data_dir:
+            raise AlbertError(f"--{action} needs --data_dir (for RACE) or --{file}.")
+    if FLAGS.high_only and FLAGS.middle_only:
+        raise AlbertError("Give --high_only or --middle_only, not both; without them all is read.")
+    settings_from_flags({}).run_config(0)
+
+
+def _read(action: str, task: MultipleChoiceTask) -> list[MultipleChoiceExample]:
+    from albert_tf.tasks.multiple_choice import data
+
+    file, split = DATA[action]
+    if FLAGS[file].value:
+        examples = data.read_questions(FLAGS[file].value, task.spec.num_choices)
+    else:
+        chosen = {"middle": not FLAGS.high_only, "high": not FLAGS.middle_only}
+        groups = tuple(group for group in data.RACE_GROUPS if chosen[group])
+        examples = data.read_race(FLAGS.data_dir, split, groups, task.spec.num_choices)
+    if action != "do_predict":
+        data.check_labelled(examples)
+    return examples
+
+
+def _open_task() -> tuple[MultipleChoiceTask, Settings]:
+    """The task to train; without --do_train, that of the model in --output_dir."""
+    from albert_tf.tasks.fine_tune import model_folder
+    from albert_tf.tasks.finetuning import load_model_files
+    from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
+    from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask, load_task
+    from albert_tf.tasks.recipes import load_recipe
+
+    if not FLAGS.do_train:
+        changes = {name: FLAGS[name].value for name in SPEC if FLAGS[name].present}
+        return load_task(model_folder(FLAGS.output_dir), **changes), settings_from_flags({})
+    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
+    config, tokenizer = load_model_files(
+        FLAGS.albert_config_file, vocabulary, FLAGS.do_lower_case, FLAGS.init_checkpoint
+    )
+    settings = settings_from_flags(load_recipe("race", config))
+    length = settings.sequence_length(config)
+    spec = MultipleChoiceSpec(
+        FLAGS.num_choices or 4, length, FLAGS.max_qa_length or min(128, length // 2)
+    )
+    config = settings.model_config(config)
+    return MultipleChoiceTask(config, tokenizer, spec, settings.classifier_dropout), settings
+
+
+def main() -> None:
+    """Runs the script."""
+    cli.run(_main, define_flags)
+
+
+if __name__ == "__main__":
+    main()
