@@ -22,11 +22,11 @@ from albert_tf.data.records import ShardInfo, pretraining_features
 from albert_tf.errors import AlbertError
 from albert_tf.progress import Progress, total_bytes
 from albert_tf.tokenization import Tokenizer
+from albert_tf.workers import Advance, Workers
 from data_prep.documents import TokenBlock, read_blocks, split_documents, tokenize_block
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 from data_prep.spill import SpillWriter
-from data_prep.workers import Advance, Workers
 
 WORK_FOLDER = "_build"
 DEFAULT_NUM_SHARDS = 10

@@ -12,12 +12,12 @@ import numpy as np
 
 from albert_tf.data import records
 from albert_tf.tokenization import Tokenizer
+from albert_tf.workers import Advance
 from data_prep.assembly import assemble
 from data_prep.instances import Instances, create_instances
 from data_prep.masking import mask
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.spill import read_bucket
-from data_prep.workers import Advance
 
 #: Numbers (instances × length) worked on at once: large enough for NumPy, small enough for caches.
 _BATCH_NUMBERS = 1 << 19

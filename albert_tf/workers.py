@@ -156,5 +156,5 @@ class Workers:
 def _killed() -> AlbertError:
     return AlbertError(
         "A worker process was killed, perhaps for lack of memory; run the same command again, "
-        "with a smaller --num_workers, to continue."
+        "with fewer workers, to continue."
     )

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from albert_tf.errors import AlbertError
-from data_prep.workers import Workers
+from albert_tf.workers import Workers
 
 
 def make_context(factor):
