@@ -124,8 +124,7 @@ def extract_answers(
             "they were made from other data or with other options."
         )
     spans = _find_spans(windows, scores, max_answer_length)
-    with np.errstate(invalid="ignore"):
-        odds = scores.null if head == "beam" else scores.null - spans.best
+    odds = scores.null if head == "beam" else scores.null - spans.best
     number = len(windows.questions)
     windows_of = np.searchsorted(windows.question_index, np.arange(number + 1))
     question = windows.question_index[spans.window]

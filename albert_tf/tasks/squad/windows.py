@@ -217,8 +217,8 @@ def make_windows(
     Raises:
       AlbertError: a context holds no text.
     """
-    contexts = dict.fromkeys(question.context for question in questions)
-    paragraphs_of = dict(zip(contexts, _encode(list(contexts), tokenizer, workers)))
+    contexts = list(dict.fromkeys(question.context for question in questions))
+    paragraphs_of = dict(zip(contexts, _encode(contexts, tokenizer, workers)))
     paragraphs = [paragraphs_of[question.context] for question in questions]
     for question, paragraph in zip(questions, paragraphs):
         if not len(paragraph.ids):
