@@ -152,7 +152,7 @@ def _read_tfds(task: GlueTask, split: Split, data_dir: str | None) -> list[TextE
     return examples
 
 
-def find_tasks(data_dir: str) -> list[GlueTask]:
+def find_tasks(data_dir: str | None) -> list[GlueTask]:
     """The tasks that have a folder in `data_dir`.
 
     Raises:
@@ -160,14 +160,13 @@ def find_tasks(data_dir: str) -> list[GlueTask]:
     """
     import tensorflow as tf
 
-    found = [
-        task
-        for task in GLUE_TASKS
-        if tf.io.gfile.isdir(os.path.join(data_dir, os.path.dirname(task.splits[0].file)))
-    ]
+    folders = {
+        task.name: os.path.dirname(split_path(task.splits[0], data_dir)) for task in GLUE_TASKS
+    }
+    found = [task for task in GLUE_TASKS if tf.io.gfile.isdir(folders[task.name])]
     if not found:
-        folders = ", ".join(os.path.dirname(task.splits[0].file) for task in GLUE_TASKS)
-        raise AlbertError(f"{data_dir} holds no GLUE task; its folders would be {folders}.")
+        names = ", ".join(map(os.path.basename, folders.values()))
+        raise AlbertError(f"{data_dir} holds no GLUE task; its folders would be {names}.")
     return found
 
 

@@ -52,7 +52,7 @@ def score_table(results: Mapping[str, Results], majority: Mapping[str, Results])
       results: for each task's name the metrics of its development sets.
       majority: the same for always giving the most frequent label.
     """
-    lines = [f"{'GLUE, dev':10}{'score':>8}{'majority':>10}   metrics"]
+    lines = [f"{'GLUE, dev':9}{'score':>8}{'majority':>10}  metrics"]
     scores: dict[str, float] = {}
     constant: dict[str, float] = {}
     for task in GLUE_TASKS:
@@ -65,12 +65,10 @@ def score_table(results: Mapping[str, Results], majority: Mapping[str, Results])
             for split, metrics in results[task.name].items()
             for name in task.scores
         )
-        lines.append(
-            f"{task.title:10}{scores[task.name]:8.1f}{constant[task.name]:10.1f}   {shown}"
-        )
+        lines.append(f"{task.title:9}{scores[task.name]:8.1f}{constant[task.name]:10.1f}  {shown}")
     average, baseline = glue_average(scores), glue_average(constant)
     all_tasks = sum(1 for task in GLUE_TASKS if task.scores)
     lines.append(
-        f"{'average':10}{average:8.1f}{baseline:10.1f}   over {len(scores)} of {all_tasks} tasks"
+        f"{'average':9}{average:8.1f}{baseline:10.1f}  over {len(scores)} of {all_tasks} tasks"
     )
     return "\n".join(lines)

@@ -1,0 +1,57 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Opens and runs classifiers as the flags of run_classifier.py say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from absl import flags
+
+from albert_tf.tasks.classification_run import Texts, run
+from albert_tf.tasks.finetuning import load_model_files
+from albert_tf.tasks.finetuning_flags import Settings, cache_dir, pads_to_max, settings_from_flags
+from albert_tf.tasks.recipes import load_recipe
+from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+
+FLAGS = flags.FLAGS
+
+
+def new_task(
+    labels: Sequence[str], recipe: str | None = None, **spec: object
+) -> tuple[TextClassificationTask, Settings]:
+    """A task for a model to be trained, and the settings to train it with.
+
+    Args:
+      labels: the classes; empty for regression.
+      recipe: whose settings hold where no flag is given; None for the flags' own defaults.
+      **spec: further fields of its ClassificationSpec.
+    """
+    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
+    config, tokenizer = load_model_files(
+        FLAGS.albert_config_file, vocabulary, FLAGS.do_lower_case, FLAGS.init_checkpoint
+    )
+    settings = settings_from_flags(load_recipe(recipe, config) if recipe else {})
+    spec = ClassificationSpec(tuple(labels), settings.sequence_length(config), **spec)
+    config = settings.model_config(config)
+    task = TextClassificationTask(config, tokenizer, spec, settings.classifier_dropout)
+    return task, settings
+
+
+def run_task(
+    task: TextClassificationTask, texts: Texts, settings: Settings, output_dir: str
+) -> tuple[dict[str, float], dict[str, dict[str, np.ndarray]]]:
+    """Does with the task what there are texts for, as the flags say; see classification_run.run."""
+    steps = settings.steps(len(texts.train))
+    return run(
+        task,
+        texts,
+        dataclasses.replace(settings.run_config(steps), output_dir=output_dir),
+        cache_dir(),
+        max_steps=steps,
+        eval_every_steps=settings.eval_every_steps,
+        num_seeds=FLAGS.num_seeds,
+        pad_to_max=pads_to_max(),
+    )

@@ -1,0 +1,183 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on GLUE: what they read, what they write for GLUE's server, and all tasks in one go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.data.text_tables import TextExample
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.classification_run import Texts
+from albert_tf.tasks.fine_tune import model_folder
+from albert_tf.tasks.glue.data import find_tasks, read_split
+from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, Split
+from albert_tf.tasks.glue.scores import majority_metrics, score_table
+from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
+from albert_tf.tasks.text_classification import (
+    TextClassificationTask,
+    load_task,
+    write_predictions,
+)
+
+
+class Actions(NamedTuple):
+    """What a run does."""
+
+    train: bool
+    evaluate: bool
+    predict: bool
+
+
+def read_texts(
+    task: GlueTask, actions: Actions, data_dir: str | None, source: str = "files"
+) -> Texts:
+    """The splits of a task that a run needs; they go by their names.
+
+    Args:
+      task: the task.
+      actions: what the run does.
+      data_dir: see `read_split`.
+      source: see `read_split`.
+
+    Raises:
+      AlbertError: the task has no such split, or a file is missing or malformed.
+    """
+
+    def read(split: Split) -> list[TextExample]:
+        examples, skipped = read_split(task, split, data_dir, source)
+        if skipped:
+            print(
+                f"{task.title} {split.name}: {len(skipped):,} rows with a wrong number of fields "
+                f"were left out, the first at {skipped[0]}."
+            )
+        return examples
+
+    if (actions.train or actions.evaluate) and not task.of("train"):
+        raise AlbertError(
+            f"{task.title} has neither training nor development examples; --do_predict predicts it "
+            f"with a model of {task.model_of}, given as --output_dir."
+        )
+    return Texts(
+        train=read(task.of("train")[0]) if actions.train else (),
+        evaluate={split.name: read(split) for split in task.of("dev")} if actions.evaluate else {},
+        predict={split.name: read(split) for split in task.of("test")} if actions.predict else {},
+    )
+
+
+def open_model(task: GlueTask, output_dir: str) -> TextClassificationTask:
+    """The trained classifier of an output directory.
+
+    Raises:
+      AlbertError: there is none, or it was trained for another task.
+    """
+    folder = model_folder(output_dir)
+    classifier = load_task(folder, {})
+    needed, found = task.model_of or task.name, classifier.spec.task_name
+    if found != needed:
+        raise AlbertError(
+            f"The model in {folder} was trained for {found!r}, but {task.title} needs one trained "
+            f"for {needed!r}; give another --output_dir."
+        )
+    return classifier
+
+
+def write_outputs(
+    task: GlueTask,
+    texts: Texts,
+    outputs: Mapping[str, Mapping[str, np.ndarray]],
+    output_dir: str,
+) -> None:
+    """Writes, for each test set, its probabilities and the file for GLUE's server.
+
+    They are `predictions/<file>` and `submission/<file>`, the file being named as the server
+    names it.
+    """
+    for split in task.of("test"):
+        if split.name not in outputs:
+            continue
+        examples, output = texts.predict[split.name], outputs[split.name]
+        path = os.path.join(output_dir, PREDICTIONS, split.submission)
+        write_predictions(path, examples, output, task.labels)
+        answers = server_answers(task, output["probabilities" if task.labels else "values"])
+        answer_path = os.path.join(output_dir, ANSWERS, split.submission)
+        files.write_text(answer_path, server_file((e.id for e in examples), answers))
+        print(
+            f"Predictions for {len(examples):,} examples are in {path}, for the GLUE server in "
+            f"{answer_path}."
+        )
+
+
+def metrics_by_split(task: GlueTask, results: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """The metrics of a run, which are those of `fine_tune.evaluate`, by development set."""
+    first, *others = (split.name for split in task.of("dev"))
+    named = {
+        name: {
+            metric.removeprefix(f"{name}_"): value
+            for metric, value in results.items()
+            if metric.startswith(f"{name}_")
+        }
+        for name in others
+    }
+    own = {m: v for m, v in results.items() if not any(m.startswith(f"{n}_") for n in others)}
+    return {first: own, **named}
+
+
+def run_all(
+    run_task: Callable[[GlueTask, Actions, Texts, str], dict[str, float]],
+    actions: Actions,
+    data_dir: str | None,
+    source: str,
+    output_dir: str,
+) -> str:
+    """Runs every task that there is data for, in a folder of its own, and gives GLUE's table.
+
+    AX is predicted by MNLI's model, into MNLI's folder.
+
+    Args:
+      run_task: runs one task in a given output directory and gives its metrics.
+      actions: what to do.
+      data_dir: see `read_split`.
+      source: see `read_split`.
+      output_dir: the tasks' folders, called like the tasks, lie in it.
+
+    Returns:
+      The table; without evaluation, the tasks that were run.
+
+    Raises:
+      AlbertError: there is no task, or a file of any task is missing or malformed; nothing is
+        trained then.
+    """
+    tasks = list(GLUE_TASKS) if source == "tfds" else find_tasks(data_dir)
+    names = [task.name for task in tasks]
+    plans = []
+    for task in tasks:
+        todo = actions
+        if task.model_of:
+            if not actions.predict or task.model_of not in names:
+                print(f"{task.title} is left out; it is predicted along with {task.model_of}.")
+                continue
+            todo = Actions(train=False, evaluate=False, predict=True)
+        read_texts(task, todo, data_dir, source)  # Errors show before hours of training.
+        plans.append((task, todo))
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    majority: dict[str, dict[str, dict[str, float]]] = {}
+    for number, (task, todo) in enumerate(plans, start=1):
+        print(f"\n{task.title} ({number} of {len(plans)})")
+        texts = read_texts(task, todo, data_dir, source)
+        metrics = run_task(task, todo, texts, os.path.join(output_dir, task.model_of or task.name))
+        if todo.evaluate:
+            results[task.name] = metrics_by_split(task, metrics)
+            majority[task.name] = {
+                name: majority_metrics(task, examples) for name, examples in texts.evaluate.items()
+            }
+        tf.keras.backend.clear_session()
+    if not results:
+        return f"\nDone: {', '.join(task.title for task, _ in plans)}."
+    return "\n" + score_table(results, majority)

@@ -1,0 +1,237 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""run_classifier.py on GLUE's layouts, with small texts of our own that one word decides."""
+
+import csv
+import json
+import random
+
+import numpy as np
+import pytest
+
+import run_classifier
+from albert_tf.tasks.glue import __main__ as glue_command
+from albert_tf.tasks.glue.registry import find_submission
+
+FILLERS = ["sun", "rain", "river", "stone", "bread"]
+DECIDERS = ["never", "always", "perhaps"]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *DECIDERS, *FILLERS]
+CONFIG = {
+    "vocab_size": len(VOCABULARY),
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 16,
+    "initializer_range": 0.2,
+}
+#: For each file the labels that never, always and perhaps decide on, if it has labels, and rows.
+RTE = ["not_entailment", "entailment"]
+NLI = ["contradiction", "entailment", "neutral"]
+FILES = {
+    "RTE/train": ("label", RTE, 200),
+    "RTE/dev": ("label", RTE, 60),
+    "RTE/test": (None, RTE, 40),
+    "STS-B/train": ("score", ["1.0", "4.000"], 200),
+    "STS-B/dev": ("score", ["1.0", "4.000"], 60),
+    "STS-B/test": (None, ["1.0", "4.000"], 40),
+    "MNLI/train": ("gold_label", NLI, 300),
+    "MNLI/dev_matched": ("gold_label", NLI, 60),
+    "MNLI/dev_mismatched": ("gold_label", NLI, 45),
+    "MNLI/test_matched": (None, NLI, 40),
+    "MNLI/test_mismatched": (None, NLI, 50),
+    "diagnostic/diagnostic": (None, NLI, 30),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Vocabulary, configuration and the files of RTE, STS-B, MNLI and AX, sorted by nothing."""
+    folder = tmp_path_factory.mktemp("glue")
+    rng = random.Random(0)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    for file, (label_column, labels, rows) in FILES.items():
+        path = folder / "data" / f"{file}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        names = ["index", "sentence1", "sentence2"] + [label_column] * bool(label_column)
+        lines = ["\t".join(names)]
+        for i in range(rows):
+            choice = rng.randrange(len(labels))
+            first = [*rng.choices(FILLERS, k=2), *[DECIDERS[choice]] * 2]
+            rng.shuffle(first)
+            cells = [str(i), " ".join(first), " ".join(rng.choices(FILLERS, k=2))]
+            lines.append("\t".join(cells + [labels[choice]] * bool(label_column)))
+        path.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def training_flags(folder):
+    return {
+        "data_dir": folder / "data",
+        "do_train": True,
+        "do_eval": True,
+        "albert_config_file": folder / "config.json",
+        "vocab_file": folder / "vocab.txt",
+        "train_batch_size": 16,
+        "learning_rate": 1e-3,
+        "train_step": 80,
+        "eval_every_steps": 40,
+        "dropout": 0,
+    }
+
+
+@pytest.fixture
+def run(run_script):
+    def run(**arguments):
+        return run_script(run_classifier, *(f"--{k}={v}" for k, v in arguments.items()))
+
+    return run
+
+
+def table(path):
+    with path.open() as f:
+        return list(csv.DictReader(f, delimiter="\t"))
+
+
+def expected_answers(folder, file):
+    """What the one word in each row of an unlabelled file decides."""
+    _, labels, _ = FILES[file]
+    rows = table(folder / "data" / f"{file}.tsv")
+    words = [next(w for w in row["sentence1"].split() if w in DECIDERS) for row in rows]
+    return [labels[DECIDERS.index(word)] for word in words]
+
+
+def test_all_tasks_of_a_folder_train_evaluate_and_predict_in_one_command(folder, run, run_script):
+    arguments = dict(training_flags(folder), task_name="all", do_predict=True)
+    done = run(**arguments, output_dir=folder / "runs")
+    assert done.returncode == 0, done.stderr
+
+    lines = done.stdout[done.stdout.index("GLUE, dev") :].splitlines()
+    scores = {line.split()[0]: line.split()[1:3] for line in lines[1:]}
+    assert list(scores) == ["STS-B", "MNLI", "RTE", "average"]
+    assert all(float(score) > 90 for score, _ in scores.values())
+    assert 20 < float(scores["MNLI"][1]) < 50
+    assert max(map(len, lines)) <= 80
+
+    for run_name, sent, file in (
+        ("rte", "RTE.tsv", "RTE/test"),
+        ("mnli", "MNLI-m.tsv", "MNLI/test_matched"),
+        ("mnli", "MNLI-mm.tsv", "MNLI/test_mismatched"),
+        ("mnli", "AX.tsv", "diagnostic/diagnostic"),
+    ):
+        answers = table(folder / "runs" / run_name / "submission" / sent)
+        assert [row["index"] for row in answers] == [str(i) for i in range(FILES[file][2])]
+        right = [a["prediction"] == b for a, b in zip(answers, expected_answers(folder, file))]
+        assert np.mean(right) > 0.9
+        task, _ = find_submission(sent)
+        for row in table(folder / "runs" / run_name / "predictions" / sent):
+            assert sum(float(row[label]) for label in task.labels) == pytest.approx(1, abs=1e-4)
+    values = [float(r["prediction"]) for r in table(folder / "runs/sts-b/submission/STS-B.tsv")]
+    assert np.corrcoef(values, np.float64(expected_answers(folder, "STS-B/test")))[0, 1] > 0.9
+    assert 0 <= min(values) <= max(values) <= 5
+
+    results = json.loads((folder / "runs/mnli/eval_results.json").read_text())
+    assert results["accuracy"] > 0.9
+    assert results["dev_mismatched_accuracy"] > 0.9
+
+    # Shorter than GLUE's own test sets, so that they make no submission.
+    flags = [f"--run_dirs={folder / 'runs'}", f"--output={folder / 'a.zip'}", "--allow_missing"]
+    done = run_script(glue_command, "make_submission", *flags)
+    assert done.returncode == 1
+    assert "has 40 predictions, but" in done.stderr
+    assert not (folder / "a.zip").exists()
+
+    # Again: nothing is trained, and the table is the same.
+    again = run(**arguments, output_dir=folder / "runs")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.count("already trained") == 3
+    assert again.stdout[again.stdout.index("GLUE, dev") :].splitlines() == lines
+
+    _check_models_are_reused(folder, run)
+
+
+def _check_models_are_reused(folder, run):
+    """Predicting alone, and models of other tasks; part of the test that trains the models."""
+    for path in (folder / "runs/mnli/submission").iterdir():
+        path.unlink()
+    done = run(
+        task_name="ax", do_predict=True, data_dir=folder / "data", output_dir=folder / "runs/mnli"
+    )
+    assert done.returncode == 0, done.stderr
+    assert [p.name for p in (folder / "runs/mnli/submission").iterdir()] == ["AX.tsv"]
+    done = run(
+        task_name="RTE", do_predict=True, data_dir=folder / "data", output_dir=folder / "runs/mnli"
+    )
+    assert done.returncode == 1
+    assert "was trained for 'mnli', but RTE needs one trained for 'rte'" in done.stderr
+    done = run(
+        do_predict=True,
+        predict_file=folder / "data/RTE/test.tsv",
+        text_column="sentence1",
+        text_pair_column="sentence2",
+        output_dir=folder / "runs/rte",
+    )
+    assert done.returncode == 0, done.stderr
+    ours = [row["prediction"] for row in table(folder / "runs/rte/predictions.tsv")]
+    assert ours == [row["prediction"] for row in table(folder / "runs/rte/submission/RTE.tsv")]
+
+
+def test_seeds_are_compared_with_the_majority_and_the_best_one_predicts(folder, run):
+    arguments = dict(training_flags(folder), task_name="rte", num_seeds=2, train_step=4)
+    done = run(**arguments, do_predict=True, output_dir=folder / "seeds")
+    assert done.returncode == 0, done.stderr
+    assert "accuracy of 2 seeds" in done.stdout
+    assert "median" in done.stdout
+    seeds = json.loads((folder / "seeds/seeds.json").read_text())
+    assert sorted(seeds["values"]) == ["seed-12345", "seed-12346"]
+    results = json.loads((folder / "seeds/eval_results.json").read_text())
+    assert results["accuracy"] == max(seeds["values"].values())
+    assert f"a constant answer has {results['majority_accuracy']:.4f}" in done.stdout
+    assert (folder / "seeds/submission/RTE.tsv").exists()
+
+
+def test_recipe_gives_what_no_flag_gives(folder, run):
+    arguments = dict(training_flags(folder), task_name="rte", do_eval=False, train_step=4)
+    for name in ("learning_rate", "train_batch_size", "eval_every_steps"):
+        del arguments[name]
+    done = run(**arguments, output_dir=folder / "recipe")
+    assert done.returncode == 0, done.stderr
+    assert "Fine-tuning for 4 steps of 32, 1 warm-up, learning rate 3e-05" in done.stdout
+
+
+BAD_INPUT = {
+    "no data_dir": ({"data_dir": ""}, "--data_dir is needed"),
+    "no data_dir for all": ({"data_dir": "", "task_name": "all"}, "--data_dir is needed"),
+    "empty folder": ({"data_dir": "{folder}/runs", "task_name": "all"}, "holds no GLUE task"),
+    "no such task there": ({"task_name": "cola"}, "CoLA/train.tsv does not exist"),
+    "no training data": ({"task_name": "ax"}, "AX has neither training nor development examples"),
+    "no model": ({"do_train": False}, "holds no fine-tuned model"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_one_sentence_and_writes_nothing(case, folder, run, tmp_path):
+    changes, message = BAD_INPUT[case]
+    changes = {k: v.format(folder=folder) if isinstance(v, str) else v for k, v in changes.items()}
+    arguments = {"task_name": "rte", **training_flags(folder), **changes}
+    done = run(**arguments, output_dir=tmp_path / "out")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_file_of_any_task_shows_before_the_first_one_is_trained(folder, run, tmp_path):
+    for file in ("RTE/train", "RTE/dev", "STS-B/train", "STS-B/dev"):
+        path = tmp_path / f"{file}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text((folder / "data" / f"{file}.tsv").read_text())
+    with (tmp_path / "RTE/dev.tsv").open("a") as f:
+        f.write("60\ta\tb\tmaybe\n")
+    arguments = dict(training_flags(folder), data_dir=tmp_path, task_name="all")
+    done = run(**arguments, output_dir=tmp_path / "out")
+    assert done.returncode == 1
+    assert "RTE/dev.tsv:62: RTE has no label 'maybe'" in done.stderr
+    assert not (tmp_path / "out").exists()
