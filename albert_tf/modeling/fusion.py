@@ -8,9 +8,11 @@ matrix products, while XLA is fast at the former and slow at the latter. So each
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -29,8 +31,21 @@ def _start_xla() -> None:
             os.close(stderr)
 
 
+_inference = contextvars.ContextVar("fused_inference", default=False)
+
+
+@contextlib.contextmanager
+def fused_inference() -> Iterator[None]:
+    """What is traced inside is fused without training, too. For models that are not exported."""
+    token = _inference.set(True)
+    try:
+        yield
+    finally:
+        _inference.reset(token)
+
+
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function of tensors run as one XLA kernel when training on CPU.
+    """Makes a function of tensors run as one XLA kernel on CPU, when training or asked to.
 
     Otherwise the function runs as it is: inference keeps to plain operations, so that exported
     models need no compiler, and on a GPU XLA may lack the CUDA toolkit. The result is for use
@@ -50,7 +65,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled.get_concrete_function(*signature)
 
     def call(*tensors: tf.Tensor, training: bool) -> Any:
-        if not training or tf.config.get_visible_devices("GPU"):
+        if not (training or _inference.get()) or tf.config.get_visible_devices("GPU"):
             return function(*tensors)
         compiled = compiled_for(*[tf.TensorSpec(t.shape, t.dtype) for t in tensors])
         # A call seen by a gradient tape would also return all intermediate values.

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.dropout import dropout_seed
+from albert_tf.modeling.fusion import fused_inference
 from albert_tf.optimization.optimizer import AlbertOptimizer, clip_by_global_norm
 from albert_tf.training.specs import InputContext, InputFn, RunConfig
 from albert_tf.training.task import Batch, Task
@@ -193,4 +194,5 @@ class Predictor:
         return {**self._compute(dict(batch)), "example_index": batch["example_index"]}
 
     def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return self._task.predict(self._model, batch)
+        with fused_inference():
+            return self._task.predict(self._model, batch)
