@@ -8,6 +8,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from albert_tf.errors import AlbertError
 from albert_tf.tasks.fine_tune import model_folder
 from albert_tf.tasks.squad.answers import extract_answers
 from albert_tf.tasks.squad.data import Question
@@ -74,7 +75,7 @@ class QuestionAnswerer:
           AlbertError: the context holds no text.
         """
         spec = self.task.spec
-        asked = Question("question", question, context, (), False, "the question")
+        asked = Question("question", question, context, (), False, "The text")
         windows = make_windows([asked], self.task.tokenizer, spec.windows)
         outputs = self._predict(self._batch(windows))
         found = extract_answers(
@@ -107,17 +108,17 @@ class QuestionAnswerer:
 def converse(answerer: QuestionAnswerer) -> None:
     """Reads a text and questions about it from the terminal until an empty line or its end."""
     try:
-        context = input("Text (one line): ").strip()
-        while context:
-            question = input("Question (empty for another text): ").strip()
-            if not question:
-                context = input("Text (one line, empty to end): ").strip()
-                continue
-            found = answerer.answer(question, context)
-            where = f"probability {found.probability:.3f}, characters {found.start} to {found.end}"
-            if found.answerable:
-                print(f"  {found.text}\n  ({where})")
-            else:
-                print(f"  The text does not tell. At best: {found.text}\n  ({where})")
+        while context := input("Text (one line, empty to end): ").strip():
+            while question := input("Question (empty for another text): ").strip():
+                try:
+                    print(_shown(answerer.answer(question, context)))
+                except AlbertError as error:
+                    print(f"  {error}")
     except EOFError:
         print()
+
+
+def _shown(found: FoundAnswer) -> str:
+    where = f"probability {found.probability:.3f}, characters {found.start} to {found.end}"
+    answer = found.text if found.answerable else f"The text does not tell. At best: {found.text}"
+    return f"  {answer}\n  ({where})"

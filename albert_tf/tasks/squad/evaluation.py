@@ -16,6 +16,7 @@ from albert_tf import files
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answers import Answers, predictions
 from albert_tf.tasks.squad.question_set import QuestionSet
+from albert_tf.tasks.squad.task import BASELINE
 from albert_tf.training.estimator import Estimator
 
 THRESHOLDS_FILE = "thresholds.json"
@@ -59,6 +60,8 @@ def evaluate(
     files.write_json(path, results)
     _write_answers(output_dir, answers, threshold)
     print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
+    if results["f1"] <= results.get(BASELINE, 0.0):
+        print("That is no better than leaving every question unanswered.")
     print(f"Written to {path}; the answers lie beside it.")
     return results
 

@@ -123,7 +123,8 @@ def answer_threshold(
     """The threshold with the best F1: answer where null_odds are at most this.
 
     It differs from the official best_f1_thresh where that cannot be applied: it never parts
-    questions with the same odds, and lies below all odds if it is best to answer none.
+    questions with the same odds, and lies below all odds if it is best to answer none. It lies
+    halfway to the next question's odds, so that rounding decides nothing.
 
     Raises:
       AlbertError: as `score`.
@@ -136,7 +137,8 @@ def answer_threshold(
     last_of_equals = np.append(ranked[1:] != ranked[:-1], True)
     totals[1:][~last_of_equals] = -np.inf
     best = int(np.argmax(totals))
-    return float(ranked[best - 1]) if best else float(ranked[0] - 1.0)
+    bounds = np.concatenate([ranked[:1] - 2.0, ranked, ranked[-1:] + 2.0])
+    return float(bounds[best] + bounds[best + 1]) / 2.0
 
 
 def no_answer_score(questions: Sequence[Question]) -> dict[str, float]:

@@ -146,6 +146,14 @@ def test_where_no_answer_is_best_the_threshold_lies_below_all_odds(ask):
     assert answer_threshold(questions, predictions, odds) < -3.0
 
 
+def test_the_threshold_lies_between_the_odds_of_two_questions(ask):
+    questions = [ask("x y", "x"), ask("x y", is_impossible=True)]
+    predictions = {"q1": "x", "q2": "y"}
+    assert answer_threshold(questions, predictions, {"q1": -3.0, "q2": -2.0}) == -2.5
+    questions = questions[:1]
+    assert answer_threshold(questions, predictions, {"q1": -3.0, "q2": -2.0}) > -3.0
+
+
 def test_what_does_not_fit_is_an_error(ask):
     questions = [ask("x y", "x"), ask("x y", "y")]
     with pytest.raises(AlbertError, match="lack 1 of 2 questions, such as q2"):

@@ -138,6 +138,19 @@ def test_loss_does_not_depend_on_padding_or_on_how_a_batch_is_cut(tokenizer, bat
             assert float(others[name]) == pytest.approx(float(value), abs=1e-5), name
 
 
+def test_xla_computes_the_same_gradients(tokenizer, batch):
+    task = make_task(tokenizer, "2.0")
+    model = make_model(task)
+
+    def gradients(batch):
+        with tf.GradientTape() as tape:
+            loss = task.means(task.sums(model, batch, training=True), task.weights(batch))["loss"]
+        return [loss, *tape.gradient(loss, model.head.weights)]
+
+    for value, plain in zip(tf.function(gradients, jit_compile=True)(batch), gradients(batch)):
+        np.testing.assert_allclose(value, plain, rtol=1e-4, atol=1e-5)
+
+
 def test_accuracies_count_what_is_right(tokenizer, batch):
     task = make_task(tokenizer, "2.0", head="span")
     model = task.build_model()
