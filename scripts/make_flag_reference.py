@@ -22,6 +22,7 @@ SCRIPTS = (
     "run_pretraining",
     "run_classifier",
     "run_squad",
+    "run_race",
 )
 HEADER = """\
 # Flags

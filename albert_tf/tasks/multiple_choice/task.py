@@ -181,9 +181,9 @@ def load_task(folder: str, **changes: int) -> MultipleChoiceTask:
 def _summary(name: str, spec: MultipleChoiceSpec, statistics: Mapping[str, object]) -> str:
     """A line on a data set."""
     line = f"{name}: {statistics['examples']:,} questions"
-    groups = {group: count for group, count in statistics["groups"].items() if group}
-    if groups:
-        line += " (" + ", ".join(f"{count:,} {group}" for group, count in groups.items()) + ")"
+    counts = statistics["groups"]
+    groups = [f"{counts[group]:,} {group}" for group in GROUPS if group and group in counts]
+    line += f" ({', '.join(groups)})" if groups else ""
     line += f" about {statistics['contexts']:,} texts, {spec.num_choices} options each, "
     line += f"{statistics['mean_length']:.0f} tokens on average"
     if statistics["truncated"]:
