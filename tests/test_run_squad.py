@@ -143,12 +143,18 @@ def test_a_model_directory_alone_predicts_with_the_kept_threshold(
 ):
     version, output_dir, _ = trained
     before = read(output_dir / "predictions.json")
+    nbest = read(output_dir / "nbest_predictions.json")
     (output_dir / "predictions.json").unlink()
+    # Batches of another size and length than in the evaluation that made `before`.
     given = {"output_dir": output_dir, "cached_dir": tmp_path, "eval_batch_size": 3}
+    given["pad_to_max"] = True
     given["predict_file"] = folder / f"unlabelled-{version}.json"
     done = run_script(run_squad, "--do_predict", *command_line(given))
     assert done.returncode == 0, done.stderr
     assert read(output_dir / "predictions.json") == before
+    for name, entries in read(output_dir / "nbest_predictions.json").items():
+        best, former = entries[0], nbest[name][0]
+        assert best["probability"] == pytest.approx(former["probability"], abs=1e-5)
     if version == "2.0":
         threshold = read(output_dir / "thresholds.json")["null_threshold"]
         origin = f"found on {folder / 'train-2.0.json'}"
