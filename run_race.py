@@ -53,6 +53,7 @@ SPEC = ("num_choices", "max_seq_length", "max_qa_length")
 def define_flags() -> None:
     """Defines the flags of this script."""
     define_finetuning_flags()
+    FLAGS.set_default("eval_batch_size", 16)  # As many sequences as other tasks' 64.
     flags.DEFINE_string("data_dir", None, "The folder with RACE's train, dev and test in it.")
     flags.DEFINE_bool("high_only", False, "Read the questions of high schools alone.")
     flags.DEFINE_bool("middle_only", False, "Read the questions of middle schools alone.")
