@@ -29,8 +29,7 @@ def model_size(config: AlbertConfig) -> str:
 def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
     """The settings for a task and a model, by flag name.
 
-    Models without dropout (the v2 releases) keep going without: their recipe has `dropout`
-    0 unless its `v2` part says otherwise.
+    Models that were pretrained without dropout, as the v2 releases were, keep going without.
 
     Raises:
       AlbertError: there is no recipe for the task, or it is malformed.
@@ -47,5 +46,7 @@ def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
     size = model_size(config)
     settings = {**recipe["base"], **recipe.get(size, {})}
     if config.hidden_dropout_prob == 0:
-        settings = {**settings, "dropout": 0.0, **recipe.get("v2", {})}
+        settings["dropout"] = 0.0
+        if size != "small":  # No release is that small.
+            settings.update(recipe.get("v2", {}))
     return settings
