@@ -13,14 +13,12 @@ dev, predicted on test. A line of a .jsonl file is an object with context, quest
 label (from 0) or answer (a letter); context or question may be absent, and, to predict, the label.
 A blank "_" in a question is filled with the option. Evaluating writes eval_results.json, with the
 accuracy on all questions and on those of middle and of high schools; predicting writes
-predictions.tsv and, where the answers are known, predict_results.json. All that predicting needs is
-kept with the model. Settings come from a recipe for the model's size; 32 questions are 128
-sequences, which --gradient_accumulation_steps fits into little memory.
+predictions.tsv and, where the answers are known, predict_results.json. Settings come from a recipe
+for the model's size; --gradient_accumulation_steps fits its 128 sequences a step into less memory.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -73,44 +71,22 @@ def define_flags() -> None:
 def _main() -> None:
     _check_flags()
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.fine_tune import fine_tune, model_folder, report
-    from albert_tf.tasks.multiple_choice.prediction import predict
-    from albert_tf.training.estimator import Estimator
-    from albert_tf.training.specs import EvalSpec
+    from albert_tf.tasks.multiple_choice.run import Questions, run
 
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
-    questions = {action: _read(action, task) for action in DATA if FLAGS[action].value}
-    sources = {
-        action: task.open_examples(
-            examples,
-            action.removeprefix("do_"),
-            cache_dir(),
-            train_seed=FLAGS.random_seed if action == "do_train" else None,
-            pad_to_max=pads_to_max(),
-        )
-        for action, examples in questions.items()
-    }
-    run_config = settings.run_config(0)
-    eval_specs = []
-    if FLAGS.do_eval:
-        input_fn = sources["do_eval"].eval_input_fn
-        batches = sources["do_eval"].num_batches(FLAGS.eval_batch_size)
-        eval_specs = [EvalSpec(input_fn, settings.eval_every_steps, batches)]
-    if FLAGS.do_train:
-        steps = settings.steps(sources["do_train"].num_examples)
-        run_config = settings.run_config(steps)
-        print(
-            f"Fine-tuning for {steps:,} steps of {run_config.train_batch_size}, "
-            f"{run_config.num_warmup_steps:,} warm-up."
-        )
-        fine_tune(task, run_config, sources["do_train"], steps, eval_specs, FLAGS.num_seeds)
-    if FLAGS.do_eval:
-        report(task, run_config, eval_specs)
-    if FLAGS.do_predict:
-        run = dataclasses.replace(run_config, output_dir=model_folder(FLAGS.output_dir))
-        estimator = Estimator(task, run)
-        predict(estimator, questions["do_predict"], sources["do_predict"], FLAGS.output_dir)
+    questions = Questions(*(_read(action, task.spec.num_choices) for action in DATA))
+    steps = settings.steps(len(questions.train))
+    run(
+        task,
+        questions,
+        settings.run_config(steps),
+        cache_dir(),
+        max_steps=steps,
+        eval_every_steps=settings.eval_every_steps,
+        num_seeds=FLAGS.num_seeds,
+        pad_to_max=pads_to_max(),
+    )
 
 
 def _check_flags() -> None:
@@ -124,16 +100,19 @@ def _check_flags() -> None:
     settings_from_flags({}).run_config(0)
 
 
-def _read(action: str, task: MultipleChoiceTask) -> list[MultipleChoiceExample]:
+def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
+    """The questions for something to do; none if it is not to be done."""
     from albert_tf.tasks.multiple_choice import data
 
+    if not FLAGS[action].value:
+        return []
     file, split = DATA[action]
     if FLAGS[file].value:
-        examples = data.read_questions(FLAGS[file].value, task.spec.num_choices)
+        examples = data.read_questions(FLAGS[file].value, num_choices)
     else:
-        chosen = {"middle": not FLAGS.high_only, "high": not FLAGS.middle_only}
-        groups = tuple(group for group in data.RACE_GROUPS if chosen[group])
-        examples = data.read_race(FLAGS.data_dir, split, groups, task.spec.num_choices)
+        excluded = {"middle": FLAGS.high_only, "high": FLAGS.middle_only}
+        groups = tuple(group for group in data.RACE_GROUPS if not excluded[group])
+        examples = data.read_race(FLAGS.data_dir, split, groups, num_choices)
     if action != "do_predict":
         data.check_labelled(examples)
     return examples
@@ -156,9 +135,8 @@ def _open_task() -> tuple[MultipleChoiceTask, Settings]:
     )
     settings = settings_from_flags(load_recipe("race", config))
     length = settings.sequence_length(config)
-    spec = MultipleChoiceSpec(
-        FLAGS.num_choices or 4, length, FLAGS.max_qa_length or min(128, length // 2)
-    )
+    qa_length = FLAGS.max_qa_length or min(128, length // 2)
+    spec = MultipleChoiceSpec(FLAGS.num_choices or 4, length, qa_length)
     config = settings.model_config(config)
     return MultipleChoiceTask(config, tokenizer, spec, settings.classifier_dropout), settings
 
