@@ -198,7 +198,7 @@ def test_recipe_gives_what_no_flag_gives(folder, run):
         del arguments[name]
     done = run(**arguments, output_dir=folder / "recipe")
     assert done.returncode == 0, done.stderr
-    assert "Fine-tuning for 4 steps of 32, 1 warm-up, learning rate 3e-05" in done.stdout
+    assert "Fine-tuning for 4 steps of 32, 1 warm-up, learning rate 0.0001" in done.stdout
 
 
 BAD_INPUT = {

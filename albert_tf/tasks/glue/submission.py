@@ -158,7 +158,7 @@ def make_submission(run_dirs: Sequence[str], output: str, allow_missing: bool = 
             else:
                 answers = [task.majority] * split.rows
                 origin = f"always {task.majority}, for want of predictions"
-            report.append(f"{split.submission:10} {len(answers):7,} answers, {origin}")
+            report.append(f"{split.submission:11} {len(answers):7,} answers, {origin}")
             # A fixed date: equal answers give equal files.
             entry = zipfile.ZipInfo(split.submission, (1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
