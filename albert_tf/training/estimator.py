@@ -187,7 +187,7 @@ class _TrainingRun:
         self.progress = Progress("train", last, "steps", step)
         window = _Window(self.config.train_batch_size, self.task.training_flops)
         chance = ChanceWatch(self.task.chance_loss, self.config.num_warmup_steps)
-        loop_steps = 1
+        loop_steps, tokens, positions = 1, 0.0, 0.0
         with self._signals(), _data_errors():
             dataset = distribute(
                 self.estimator.strategy,
@@ -206,6 +206,10 @@ class _TrainingRun:
                 per_step = seconds / steps if step > self.initial_step else LOOP_SECONDS
                 loop_steps = max(1, min(self.config.steps_per_loop, int(LOOP_SECONDS / per_step)))
                 step += steps
+                tokens, positions = (
+                    tokens + metrics["tokens"].sum(),
+                    positions + metrics["positions"].sum(),
+                )
                 self._guard(step, metrics["finite"])
                 self._report(step, steps, window)
                 warning = chance.look(step, metrics["loss"])
@@ -214,6 +218,7 @@ class _TrainingRun:
                 if self._evaluate_and_save(step):
                     break
         self.progress.close()
+        print(f"Of the positions trained on, {1 - tokens / positions:.1%} were padding.")
         if self.chief:
             self.log.close()
         return self.results
