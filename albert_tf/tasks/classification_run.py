@@ -102,5 +102,10 @@ def run(
     if unseen:
         folder = model_folder(config.output_dir)
         estimator = Estimator(task, dataclasses.replace(config, output_dir=folder))
-        outputs = {name: estimator.predict(new.eval_input_fn) for name, new in unseen.items()}
+        outputs = {
+            name: estimator.predict(
+                new.eval_input_fn, max_steps=new.num_batches(config.eval_batch_size)
+            )
+            for name, new in unseen.items()
+        }
     return results, outputs

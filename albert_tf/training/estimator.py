@@ -95,10 +95,18 @@ class Estimator:
         self._load(checkpoint)
         return self.evaluate_now(eval_spec)
 
-    def predict(self, input_fn: InputFn, checkpoint: str | None = None) -> dict[str, np.ndarray]:
-        """Outputs of `Task.predict` for every example, [examples, ...]; checkpoint as above."""
+    def predict(
+        self, input_fn: InputFn, checkpoint: str | None = None, max_steps: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Outputs of `Task.predict` for every example, [examples, ...], in their order.
+
+        Args:
+          input_fn: yields the batches, once.
+          checkpoint: as in `evaluate`.
+          max_steps: at most so many batches; how many there are, for the time left.
+        """
         self._load(checkpoint)
-        return self._outputs(input_fn, None, "predict")
+        return self._outputs(input_fn, max_steps, "predict")
 
     def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
         """Metrics of the weights as they are."""
@@ -120,11 +128,13 @@ class Estimator:
         collected: list[dict[str, np.ndarray]] = []
         dataset = distribute(self.strategy, input_fn, self.config.eval_batch_size)
         with _data_errors(), Progress(label, max_steps, "batches") as progress:
-            for batch in dataset:
-                collected.append(self._predictor(batch))
-                progress.update(1)
-                if len(collected) == max_steps:
+            iterator = iter(dataset)
+            while len(collected) != max_steps:
+                outputs = self._predictor(iterator)
+                if outputs is None:
                     break
+                collected.append(outputs)
+                progress.update(1)
         if not collected:
             raise AlbertError(f"There is nothing to {label}: the data set is empty.")
         outputs = {k: np.concatenate([part[k] for part in collected]) for k in collected[0]}

@@ -178,14 +178,23 @@ class Predictor:
         self._step = tf.function(self._distributed_step)
         self._compute = tf.function(self._predict, jit_compile=jit_compile or None)
 
-    def __call__(self, batch: tf.distribute.DistributedValues) -> dict[str, np.ndarray]:
-        """Outputs of one distributed batch and `example_index`, without the rows that pad it."""
-        outputs = {k: v.numpy() for k, v in self._step(batch).items()}
+    def __call__(self, iterator: tf.distribute.DistributedIterator) -> dict[str, np.ndarray] | None:
+        """Outputs of the next batch and `example_index`, without the rows that pad it.
+
+        None if there is no further batch.
+        """
+        try:
+            outputs = {k: v.numpy() for k, v in self._step(iterator).items()}
+        except tf.errors.OutOfRangeError:
+            return None
         real = outputs["example_index"] >= 0
         return {k: v[real] for k, v in outputs.items()}
 
-    def _distributed_step(self, batch: tf.distribute.DistributedValues) -> dict[str, tf.Tensor]:
-        outputs = self._strategy.run(self._replica_step, args=(batch,))
+    def _distributed_step(
+        self, iterator: tf.distribute.DistributedIterator
+    ) -> dict[str, tf.Tensor]:
+        # Taken inside the graph, batches of other lengths do not make for another graph.
+        outputs = self._strategy.run(self._replica_step, args=(next(iterator),))
         if self._strategy.num_replicas_in_sync == 1:
             return {k: self._strategy.experimental_local_results(v)[0] for k, v in outputs.items()}
         return {k: self._strategy.gather(v, axis=0) for k, v in outputs.items()}

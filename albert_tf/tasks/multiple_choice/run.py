@@ -93,7 +93,9 @@ def _predict(
 ) -> None:
     folder = config.output_dir
     model = dataclasses.replace(config, output_dir=model_folder(folder))
-    outputs = Estimator(task, model).predict(source.eval_input_fn)
+    outputs = Estimator(task, model).predict(
+        source.eval_input_fn, max_steps=source.num_batches(config.eval_batch_size)
+    )
     path = os.path.join(folder, PREDICTIONS_FILE)
     write_predictions(path, examples, outputs["probabilities"])
     print(f"Predictions for {len(examples):,} questions are in {path}.")

@@ -47,7 +47,7 @@ def evaluate(
       See QuestionSet.score.
     """
     folder = estimator.config.output_dir
-    answers = asked.answers(estimator.predict(asked.source.eval_input_fn))
+    answers = _answers(estimator, asked)
     if asked.task.spec.version == "2.0" and not (find_threshold and threshold is None):
         threshold = _known_threshold(folder, threshold)
     results = asked.score(answers, threshold)
@@ -77,7 +77,7 @@ def predict(
       output_dir: where files go.
       threshold: on the null odds; None for the one kept with the model.
     """
-    answers = asked.answers(estimator.predict(asked.source.eval_input_fn))
+    answers = _answers(estimator, asked)
     if asked.task.spec.version == "2.0":
         threshold = _known_threshold(estimator.config.output_dir, threshold)
         if threshold is None:
@@ -85,6 +85,11 @@ def predict(
             print(f"Threshold on the null odds: {threshold}, as no --do_eval has found one.")
     path = _write_answers(output_dir, answers, threshold)
     print(f"Answers to {len(asked.questions):,} questions are in {path}.")
+
+
+def _answers(estimator: Estimator, asked: QuestionSet) -> Answers:
+    batches = asked.source.num_batches(estimator.config.eval_batch_size)
+    return asked.answers(estimator.predict(asked.source.eval_input_fn, max_steps=batches))
 
 
 def load_threshold(folder: str) -> tuple[float, str] | None:
