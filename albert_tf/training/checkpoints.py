@@ -8,9 +8,11 @@ of the Python code, and checkpoints of the TF1 release are read by the same name
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -168,11 +170,26 @@ class LoadReport:
     def __str__(self) -> str:
         """A few lines for the terminal."""
         lines = [f"Weights from {self.checkpoint}: {len(self.matched)} variables matched"]
-        if self.missing:
-            lines.append(f"  not in the checkpoint, left at random: {', '.join(self.missing)}")
-        if self.unexpected:
-            lines.append(f"  in the checkpoint, not in the model: {', '.join(self.unexpected)}")
+        for what, names in (
+            ("not in the checkpoint, left at random", self.missing),
+            ("in the checkpoint, not in the model", self.unexpected),
+        ):
+            if names:
+                shown = f"{what}: {', '.join(_by_scope(names))}"
+                indent = {"initial_indent": "  ", "subsequent_indent": "    "}
+                lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
         return "\n".join(lines)
+
+
+def _by_scope(names: Sequence[str]) -> list[str]:
+    """Names, those of a common scope (two levels) taken together where they are many."""
+    scopes = collections.Counter("/".join(name.split("/")[:2]) for name in names)
+    grouped = {
+        name: f"{scope}/* ({scopes[scope]})" if scopes[scope] > 2 else name
+        for name in names
+        for scope in ["/".join(name.split("/")[:2])]
+    }
+    return list(dict.fromkeys(grouped.values()))
 
 
 def load_weights(

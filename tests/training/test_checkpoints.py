@@ -9,7 +9,12 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.optimization.optimizer import create_optimizer
-from albert_tf.training.checkpoints import CheckpointStore, find_checkpoint, load_weights
+from albert_tf.training.checkpoints import (
+    CheckpointStore,
+    LoadReport,
+    find_checkpoint,
+    load_weights,
+)
 
 
 def variables(value, **shapes):
@@ -111,3 +116,14 @@ def test_a_damaged_checkpoint_is_one_sentence(tmp_path, part):
         load_weights(prefix, variables(0))
     with pytest.raises(AlbertError, match="does not fit this run or is damaged"):
         store_of(tmp_path, variables(0)).restore(prefix)
+
+
+def test_a_report_takes_many_names_of_one_scope_together():
+    unexpected = [f"cls/predictions/{name}" for name in "abc"] + ["cls/other/x", "cls/other/y"]
+    report = str(LoadReport("ckpt-1", ("bert/x",), ("output_bias",), tuple(unexpected)))
+    assert report.splitlines() == [
+        "Weights from ckpt-1: 1 variables matched",
+        "  not in the checkpoint, left at random: output_bias",
+        "  in the checkpoint, not in the model: cls/predictions/* (3), cls/other/x,",
+        "    cls/other/y",
+    ]
