@@ -32,8 +32,8 @@ def fine_tune(
 ) -> None:
     """Trains, and evaluates the best weights; with several seeds, does so for each.
 
-    During training the first of `eval_specs` is evaluated and picks the best weights by the task's
-    `best_metric`; `report` then evaluates all of them. With several seeds, run i has the seed
+    During training the first of `eval_specs` is evaluated, if its `every_steps` says so, and picks
+    the best weights by the task's `best_metric`; `report` then evaluates all of them. With several seeds, run i has the seed
     `config.seed + i` and the folder seed-<seed>, and seeds.json tells which is the best.
 
     Args:
@@ -77,7 +77,8 @@ def _train(
     eval_specs: Sequence[EvalSpec],
 ) -> None:
     train_spec = TrainSpec(source.train_input_fn, max_steps, source.fingerprint)
-    chooser = eval_specs[0] if eval_specs else None
+    # With one evaluation only, at the end, there is nothing to choose from: `report` does it.
+    chooser = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
     Estimator(task, config).train_and_evaluate(train_spec, chooser)
 
 
