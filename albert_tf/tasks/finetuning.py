@@ -88,6 +88,13 @@ def model_inputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
 
 
+def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Summed cross-entropy `loss` and right choices, `accuracy`, of logits [B, C], labels [B]."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    right = tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32)
+    return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(right)}
+
+
 def read_task_file(folder: str, name: str) -> dict[str, object]:
     """Reads task.json from the output directory of a run.
 

@@ -22,6 +22,7 @@ from albert_tf.tasks.classification_metrics import classification_metrics, regre
 from albert_tf.tasks.finetuning import (
     TASK_FILE,
     FineTuningTask,
+    choice_sums,
     load_model_files,
     model_inputs,
     read_task_file,
@@ -146,9 +147,7 @@ class TextClassificationTask(FineTuningTask):
         logits, labels = _logits(model, batch, training), batch["label_ids"]
         if not self.spec.labels:
             return {"loss": tf.reduce_sum(tf.square(logits[:, 0] - labels))}
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        right = tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32)
-        return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(right)}
+        return choice_sums(logits, labels)
 
     def means(
         self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]

@@ -19,6 +19,7 @@ from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.finetuning import (
     TASK_FILE,
     FineTuningTask,
+    choice_sums,
     load_model_files,
     model_inputs,
     read_task_file,
@@ -106,10 +107,8 @@ class MultipleChoiceTask(FineTuningTask):
 
     def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Summed loss and right answers."""
-        logits, labels = model(model_inputs(batch), training=training)["logits"], batch["label_ids"]
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        right = tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32)
-        return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(right)}
+        logits = model(model_inputs(batch), training=training)["logits"]
+        return choice_sums(logits, batch["label_ids"])
 
     def means(
         self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
