@@ -33,8 +33,9 @@ def fine_tune(
     """Trains, and evaluates the best weights; with several seeds, does so for each.
 
     During training the first of `eval_specs` is evaluated, if its `every_steps` says so, and picks
-    the best weights by the task's `best_metric`; `report` then evaluates all of them. With several seeds, run i has the seed
-    `config.seed + i` and the folder seed-<seed>, and seeds.json tells which is the best.
+    the best weights by the task's `best_metric`; `report` then evaluates all of them. With several
+    seeds, run i has the seed `config.seed + i` and the folder seed-<seed>, and seeds.json tells
+    which is the best.
 
     Args:
       task: what is trained.
