@@ -44,6 +44,7 @@ class Progress:
                 unit=unit,
                 unit_scale=unit == "B",
                 dynamic_ncols=True,
+                leave=None,  # A bar below another one leaves no trace when it is done.
                 bar_format=f"{label} {amount}  {{desc}}",
             )
 
