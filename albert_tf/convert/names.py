@@ -1,0 +1,98 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Names of weights: those of the TF1 release, which are ours, and those of Hugging Face's ALBERT.
+
+The mapping is a table, not a rule: a name that is not in it is reported, never guessed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+
+_TABLES = {
+    "bert/embeddings/word_embeddings": "albert.embeddings.word_embeddings.weight",
+    "bert/embeddings/token_type_embeddings": "albert.embeddings.token_type_embeddings.weight",
+    "bert/embeddings/position_embeddings": "albert.embeddings.position_embeddings.weight",
+    "cls/predictions/output_bias": "predictions.bias",
+    "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
+    "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
+}
+_DENSE = {
+    "bert/encoder/embedding_hidden_mapping_in": "albert.encoder.embedding_hidden_mapping_in",
+    "bert/pooler/dense": "albert.pooler",
+    "cls/predictions/transform/dense": "predictions.dense",
+}
+_NORMS = {
+    "bert/embeddings/LayerNorm": "albert.embeddings.LayerNorm",
+    "cls/predictions/transform/LayerNorm": "predictions.LayerNorm",
+}
+_GROUP = "bert/encoder/transformer/group_{}/inner_group_{}"
+_HUGGING_FACE_GROUP = "albert.encoder.albert_layer_groups.{}.albert_layers.{}"
+_GROUP_DENSE = {
+    "attention_1/self/query": "attention.query",
+    "attention_1/self/key": "attention.key",
+    "attention_1/self/value": "attention.value",
+    "attention_1/output/dense": "attention.dense",
+    "ffn_1/intermediate/dense": "ffn",
+    "ffn_1/intermediate/output/dense": "ffn_output",
+}
+_GROUP_NORMS = {
+    "LayerNorm": "attention.LayerNorm",
+    "LayerNorm_1": "full_layer_layer_norm",
+}
+
+
+class HuggingFaceName(NamedTuple):
+    """Where Hugging Face keeps a weight, and whether as its transpose."""
+
+    name: str
+    transposed: bool
+
+
+def hugging_face_names(config: AlbertConfig) -> dict[str, HuggingFaceName]:
+    """Hugging Face's names of all pretraining weights, by official name.
+
+    Args:
+      config: with parameter_sharing "all"; see `shared_by_groups`.
+    """
+    dense, norms = dict(_DENSE), dict(_NORMS)
+    for group in range(config.num_hidden_groups):
+        for inner in range(config.inner_group_num):
+            ours = _GROUP.format(group, inner)
+            theirs = _HUGGING_FACE_GROUP.format(group, inner)
+            dense.update({f"{ours}/{k}": f"{theirs}.{v}" for k, v in _GROUP_DENSE.items()})
+            norms.update({f"{ours}/{k}": f"{theirs}.{v}" for k, v in _GROUP_NORMS.items()})
+    names = {ours: HuggingFaceName(theirs, False) for ours, theirs in _TABLES.items()}
+    for ours, theirs in dense.items():
+        names[f"{ours}/kernel"] = HuggingFaceName(f"{theirs}.weight", True)
+        names[f"{ours}/bias"] = HuggingFaceName(f"{theirs}.bias", False)
+    for ours, theirs in norms.items():
+        names[f"{ours}/gamma"] = HuggingFaceName(f"{theirs}.weight", False)
+        names[f"{ours}/beta"] = HuggingFaceName(f"{theirs}.bias", False)
+    return names
+
+
+def shared_by_groups(config: AlbertConfig) -> AlbertConfig:
+    """The same model for code that knows groups but no `parameter_sharing`.
+
+    Layers that share nothing become one group each, under the same names.
+
+    Raises:
+      AlbertError: only attention or only the feed-forward network is shared, or that code would
+        deal the layers to other groups.
+    """
+    if config.parameter_sharing == "all":
+        return config
+    layers = config.num_hidden_layers
+    grouped = dataclasses.replace(config, parameter_sharing="all", num_hidden_groups=layers)
+    same = all(grouped.attention_group(n) == n for n in range(layers))
+    if config.parameter_sharing != "none" or not same:
+        raise AlbertError(
+            f"A model with parameter_sharing={config.parameter_sharing!r} and {layers} layers has "
+            "no counterpart in the TF1 release and at Hugging Face; keep it in the format tf2."
+        )
+    return grouped

@@ -1,0 +1,97 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""SavedModels from TF-Hub, read without running them: their variables and their assets.
+
+A SavedModel does not tell the number of heads, nor the activation, in a way that can be read off
+safely; so albert_config.json must lie in its assets (the release's hub modules have it there, and
+so have our exports) or beside saved_model.pb.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.convert.checkpoint import weight_keys
+from albert_tf.convert.source import Source, find_vocabulary, open_tokenizer
+from albert_tf.errors import AlbertError
+from albert_tf.tokenization import SPEC_FILE, Tokenizer
+
+SAVED_MODEL = "saved_model.pb"
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+class SavedModelSource(Source):
+    """A TF1 hub module of the release, or a TF2 SavedModel whose variables have official names.
+
+    Args:
+      folder: with saved_model.pb.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.location = folder.rstrip("/")
+
+    @functools.cached_property
+    def _reader(self) -> tf.train.CheckpointReader:
+        return tf.train.load_checkpoint(os.path.join(self.location, "variables", "variables"))
+
+    @functools.cached_property
+    def _keys(self) -> dict[str, str]:
+        stored = self._reader.get_variable_to_shape_map()
+        if _OBJECT_GRAPH not in stored:
+            return weight_keys(stored)
+        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
+        keys: dict[str, str] = {}
+        for attribute in (a for node in graph.nodes for a in node.attributes):
+            if attribute.name != "VARIABLE_VALUE" or not attribute.full_name:
+                continue
+            if attribute.full_name in keys:
+                raise AlbertError(
+                    f"Two variables in {self.location} are called {attribute.full_name!r}."
+                )
+            keys[attribute.full_name] = attribute.checkpoint_key
+        return keys
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, list[int]]:
+        """See Source."""
+        stored = self._reader.get_variable_to_shape_map()
+        return {
+            name: stored[key]
+            for name, key in self._keys.items()
+            if self._reader.get_variable_to_dtype_map()[key].is_floating
+        }
+
+    @functools.cached_property
+    def state(self) -> list[str]:
+        """See Source; here flags such as do_lower_case."""
+        return sorted({*self._keys} - {*self.shapes})
+
+    def read(self, name: str) -> np.ndarray:
+        """See Source."""
+        return self._reader.get_tensor(self._keys[name])
+
+    @property
+    def _assets(self) -> str:
+        return os.path.join(self.location, "assets")
+
+    def config(self) -> AlbertConfig | None:
+        """albert_config.json in the assets, or beside saved_model.pb."""
+        for folder in (self._assets, self.location):
+            path = os.path.join(folder, CONFIG_FILE)
+            if tf.io.gfile.exists(path):
+                return AlbertConfig.from_json(path)
+        return None
+
+    def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
+        """Of tokenizer.json or the only vocabulary in the assets."""
+        path = os.path.join(self._assets, SPEC_FILE)
+        if not tf.io.gfile.exists(path):
+            path = find_vocabulary(self._assets)
+        return open_tokenizer(path, lower_case)
