@@ -137,6 +137,8 @@ def write_tf1(
 ) -> None:
     """Writes what the TF1 release's programs read: model.ckpt-best, configuration, vocabulary.
 
+    tokenizer.json beside them keeps for us what these programs are told by flags.
+
     Raises:
       AlbertError: the release's code has no such model.
     """
@@ -158,8 +160,7 @@ def write_tf1(
     )
     _write_state(folder, TF1_NAME)
     if tokenizer:
-        name = os.path.join(folder, tokenizer.spec.model_file)
-        files.write_bytes(name, tokenizer.vocabulary)
+        tokenizer.save(folder)
 
 
 def write_tf2(

@@ -9,6 +9,7 @@ import warnings
 
 import tensorflow as tf
 
+from albert_tf.config import AlbertConfig
 from albert_tf.convert import huggingface
 from albert_tf.convert.archive import ENDINGS, unpack
 from albert_tf.convert.checkpoint import CheckpointSource
@@ -42,6 +43,29 @@ def open_source(path: str) -> Source:
     if tf.io.gfile.exists(os.path.join(path, huggingface.CONFIG)):
         return HuggingFaceSource(path)
     return CheckpointSource(path)
+
+
+def check_architecture(config: AlbertConfig, path: str) -> None:
+    """Compares what no weight's shape tells with the configuration that lies with the weights.
+
+    Other numbers of layers, groups and positions are left to the names and shapes of the weights:
+    deeper models may be started from shallower ones (paper, appendix A.1).
+
+    Args:
+      config: of the model that the weights are for.
+      path: see `open_source`.
+
+    Raises:
+      AlbertError: the number of attention heads or the activation differs.
+    """
+    own = open_source(path).config()
+    for key in ("num_attention_heads", "hidden_act"):
+        if own and getattr(own, key) != getattr(config, key):
+            raise AlbertError(
+                f"{path} was trained with {key}={getattr(own, key)!r}, but the model has "
+                f"{getattr(config, key)!r}, which would ruin its outputs; correct "
+                "--albert_config_file, or the configuration beside the weights."
+            )
 
 
 def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:

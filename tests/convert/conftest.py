@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import tarfile
 
@@ -14,6 +15,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
+ROOT = pathlib.Path(__file__).parents[2]
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 
 
@@ -71,6 +73,16 @@ def inputs():
         "input_type_ids": tf.constant([[0] * 3 + [1] * 4] * 2),
         "masked_lm_positions": tf.constant([[1, 4], [2, 3]]),
     }
+
+
+@pytest.fixture
+def released_model():
+    """The SentencePiece model of the English releases."""
+    data = pathlib.Path(os.environ.get("ALBERT_DATA_DIR", ROOT.parent / "shared" / "data"))
+    path = data / "spm" / "30k-clean.model"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    return str(path)
 
 
 @pytest.fixture
