@@ -24,6 +24,7 @@ SCRIPTS = (
     "run_squad",
     "run_race",
     "convert_checkpoint",
+    "albert_tf.convert.verify",
 )
 HEADER = """\
 # Flags

@@ -15,7 +15,7 @@ from albert_tf.convert.archive import ENDINGS, unpack
 from albert_tf.convert.checkpoint import CheckpointSource
 from albert_tf.convert.huggingface import HuggingFaceSource
 from albert_tf.convert.source import LoadReport, Source, assign_weights
-from albert_tf.convert.tfhub import SAVED_MODEL, SavedModelSource
+from albert_tf.convert.tfhub import HANDLE, SAVED_MODEL, SavedModelSource, resolve_handle
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
@@ -28,12 +28,14 @@ def open_source(path: str) -> Source:
 
     Args:
       path: an output directory of ours, a folder of checkpoints or a checkpoint's name; a folder
-        of the TF1 release or a checkpoint's name in it; a Hugging Face folder; a SavedModel; or an
-        archive (.tar.gz, .tgz, .tar) of one of these.
+        of the TF1 release or a checkpoint's name in it; a Hugging Face folder; a SavedModel;
+        an archive (.tar.gz, .tgz, .tar) of one of these; or a TF-Hub handle (https://…).
 
     Raises:
-      AlbertError: an archive is damaged or not to be trusted.
+      AlbertError: an archive is damaged or not to be trusted, or TF-Hub does not give the module.
     """
+    if path.startswith(HANDLE):
+        path = resolve_handle(path)
     if path.endswith(ENDINGS):
         path = unpack(path)
     if os.path.basename(path) in (huggingface.WEIGHTS, huggingface.TORCH_WEIGHTS):

@@ -18,12 +18,30 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.checkpoint import weight_keys
-from albert_tf.convert.source import Source, find_vocabulary, open_tokenizer
+from albert_tf.convert.source import Source, find_vocabulary, first_line, open_tokenizer
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 
 SAVED_MODEL = "saved_model.pb"
+#: What the handle of a module begins with.
+HANDLE = "https://"
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def resolve_handle(handle: str) -> str:
+    """The folder of a module that TF-Hub's library downloads, or has in its cache.
+
+    Raises:
+      AlbertError: it cannot be had.
+    """
+    import tensorflow_hub as hub
+
+    try:
+        return hub.resolve(handle)
+    except Exception as error:  # Of the network, of HTTP, of the archive.
+        raise AlbertError(
+            f"TF-Hub does not give {handle} ({first_line(error)}); download it, and give the file."
+        ) from error
 
 
 class SavedModelSource(Source):

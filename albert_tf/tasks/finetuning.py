@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.convert.load import open_source
+from albert_tf.convert.load import check_architecture, open_source
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
@@ -127,7 +127,7 @@ def load_model_files(
       checkpoint: see albert_tf.convert.load.open_source.
 
     Raises:
-      AlbertError: one of them is neither given nor found.
+      AlbertError: one of them is neither given nor found, or the configuration does not fit.
     """
     source = open_source(checkpoint) if checkpoint and not (config_file and vocabulary) else None
     config = AlbertConfig.load(config_file) if config_file else source and source.config()
@@ -146,4 +146,6 @@ def load_model_files(
             raise AlbertError(f"{flag} is needed: {reason}.")
     if config_file in AlbertConfig.preset_names():
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
+    if checkpoint and config_file:
+        check_architecture(config, checkpoint)
     return config, tokenizer

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 
@@ -135,23 +136,37 @@ def test_a_vocabulary_of_another_size_is_refused(tf1_tiny, tmp_path):
         albert_tf.load_pretrained(str(folder))
 
 
-@pytest.mark.parametrize("scope", ["", "module/"])
-def test_a_tf1_hub_module_loads(scope, tf1_tiny, tmp_path):
+def write_hub_module(folder, tf1_tiny, scope=""):
+    """What a hub module of the release holds, without its graphs."""
     reader = tf.train.load_checkpoint(str(tf1_tiny))
     names = [name for name in reader.get_variable_to_shape_map() if "adam" not in name]
-    (tmp_path / "variables").mkdir()
-    (tmp_path / "assets").mkdir()
+    (folder / "variables").mkdir(parents=True)
+    (folder / "assets").mkdir()
     tf.raw_ops.SaveV2(
-        prefix=str(tmp_path / "variables" / "variables"),
+        prefix=str(folder / "variables" / "variables"),
         tensor_names=[scope + name for name in names],
         shape_and_slices=[""] * len(names),
         tensors=[reader.get_tensor(name) for name in names],
     )
-    (tmp_path / "saved_model.pb").write_bytes(b"")
-    shutil.copy(tf1_tiny / "albert_config.json", tmp_path / "assets")
+    (folder / "saved_model.pb").write_bytes(b"")
+    shutil.copy(tf1_tiny / "albert_config.json", folder / "assets")
+
+
+@pytest.mark.parametrize("scope", ["", "module/"])
+def test_a_tf1_hub_module_loads(scope, tf1_tiny, tmp_path):
+    write_hub_module(tmp_path, tf1_tiny, scope)
     expected = np.load(tf1_tiny / "expected.npz")
     outputs = call(albert_tf.load_pretrained(str(tmp_path)), expected)
     np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-5)
+
+
+def test_a_hub_handle_is_resolved(tf1_tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
+    handle = "https://hub.invalid/albert_tiny/1"
+    with pytest.raises(AlbertError, match="TF-Hub does not give https://hub"):
+        albert_tf.load_pretrained(handle)
+    write_hub_module(tmp_path / hashlib.sha1(handle.encode()).hexdigest(), tf1_tiny)
+    assert len(albert_tf.load_pretrained(handle).load_report.matched) == 32
 
 
 def test_a_saved_model_with_official_names_loads(grouped, inputs, tmp_path):
