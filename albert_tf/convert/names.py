@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Names of weights: those of the TF1 release, which are ours, and those of Hugging Face's ALBERT.
+"""Names of weights: the TF1 release's, which are ours, Hugging Face's, and TF-Hub's in TF2.
 
 The mapping is a table, not a rule: a name that is not in it is reported, never guessed.
 """
@@ -44,6 +44,30 @@ _GROUP_NORMS = {
     "LayerNorm": "attention.LayerNorm",
     "LayerNorm_1": "full_layer_layer_norm",
 }
+_ONLY_BLOCK = _GROUP.format(0, 0)
+#: Official modules by TF Model Garden's, with which TF-Hub's TF2 encoders were made. These know
+#: neither groups nor inner groups.
+_MODEL_GARDEN = {
+    "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
+    "position_embedding/embeddings": "bert/embeddings/position_embeddings",
+    "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
+    "embeddings/layer_norm": "bert/embeddings/LayerNorm",
+    "embedding_projection": "bert/encoder/embedding_hidden_mapping_in",
+    "transformer/self_attention/query": f"{_ONLY_BLOCK}/attention_1/self/query",
+    "transformer/self_attention/key": f"{_ONLY_BLOCK}/attention_1/self/key",
+    "transformer/self_attention/value": f"{_ONLY_BLOCK}/attention_1/self/value",
+    "transformer/self_attention/attention_output": f"{_ONLY_BLOCK}/attention_1/output/dense",
+    "transformer/self_attention_layer_norm": f"{_ONLY_BLOCK}/LayerNorm",
+    "transformer/intermediate": f"{_ONLY_BLOCK}/ffn_1/intermediate/dense",
+    "transformer/output": f"{_ONLY_BLOCK}/ffn_1/intermediate/output/dense",
+    "transformer/output_layer_norm": f"{_ONLY_BLOCK}/LayerNorm_1",
+    "pooler_transform": "bert/pooler/dense",
+    "cls/predictions/transform/dense": "cls/predictions/transform/dense",
+    "cls/predictions/transform/LayerNorm": "cls/predictions/transform/LayerNorm",
+    "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
+}
+#: The scope that its pretraining model puts around its head.
+_MODEL_GARDEN_SCOPE = "bert/"
 
 
 class HuggingFaceName(NamedTuple):
@@ -74,6 +98,16 @@ def hugging_face_names(config: AlbertConfig) -> dict[str, HuggingFaceName]:
         names[f"{ours}/gamma"] = HuggingFaceName(f"{theirs}.weight", False)
         names[f"{ours}/beta"] = HuggingFaceName(f"{theirs}.bias", False)
     return names
+
+
+def model_garden_name(name: str) -> str:
+    """The official name of a TF Model Garden ALBERT's variable; itself if it is none."""
+    if name.startswith(f"{_MODEL_GARDEN_SCOPE}cls/"):
+        name = name[len(_MODEL_GARDEN_SCOPE) :]
+    module, _, variable = name.rpartition("/")
+    if name in _MODEL_GARDEN:
+        return _MODEL_GARDEN[name]
+    return f"{_MODEL_GARDEN[module]}/{variable}" if module in _MODEL_GARDEN else name
 
 
 def shared_by_groups(config: AlbertConfig) -> AlbertConfig:

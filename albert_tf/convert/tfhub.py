@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """SavedModels from TF-Hub, read without running them: their variables and their assets.
 
-A SavedModel does not tell the number of heads, nor the activation, in a way that can be read off
-safely; so albert_config.json must lie in its assets (the release's hub modules have it there, and
-so have our exports) or beside saved_model.pb.
+A SavedModel does not tell the activation and the number of layers, nor always the number of heads,
+in a way that can be read off safely; so albert_config.json must lie in its assets, where the
+release's hub modules have it, or be put beside saved_model.pb.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 
 import numpy as np
@@ -18,6 +19,7 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.checkpoint import weight_keys
+from albert_tf.convert.names import model_garden_name
 from albert_tf.convert.source import Source, find_vocabulary, first_line, open_tokenizer
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
@@ -45,7 +47,7 @@ def resolve_handle(handle: str) -> str:
 
 
 class SavedModelSource(Source):
-    """A TF1 hub module of the release, or a TF2 SavedModel whose variables have official names.
+    """A TF1 hub module of the release, or a TF2 SavedModel of official or Model Garden's names.
 
     Args:
       folder: with saved_model.pb.
@@ -69,11 +71,10 @@ class SavedModelSource(Source):
         for attribute in (a for node in graph.nodes for a in node.attributes):
             if attribute.name != "VARIABLE_VALUE" or not attribute.full_name:
                 continue
-            if attribute.full_name in keys:
-                raise AlbertError(
-                    f"Two variables in {self.location} are called {attribute.full_name!r}."
-                )
-            keys[attribute.full_name] = attribute.checkpoint_key
+            name = model_garden_name(attribute.full_name)
+            if name in keys:
+                raise AlbertError(f"Two variables in {self.location} are called {name!r}.")
+            keys[name] = attribute.checkpoint_key
         return keys
 
     @functools.cached_property
@@ -81,7 +82,7 @@ class SavedModelSource(Source):
         """See Source."""
         stored = self._reader.get_variable_to_shape_map()
         return {
-            name: stored[key]
+            name: _without_heads(name, stored[key])
             for name, key in self._keys.items()
             if self._reader.get_variable_to_dtype_map()[key].is_floating
         }
@@ -93,7 +94,7 @@ class SavedModelSource(Source):
 
     def read(self, name: str) -> np.ndarray:
         """See Source."""
-        return self._reader.get_tensor(self._keys[name])
+        return self._reader.get_tensor(self._keys[name]).reshape(self.shapes[name])
 
     @property
     def _assets(self) -> str:
@@ -104,8 +105,21 @@ class SavedModelSource(Source):
         for folder in (self._assets, self.location):
             path = os.path.join(folder, CONFIG_FILE)
             if tf.io.gfile.exists(path):
-                return AlbertConfig.from_json(path)
+                config = AlbertConfig.from_json(path)
+                self._check_heads(config, path)
+                return config
         return None
+
+    def _check_heads(self, config: AlbertConfig, path: str) -> None:
+        """Where kernels tell the number of heads, the configuration must say the same."""
+        for name, key in self._keys.items():
+            shape = self._reader.get_variable_to_shape_map()[key]
+            if name.endswith("/self/query/kernel") and len(shape) == 3:
+                heads = config.num_attention_heads
+                if shape[1] != heads:
+                    raise AlbertError(
+                        f"{path} says num_attention_heads={heads}, but the model has {shape[1]}."
+                    )
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """Of tokenizer.json or the only vocabulary in the assets."""
@@ -113,3 +127,14 @@ class SavedModelSource(Source):
         if not tf.io.gfile.exists(path):
             path = find_vocabulary(self._assets)
         return open_tokenizer(path, lower_case)
+
+
+def _without_heads(name: str, shape: list[int]) -> list[int]:
+    """The official shape of a weight that TF Model Garden keeps with an axis for the heads."""
+    if "/attention_1/self/" in name and name.endswith("/bias"):  # [heads, size]
+        return [math.prod(shape)]
+    if "/attention_1/self/" in name:  # [H, heads, size]
+        return [shape[0], math.prod(shape[1:])]
+    if name.endswith("/attention_1/output/dense/kernel"):  # [heads, size, H]
+        return [math.prod(shape[:-1]), shape[-1]]
+    return shape

@@ -190,3 +190,67 @@ def test_a_folder_with_two_checkpoints_is_refused(tf1_tiny, tmp_path):
     shutil.copy(folder / "model.ckpt-best.index", folder / "model.ckpt-7.index")
     with pytest.raises(AlbertError, match=r"several checkpoints.*model.ckpt-7, model.ckpt-best"):
         albert_tf.load_pretrained(str(folder))
+
+
+@pytest.fixture
+def model_garden(tf1_tiny, tmp_path):
+    """The TF1 fixture's encoder and masked LM head as TF Model Garden names and shapes them."""
+    stored = tf.train.load_checkpoint(str(tf1_tiny))
+    block = "bert/encoder/transformer/group_0/inner_group_0"
+    attention = "transformer/self_attention"
+    names = {
+        "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
+        "position_embedding/embeddings": "bert/embeddings/position_embeddings",
+        "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
+        "bert/cls/predictions/output_bias/bias": "cls/predictions/output_bias",
+    }
+    for theirs, ours in (
+        ("embedding_projection", "bert/encoder/embedding_hidden_mapping_in"),
+        (f"{attention}/attention_output", f"{block}/attention_1/output/dense"),
+        *((f"{attention}/{n}", f"{block}/attention_1/self/{n}") for n in ("query", "key", "value")),
+        ("transformer/intermediate", f"{block}/ffn_1/intermediate/dense"),
+        ("transformer/output", f"{block}/ffn_1/intermediate/output/dense"),
+        ("pooler_transform", "bert/pooler/dense"),
+        ("bert/cls/predictions/transform/dense", "cls/predictions/transform/dense"),
+    ):
+        names.update({f"{theirs}/{part}": f"{ours}/{part}" for part in ("kernel", "bias")})
+    for theirs, ours in (
+        ("embeddings/layer_norm", "bert/embeddings/LayerNorm"),
+        ("transformer/self_attention_layer_norm", f"{block}/LayerNorm"),
+        ("transformer/output_layer_norm", f"{block}/LayerNorm_1"),
+        ("bert/cls/predictions/transform/LayerNorm", "cls/predictions/transform/LayerNorm"),
+    ):
+        names.update({f"{theirs}/{part}": f"{ours}/{part}" for part in ("gamma", "beta")})
+    shapes = {f"{attention}/attention_output/kernel": [4, 8, 32]}
+    for part in ("query", "key", "value"):
+        shapes[f"{attention}/{part}/kernel"] = [32, 4, 8]
+        shapes[f"{attention}/{part}/bias"] = [4, 8]
+    module = tf.Module()
+    module.weights = []
+    for theirs, ours in names.items():
+        value = stored.get_tensor(ours)
+        value = value.reshape(shapes.get(theirs, value.shape))
+        module.weights.append(tf.Variable(value, name=theirs))
+    tf.saved_model.save(module, str(tmp_path / "hub"))
+    shutil.copy(tf1_tiny / "albert_config.json", tmp_path / "hub")
+    return tmp_path / "hub"
+
+
+def test_a_model_garden_encoder_loads_without_the_head_it_lacks(model_garden, tf1_tiny):
+    with pytest.raises(AlbertError, match="it lacks cls/seq_relationship/output_weights, cls/seq"):
+        albert_tf.load_pretrained(str(model_garden))
+    with pytest.warns(UserWarning, match="loaded in part"):
+        model = albert_tf.load_pretrained(str(model_garden), allow_partial=True)
+    assert len(model.load_report.matched) == 30 and model.load_report.unexpected == ()
+    expected = np.load(tf1_tiny / "expected.npz")
+    outputs = call(model, expected, expected["masked_lm_positions"])
+    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-5)
+    found = tf.nn.log_softmax(tf.reshape(outputs["mlm_logits"], [12, 120]))
+    np.testing.assert_allclose(found, expected["mlm_log_probs"], rtol=0, atol=1e-5)
+
+
+def test_a_configuration_with_other_heads_than_the_kernels_is_refused(model_garden):
+    path = model_garden / "albert_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_attention_heads": 8}))
+    with pytest.raises(AlbertError, match=r"says num_attention_heads=8, but the model has 4"):
+        albert_tf.load_pretrained(str(model_garden))
