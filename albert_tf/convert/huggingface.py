@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.config import AlbertConfig
-from albert_tf.convert.names import hugging_face_names, shared_by_groups
+from albert_tf.convert.names import PROJECTION, hugging_face_names, shared_by_groups
 from albert_tf.convert.safetensors import SafetensorsFile, write_safetensors
 from albert_tf.convert.source import Source, find_vocabulary
 from albert_tf.errors import AlbertError
@@ -105,10 +105,10 @@ class HuggingFaceSource(Source):
 
     @functools.cached_property
     def state(self) -> list[str]:
-        """See Source; here copies of tied weights and tables of constants.
+        """See Source; here copies of tied weights, tables of constants, a projection that is none.
 
         Raises:
-          AlbertError: what should be a copy is none.
+          AlbertError: what should be a copy is none, or what should do nothing does something.
         """
         there = self._file.shapes
         for copy, original in _COPIES.items():
@@ -120,7 +120,27 @@ class HuggingFaceSource(Source):
                         "output embeddings are not tied is no ALBERT."
                     )
         copies = [copy for copy, original in _COPIES.items() if copy in there and original in there]
-        return copies + [name for name in _CONSTANTS if name in there]
+        constants = [name for name in _CONSTANTS if name in there]
+        return copies + constants + self._identity()
+
+    def _identity(self) -> list[str]:
+        """The projection of a model with E = H, where ours has none: it must not do anything."""
+        config = self.config()
+        if config.embedding_size != config.hidden_size:
+            return []
+        names = [
+            name
+            for name in self._file.shapes
+            if name.endswith(f"{PROJECTION[len(_PREFIX) :]}.weight")
+        ]
+        names += [name[: -len("weight")] + "bias" for name in names]
+        wanted = (np.eye(config.hidden_size), np.zeros(config.hidden_size))
+        if not all(np.array_equal(self._file.read(name), w) for name, w in zip(names, wanted)):
+            raise AlbertError(
+                f"In {self.location}, embedding_size is hidden_size and there is a projection "
+                f"between them ({names[0]}), which our model has not."
+            )
+        return names
 
     @functools.cached_property
     def shapes(self) -> dict[str, list[int]]:
@@ -230,11 +250,6 @@ def _check_groups(config: AlbertConfig) -> None:
                 f"With {layers} layers in {groups} groups, Hugging Face's layer {layer} is of "
                 "another group than the TF1 release's; there is no converting that."
             )
-    if config.embedding_size == config.hidden_size:
-        raise AlbertError(
-            f"embedding_size and hidden_size are both {config.hidden_size}; Hugging Face's model "
-            "has a projection between them that ours has not."
-        )
 
 
 def write_hugging_face(
@@ -268,6 +283,9 @@ def write_hugging_face(
     files.write_json(os.path.join(folder, CONFIG), written)
     names = hugging_face_names(config)
     tensors = {names[k].name: v.T if names[k].transposed else v for k, v in weights.items()}
+    if config.embedding_size == config.hidden_size:
+        tensors[f"{PROJECTION}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
+        tensors[f"{PROJECTION}.bias"] = np.zeros(config.hidden_size, np.float32)
     write_safetensors(os.path.join(folder, WEIGHTS), tensors)
 
 

@@ -21,8 +21,10 @@ _TABLES = {
     "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
     "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
 }
+#: Hugging Face's dense layer from width E to H, which it has for E = H, too.
+PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 _DENSE = {
-    "bert/encoder/embedding_hidden_mapping_in": "albert.encoder.embedding_hidden_mapping_in",
+    "bert/encoder/embedding_hidden_mapping_in": PROJECTION,
     "bert/pooler/dense": "albert.pooler",
     "cls/predictions/transform/dense": "predictions.dense",
 }
@@ -84,6 +86,8 @@ def hugging_face_names(config: AlbertConfig) -> dict[str, HuggingFaceName]:
       config: with parameter_sharing "all"; see `shared_by_groups`.
     """
     dense, norms = dict(_DENSE), dict(_NORMS)
+    if config.embedding_size == config.hidden_size:
+        del dense["bert/encoder/embedding_hidden_mapping_in"]
     for group in range(config.num_hidden_groups):
         for inner in range(config.inner_group_num):
             ours = _GROUP.format(group, inner)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import pickle
@@ -17,6 +18,7 @@ import albert_tf
 from albert_tf.convert.huggingface import read_config, write_hugging_face
 from albert_tf.convert.safetensors import SafetensorsFile, write_safetensors
 from albert_tf.errors import AlbertError
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 
 def header_of(path):
@@ -90,7 +92,6 @@ def test_activations_keep_their_meaning(folder, theirs, ours):
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings must be True"),
         ({"position_embedding_type": "relative_key"}, "must be 'absolute'"),
-        ({"embedding_size": 32}, "a projection between them that ours has not"),
         ({"num_hidden_layers": 49, "num_hidden_groups": 49}, "another group than the TF1"),
     ],
 )
@@ -111,6 +112,23 @@ def test_copies_of_tied_weights_are_accepted_if_they_are_copies(folder):
     change_tensors(folder, lambda t: t.update({"predictions.decoder.bias": np.ones(120, "f4")}))
     with pytest.raises(AlbertError, match="differs from predictions"):
         albert_tf.load_pretrained(str(folder))
+
+
+def test_a_model_of_equal_widths_gets_a_projection_that_does_nothing(grouped, tmp_path):
+    config = dataclasses.replace(grouped.config, embedding_size=8)
+    model = AlbertPretrainer(config)
+    weights = {k: v.numpy() for k, v in model.named_weights().items()}
+    write_hugging_face(str(tmp_path), config, None, weights)
+    loaded = albert_tf.load_pretrained(str(tmp_path))
+    assert len(loaded.load_report.state) == 2
+    for name, variable in loaded.named_weights().items():
+        np.testing.assert_array_equal(variable.numpy(), weights[name])
+    for part in ("weight", "bias"):
+        name = f"albert.encoder.embedding_hidden_mapping_in.{part}"
+        change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] + 1}))
+        with pytest.raises(AlbertError, match="which our model has not"):
+            albert_tf.load_pretrained(str(tmp_path))
+        change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] - 1}))
 
 
 def test_what_does_not_fit_is_listed(folder):
