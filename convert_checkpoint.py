@@ -12,6 +12,8 @@ What was written is read back and compared.
 
 from __future__ import annotations
 
+import warnings
+
 from absl import flags
 
 from albert_tf import cli
@@ -43,6 +45,8 @@ def _main() -> None:
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.conversion import convert
 
+    # What was left out is printed below.
+    warnings.filterwarnings("ignore", message=".* was loaded in part")
     report = convert(FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial)
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:

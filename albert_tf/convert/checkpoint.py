@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.names import shared_by_groups
-from albert_tf.convert.source import Source, find_beside, find_vocabulary, open_tokenizer
+from albert_tf.convert.source import VOCABULARIES, Source, find_beside, find_only, open_tokenizer
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 
@@ -108,13 +108,14 @@ class CheckpointSource(Source):
         return self._path if tf.io.gfile.isdir(self._path) else os.path.dirname(self._path)
 
     def config(self) -> AlbertConfig | None:
-        """albert_config.json beside the checkpoint."""
+        """albert_config.json beside the checkpoint, or the only file of such a name."""
         path = find_beside(self._path, CONFIG_FILE)
+        path = path or find_only(self._folder, "albert_config*.json")
         return AlbertConfig.from_json(path) if path else None
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """As tokenizer.json beside the checkpoint says, or else of a release's vocabulary."""
-        path = find_beside(self._path, SPEC_FILE) or find_vocabulary(self._folder)
+        path = find_beside(self._path, SPEC_FILE) or find_only(self._folder, *VOCABULARIES)
         return open_tokenizer(path, lower_case)
 
 

@@ -21,7 +21,7 @@ from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.convert.names import PROJECTION, hugging_face_names, shared_by_groups
 from albert_tf.convert.safetensors import SafetensorsFile, write_safetensors
-from albert_tf.convert.source import Source, find_vocabulary
+from albert_tf.convert.source import Source, find_only
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.tokenization import SENTENCEPIECE, Tokenizer
@@ -94,12 +94,13 @@ class HuggingFaceSource(Source):
         left = dict.fromkeys(self._file.shapes)
         stored = {}
         for ours, (theirs, transposed) in hugging_face_names(self.config()).items():
-            # Without heads, Hugging Face leaves out the prefix.
-            for name in (theirs, theirs[len(_PREFIX) :] if theirs.startswith(_PREFIX) else theirs):
-                if name in left:
-                    stored[ours] = (name, transposed)
-                    del left[name]
-                    break
+            # Without heads, Hugging Face leaves out the prefix; of tied weights it keeps one.
+            bare = theirs[len(_PREFIX) :] if theirs.startswith(_PREFIX) else theirs
+            copy = next((c for c, original in _COPIES.items() if original == theirs), theirs)
+            found = next((name for name in (theirs, bare, copy) if name in left), None)
+            if found:
+                stored[ours] = (found, transposed)
+                del left[found]
         stored.update({name: (name, False) for name in left if name not in self.state})
         return stored
 
@@ -163,7 +164,7 @@ class HuggingFaceSource(Source):
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """Of spiece.model or vocab.txt; tokenizer.json here is of another kind than ours."""
-        path = find_vocabulary(self.location, ("spiece.model", "vocab.txt"))
+        path = find_only(self.location, "spiece.model", "vocab.txt")
         if not path:
             return None
         options: Mapping[str, Any] = {}

@@ -121,7 +121,7 @@ def _check(report: LoadReport, allow_partial: bool) -> None:
     if allow_partial and whole:
         warnings.warn(f"{report.checkpoint} was loaded in part: {'; '.join(parts)}.", stacklevel=3)
         return
-    hint = " A fine-tuned model can be loaded in part (allow_partial)." if whole else ""
+    hint = " A model with other heads can be loaded in part (allow_partial)." if whole else ""
     raise AlbertError(
         f"The checkpoint {report.checkpoint} is not a whole pretrained model: {'; '.join(parts)}."
         + hint

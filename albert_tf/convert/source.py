@@ -18,6 +18,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import Tokenizer
 
+#: What vocabularies are called in releases.
+VOCABULARIES = ("*.model", "*vocab*.txt")
+
 
 class Source(abc.ABC):
     """Weights by official name, with their configuration and tokenizer, read when asked for.
@@ -131,15 +134,10 @@ def find_beside(checkpoint: str, name: str) -> str | None:
     return None
 
 
-def find_vocabulary(folder: str, names: Sequence[str] = ("*.model", "*vocab*.txt")) -> str | None:
-    """The vocabulary file of a release in `folder`; None if there is none, or more than one.
-
-    Args:
-      folder: where to look.
-      names: patterns, of which the first with a file counts.
-    """
-    for name in names:
-        found = tf.io.gfile.glob(os.path.join(folder, name))
+def find_only(folder: str, *patterns: str) -> str | None:
+    """The file that matches the first pattern with matches; None if there is none or several."""
+    for pattern in patterns:
+        found = tf.io.gfile.glob(os.path.join(folder, pattern))
         if found:
             return found[0] if len(found) == 1 else None
     return None

@@ -20,7 +20,7 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.checkpoint import weight_keys
 from albert_tf.convert.names import model_garden_name
-from albert_tf.convert.source import Source, find_vocabulary, first_line, open_tokenizer
+from albert_tf.convert.source import VOCABULARIES, Source, find_only, first_line, open_tokenizer
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 
@@ -125,7 +125,7 @@ class SavedModelSource(Source):
         """Of tokenizer.json or the only vocabulary in the assets."""
         path = os.path.join(self._assets, SPEC_FILE)
         if not tf.io.gfile.exists(path):
-            path = find_vocabulary(self._assets)
+            path = find_only(self._assets, *VOCABULARIES)
         return open_tokenizer(path, lower_case)
 
 

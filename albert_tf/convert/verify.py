@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -269,7 +270,8 @@ def _main(path: str) -> None:
     from albert_tf.convert.load import load_pretrained, open_source
     from albert_tf.tokenization import Tokenizer
 
-    # Hub modules have no sentence order head; the masked LM head is needed.
+    # Hub modules have no sentence order head, which the figures tell; the masked LM head is needed.
+    warnings.filterwarnings("ignore", message=".* was loaded in part")
     model = load_pretrained(path, allow_partial=True)
     lost = [n for n in model.load_report.missing if n.startswith("cls/predictions")]
     if lost:

@@ -114,6 +114,18 @@ def test_copies_of_tied_weights_are_accepted_if_they_are_copies(folder):
         albert_tf.load_pretrained(str(folder))
 
 
+def test_of_tied_weights_either_name_will_do(folder):
+    before = albert_tf.load_pretrained(str(folder)).named_weights()["cls/predictions/output_bias"]
+
+    def rename(tensors):
+        tensors["predictions.decoder.bias"] = tensors.pop("predictions.bias")
+
+    change_tensors(folder, rename)
+    after = albert_tf.load_pretrained(str(folder))
+    np.testing.assert_array_equal(after.named_weights()["cls/predictions/output_bias"], before)
+    assert after.load_report.state == ()
+
+
 def test_a_model_of_equal_widths_gets_a_projection_that_does_nothing(grouped, tmp_path):
     config = dataclasses.replace(grouped.config, embedding_size=8)
     model = AlbertPretrainer(config)

@@ -128,6 +128,16 @@ def test_the_number_of_heads_is_never_guessed(tf1_tiny, hf_tiny, tmp_path):
         albert_tf.load_pretrained(str(tmp_path / "tf1_tiny"))
 
 
+def test_a_configuration_of_a_similar_name_is_found_if_it_is_the_only_one(tf1_tiny, tmp_path):
+    folder = tmp_path / "release"
+    shutil.copytree(tf1_tiny, folder)
+    (folder / "albert_config.json").rename(folder / "albert_config_base.json")
+    assert albert_tf.load_pretrained(str(folder)).config.num_attention_heads == 4
+    shutil.copy(folder / "albert_config_base.json", folder / "albert_config_large.json")
+    with pytest.raises(AlbertError, match="There is no albert_config"):
+        albert_tf.load_pretrained(str(folder))
+
+
 def test_a_vocabulary_of_another_size_is_refused(tf1_tiny, tmp_path):
     folder = tmp_path / "release"
     shutil.copytree(tf1_tiny, folder)
