@@ -136,8 +136,8 @@ def mask_words(
     """
     word = np.cumsum(tokenizer.word_starts[ids])
     maskable = np.unique(word[~np.isin(ids, tokenizer.special_ids)])
-    count = max(1, round(MASKED_SHARE * len(maskable)))
-    masked = np.isin(word, rng.choice(maskable, min(count, len(maskable)), replace=False))
+    count = min(max(1, round(MASKED_SHARE * len(maskable))), len(maskable))
+    masked = np.isin(word, rng.choice(maskable, count, replace=False))
     masked &= ~np.isin(ids, tokenizer.special_ids)
     return np.where(masked, tokenizer.mask_id, ids).astype(np.int32), masked
 
@@ -161,7 +161,7 @@ def verify(
       seed: decides what is masked and swapped.
 
     Raises:
-      AlbertError: the text has no two sentences in a row.
+      AlbertError: the text has no two sentences in a row, or no word that the tokenizer knows.
     """
     pairs = list(itertools.islice(read_pairs(lines, tokenizer, max_seq_length), max_sequences))
     if not pairs:
@@ -183,6 +183,8 @@ def verify(
                 totals.setdefault(name, []).append(values)
             progress.update(len(batch))
     values = {name: np.concatenate(parts) for name, parts in totals.items()}
+    if not len(values["mlm_loss"]):
+        raise AlbertError("No word of the text is in the vocabulary; they do not go together.")
     has_order = not any("seq_relationship" in name for name in model.load_report.missing)
     mean = {name: float(v.mean()) for name, v in values.items()}
     return Verification(
@@ -234,9 +236,13 @@ def make_batch(pairs: list[Pair], tokenizer: Tokenizer, rng: np.random.Generator
 
 def _measure(model: AlbertPretrainer, batch: Batch, unigram: np.ndarray) -> dict[str, np.ndarray]:
     """Losses and hits, for every masked piece and for every pair."""
-    outputs = model(batch.inputs)
-    targets, swapped = batch.labels[batch.masked], batch.swapped
-    log_probs = _log_softmax(outputs["mlm_logits"].numpy()[batch.masked])
+    counts, swapped = batch.masked.sum(axis=1), batch.swapped
+    # Logits of all positions would be a quarter of a gigabyte with the released vocabularies.
+    positions = np.argsort(~batch.masked, axis=1, kind="stable")[:, : max(1, counts.max())]
+    valid = np.arange(positions.shape[1]) < counts[:, None]
+    outputs = model({**batch.inputs, "masked_lm_positions": positions.astype(np.int32)})
+    targets = np.take_along_axis(batch.labels, positions, axis=1)[valid]
+    log_probs = _log_softmax(outputs["mlm_logits"].numpy()[valid])
     order = _log_softmax(outputs["sop_logits"].numpy())
     return {
         "mlm_loss": -log_probs[np.arange(len(targets)), targets],

@@ -142,10 +142,12 @@ class TestScript:
 
     def test_bad_input_is_one_sentence(self, run_script, trained, hf_tiny, book, tmp_path):
         (tmp_path / "one.txt").write_text("bade\n\nfiba\n")
+        (tmp_path / "strange.txt").write_text("xx yy\nzz xx\n")
         for source, file, sentence in (
             (hf_tiny, book, "There is no vocabulary with"),
             (trained, tmp_path / "one.txt", "no two sentences in a row"),
             (trained, tmp_path / "none.txt", "does not exist"),
+            (trained, tmp_path / "strange.txt", "No word of the text is in the vocabulary"),
             (tmp_path / "none", book, "There is no checkpoint"),
         ):
             done = run_script(verify, source, f"--text={file}")
