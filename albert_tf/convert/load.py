@@ -9,7 +9,7 @@ import warnings
 
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert import huggingface
 from albert_tf.convert.archive import ENDINGS, unpack
 from albert_tf.convert.checkpoint import CheckpointSource
@@ -40,9 +40,14 @@ def open_source(path: str) -> Source:
         path = unpack(path)
     if os.path.basename(path) in (huggingface.WEIGHTS, huggingface.TORCH_WEIGHTS):
         path = os.path.dirname(path)
-    if tf.io.gfile.exists(os.path.join(path, SAVED_MODEL)):
+    there = {
+        name: tf.io.gfile.exists(os.path.join(path, name))
+        for name in (SAVED_MODEL, CONFIG_FILE, huggingface.CONFIG)
+    }
+    if there[SAVED_MODEL]:
         return SavedModelSource(path)
-    if tf.io.gfile.exists(os.path.join(path, huggingface.CONFIG)):
+    # Where both are, config.json may be anything.
+    if there[huggingface.CONFIG] and not there[CONFIG_FILE]:
         return HuggingFaceSource(path)
     return CheckpointSource(path)
 
