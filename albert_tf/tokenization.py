@@ -201,7 +201,7 @@ class Tokenizer:
         return path
 
     @property
-    def vocabulary(self) -> bytes:
+    def data(self) -> bytes:
         """The vocabulary file."""
         return self._data
 

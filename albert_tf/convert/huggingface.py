@@ -299,5 +299,5 @@ def _write_tokenizer(folder: str, tokenizer: Tokenizer) -> None:
     else:
         name = "vocab.txt"
         options.update(tokenizer_class="BertTokenizer", strip_accents=spec.strip_accents)
-    files.write_bytes(os.path.join(folder, name), tokenizer.vocabulary)
+    files.write_bytes(os.path.join(folder, name), tokenizer.data)
     files.write_json(os.path.join(folder, _TOKENIZER_CONFIG), options)
