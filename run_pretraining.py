@@ -57,6 +57,7 @@ def _main() -> None:
     if FLAGS.do_eval and not FLAGS.eval_input_file:
         raise AlbertError("--do_eval needs --eval_input_file with held-out records.")
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
+    from albert_tf.convert.load import check_architecture
     from albert_tf.optimization.schedule import scaled_learning_rate
     from albert_tf.tasks import pretraining
     from albert_tf.training.estimator import Estimator
@@ -66,6 +67,8 @@ def _main() -> None:
         learning_rate=FLAGS.learning_rate or scaled_learning_rate(FLAGS.train_batch_size)
     )
     config = pretraining.model_config(FLAGS.albert_config_file, FLAGS.input_file)
+    if FLAGS.init_checkpoint:
+        check_architecture(config, FLAGS.init_checkpoint)
     lengths = {k: FLAGS[k].value for k in ("max_seq_length", "max_predictions_per_seq")}
     source = pretraining.open_records(FLAGS.input_file, config, seed=FLAGS.random_seed, **lengths)
     eval_spec = None

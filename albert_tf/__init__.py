@@ -22,6 +22,7 @@ _HOME = {
     "RunConfig": "albert_tf.training.specs",
     "Tokenizer": "albert_tf.tokenization",
     "TrainSpec": "albert_tf.training.specs",
+    "load_pretrained": "albert_tf.convert.load",
 }
 
 __all__ = [*_HOME, "__version__"]

@@ -14,7 +14,7 @@ from typing import Any
 from albert_tf import files
 from albert_tf.errors import AlbertError
 
-ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 
 #: Name of the configuration beside checkpoints and exports.
@@ -61,7 +61,8 @@ class AlbertConfig:
       intermediate_size: F, width of the feed-forward network.
       num_hidden_groups: G; layer l uses the shared weights of group int(l / L * G).
       inner_group_num: blocks of weights in a group, applied one after the other in every layer.
-      hidden_act: "gelu" (tanh approximation), "relu", "tanh" or "linear".
+      hidden_act: "gelu" (tanh approximation), "relu", "tanh", "linear" or "gelu_erf" (exact; what
+        Hugging Face calls "gelu").
       hidden_dropout_prob: rate on the embeddings and on the output of every sub-layer.
       attention_probs_dropout_prob: rate on the attention probabilities.
       max_position_embeddings: longest sequence.

@@ -201,6 +201,11 @@ class Tokenizer:
         return path
 
     @property
+    def data(self) -> bytes:
+        """The vocabulary file."""
+        return self._data
+
+    @property
     def vocab_size(self) -> int:
         """Number of pieces."""
         return len(self._model.pieces)

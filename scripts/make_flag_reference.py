@@ -23,6 +23,8 @@ SCRIPTS = (
     "run_classifier",
     "run_squad",
     "run_race",
+    "convert_checkpoint",
+    "albert_tf.convert.verify",
 )
 HEADER = """\
 # Flags

@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 
 import run_pretraining
+from albert_tf.convert.conversion import convert
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "tests/golden/tf1_records"
@@ -121,11 +122,15 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(run, tmp_path
     assert json.loads((folder / "eval_results.json").read_text()) == results
 
 
-def test_weights_of_another_run_are_a_start_and_not_a_resumption(run, tmp_path):
+@pytest.mark.parametrize("flag", ["init_checkpoint", "albert_hub_module_handle"])
+def test_weights_of_another_origin_are_a_start_and_not_a_resumption(run, tmp_path, flag):
     assert run(tmp_path).returncode == 0
-    other = tmp_path / "other"
+    other, start = tmp_path / "other", tmp_path / "run"
     other.mkdir()
-    done = run(other, f"--init_checkpoint={tmp_path / 'run'}", "--num_train_steps=4")
+    if flag != "init_checkpoint":
+        start = tmp_path / "hf"
+        convert(str(tmp_path / "run"), "hf", str(start))
+    done = run(other, f"--{flag}={start}", "--num_train_steps=4")
     assert done.returncode == 0, done.stderr
     assert "32 variables matched" in done.stdout
     steps = [json.loads(x)["step"] for x in (other / "run/metrics.jsonl").read_text().splitlines()]

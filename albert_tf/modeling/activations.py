@@ -49,6 +49,7 @@ def gelu(x: tf.Tensor, training: bool = False) -> tf.Tensor:
 
 _FUNCTIONS: dict[str, Activation] = {
     "gelu": gelu,
+    "gelu_erf": lambda x, training: tf.nn.gelu(x, approximate=False),
     "relu": lambda x, training: tf.nn.relu(x),
     "tanh": lambda x, training: tf.tanh(x),
     "linear": lambda x, training: x,

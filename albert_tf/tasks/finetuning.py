@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.convert.load import check_architecture, open_source
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
@@ -118,24 +119,6 @@ def read_task_file(folder: str, name: str) -> dict[str, object]:
     return value
 
 
-def find_model_file(checkpoint: str | None, name: str) -> str | None:
-    """A file that a run keeps next to its checkpoints; None if there is none.
-
-    Args:
-      checkpoint: an output directory, a folder of checkpoints in it, or a checkpoint's name.
-      name: albert_config.json or tokenizer.json.
-    """
-    folder = checkpoint or ""
-    for _ in range(3):
-        if not folder:
-            return None
-        path = os.path.join(folder, name)
-        if tf.io.gfile.exists(path):
-            return path
-        folder = os.path.dirname(folder)
-    return None
-
-
 def load_model_files(
     config_file: str | None,
     vocabulary: str | None,
@@ -148,24 +131,28 @@ def load_model_files(
       config_file: JSON file, or a preset, whose vocabulary size then follows the tokenizer.
       vocabulary: SentencePiece model, WordPiece vocabulary or tokenizer.json.
       lower_case: see Tokenizer.from_file.
-      checkpoint: see find_model_file.
+      checkpoint: see albert_tf.convert.load.open_source.
 
     Raises:
-      AlbertError: one of them is neither given nor found.
+      AlbertError: one of them is neither given nor found, or the configuration does not fit.
     """
-    paths = {}
-    for flag, given, name in (
-        ("--albert_config_file", config_file, CONFIG_FILE),
-        ("--spm_model_file or --vocab_file", vocabulary, SPEC_FILE),
+    source = open_source(checkpoint) if checkpoint and not (config_file and vocabulary) else None
+    config = AlbertConfig.load(config_file) if config_file else source and source.config()
+    if vocabulary:
+        tokenizer = Tokenizer.from_file(vocabulary, lower_case)
+    else:
+        tokenizer = source and source.tokenizer(lower_case)
+    for found, flag, name in (
+        (config, "--albert_config_file", CONFIG_FILE),
+        (tokenizer, "--spm_model_file or --vocab_file", SPEC_FILE),
     ):
-        paths[name] = given or find_model_file(checkpoint, name)
-        if not paths[name]:
+        if not found:
             reason = "no --init_checkpoint tells it"
             if checkpoint:
                 reason = f"there is no {name} beside {checkpoint}"
             raise AlbertError(f"{flag} is needed: {reason}.")
-    tokenizer = Tokenizer.from_file(paths[SPEC_FILE], lower_case)
-    config = AlbertConfig.load(paths[CONFIG_FILE])
-    if paths[CONFIG_FILE] in AlbertConfig.preset_names():
+    if config_file in AlbertConfig.preset_names():
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
+    if checkpoint and config_file:
+        check_architecture(config, checkpoint)
     return config, tokenizer

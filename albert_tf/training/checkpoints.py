@@ -8,24 +8,16 @@ of the Python code, and checkpoints of the TF1 release are read by the same name
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 import os
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.convert.checkpoint import BEST, BEST_RECORD, CHECKPOINTS
+from albert_tf.convert.load import ENCODER_SCOPE, open_source
+from albert_tf.convert.source import LoadReport, assign_weights, first_line
 from albert_tf.errors import AlbertError
-
-CHECKPOINTS = "checkpoints"
-BEST = "best"
-_BEST_RECORD = "best.json"
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-_WEIGHTS = "weights/"
-#: Suffixes and names that a TF1 training checkpoint holds besides the weights.
-_TF1_STATE = ("/adam_m", "/adam_v", "global_step")
 
 
 def _trackable(named_weights: Mapping[str, tf.Variable]) -> tf.train.Checkpoint:
@@ -87,7 +79,7 @@ class CheckpointStore:
         except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
             raise AlbertError(
                 f"The checkpoint {prefix} does not fit this run or is damaged "
-                f"({_first_line(error)}); delete it to go on from an older one."
+                f"({first_line(error)}); delete it to go on from an older one."
             ) from error
 
     def save(self, step: int) -> str:
@@ -97,14 +89,14 @@ class CheckpointStore:
         except tf.errors.OpError as error:
             raise AlbertError(
                 f"The checkpoint of step {step} cannot be written to {self._folder} "
-                f"({_first_line(error)}); the last good one is {self.latest()}."
+                f"({first_line(error)}); the last good one is {self.latest()}."
             ) from error
         self._clean_up()
         return path
 
     def best(self) -> dict[str, float | str] | None:
         """The record of the best evaluation: step, metric, value, checkpoint."""
-        path = os.path.join(self._output_dir, BEST, _BEST_RECORD)
+        path = os.path.join(self._output_dir, BEST, BEST_RECORD)
         return files.read_json(path) if tf.io.gfile.exists(path) else None
 
     def save_best(self, step: int, metric: str, value: float) -> None:
@@ -114,7 +106,7 @@ class CheckpointStore:
         if self._writes:
             # The record is written after what it names, and what it no longer names goes last.
             record = {"step": step, "metric": metric, "value": value, "checkpoint": name}
-            files.write_json(os.path.join(self._best_folder, _BEST_RECORD), record)
+            files.write_json(os.path.join(self._best_folder, BEST_RECORD), record)
             for other in tf.io.gfile.glob(os.path.join(self._best_folder, "ckpt-*")):
                 if not os.path.basename(other).startswith(f"{name}."):
                     tf.io.gfile.remove(other)
@@ -132,73 +124,13 @@ class CheckpointStore:
                     tf.io.gfile.rmtree(folder)
 
 
-def find_checkpoint(path: str) -> str:
-    """Resolves a checkpoint prefix, a folder of checkpoints or an output directory.
-
-    An output directory gives its best weights if there are any, else its newest checkpoint.
-
-    Raises:
-      AlbertError: there is no checkpoint.
-    """
-    if tf.io.gfile.exists(path + ".index"):
-        return path
-    record = os.path.join(path, BEST, _BEST_RECORD)
-    if tf.io.gfile.exists(record):
-        return os.path.join(path, BEST, files.read_json(record)["checkpoint"])
-    record = os.path.join(path, _BEST_RECORD)
-    if tf.io.gfile.exists(record):
-        return os.path.join(path, files.read_json(record)["checkpoint"])
-    for folder in (os.path.join(path, CHECKPOINTS), path):
-        prefix = tf.train.latest_checkpoint(folder)
-        if prefix:
-            return prefix
-    raise AlbertError(
-        f"There is no checkpoint at {path}; give an output directory of a run or the name of a "
-        "checkpoint without its .index ending."
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class LoadReport:
-    """What `load_weights` found: names by outcome."""
-
-    checkpoint: str
-    matched: tuple[str, ...]
-    missing: tuple[str, ...]
-    unexpected: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """A few lines for the terminal."""
-        lines = [f"Weights from {self.checkpoint}: {len(self.matched)} variables matched"]
-        for what, names in (
-            ("not in the checkpoint, left at random", self.missing),
-            ("in the checkpoint, not in the model", self.unexpected),
-        ):
-            if names:
-                shown = f"{what}: {', '.join(_by_scope(names))}"
-                indent = {"initial_indent": "  ", "subsequent_indent": "    "}
-                lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
-        return "\n".join(lines)
-
-
-def _by_scope(names: Sequence[str]) -> list[str]:
-    """Names, those of a common scope (two levels) taken together where they are many."""
-    scopes = collections.Counter("/".join(name.split("/")[:2]) for name in names)
-    grouped = {
-        name: f"{scope}/* ({scopes[scope]})" if scopes[scope] > 2 else name
-        for name in names
-        for scope in ["/".join(name.split("/")[:2])]
-    }
-    return list(dict.fromkeys(grouped.values()))
-
-
 def load_weights(
-    path: str, named_weights: Mapping[str, tf.Variable], required_prefix: str = "bert/"
+    path: str, named_weights: Mapping[str, tf.Variable], required_prefix: str = ENCODER_SCOPE
 ) -> LoadReport:
     """Assigns weights from a checkpoint by name.
 
     Args:
-      path: anything `find_checkpoint` resolves.
+      path: anything `albert_tf.convert.load.open_source` recognises.
       named_weights: the model's weights by official name.
       required_prefix: every variable below it must be in the checkpoint. Others (task heads) may
         be missing, or be of another shape, and then keep their initial values.
@@ -207,43 +139,13 @@ def load_weights(
       AlbertError: there is no readable checkpoint, or a required variable is missing or of
         another shape.
     """
-    prefix = find_checkpoint(path)
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        stored = _stored_names(reader.get_variable_to_shape_map())
-        matched, missing = [], []
-        for name, variable in named_weights.items():
-            key = stored.pop(name, None)
-            shape = None if key is None else reader.get_variable_to_shape_map()[key]
-            if shape == variable.shape.as_list():
-                variable.assign(reader.get_tensor(key))
-                matched.append(name)
-            else:
-                note = "" if key is None else f" (shape {shape}, not {variable.shape.as_list()})"
-                missing.append(name + note)
-    except (IndexError, ValueError, tf.errors.OpError) as error:  # IndexError: data cut off.
-        raise AlbertError(
-            f"The checkpoint {prefix} cannot be read: {_first_line(error)}."
-        ) from error
-    required = [name for name in missing if name.startswith(required_prefix)]
+    report = assign_weights(open_source(path), named_weights)
+    required = [name for name in report.missing if name.startswith(required_prefix)]
     if required:
         raise AlbertError(
-            f"The checkpoint {prefix} does not fit the model; it lacks {', '.join(required[:5])}"
+            f"The checkpoint {report.checkpoint} does not fit the model; it lacks "
+            + ", ".join(required[:5])
             + (f" and {len(required) - 5} more" if len(required) > 5 else "")
             + ". Use the configuration the checkpoint was trained with."
         )
-    return LoadReport(prefix, tuple(matched), tuple(missing), tuple(sorted(stored)))
-
-
-def _stored_names(keys: Mapping[str, list[int]]) -> dict[str, str]:
-    """Official weight names in a checkpoint, of ours or of the TF1 release, to their keys."""
-    ours = {k for k in keys if k.startswith(_WEIGHTS) and k.endswith(_VALUE)}
-    if ours:
-        plain = {k: k[len(_WEIGHTS) : -len(_VALUE)] for k in ours if "/.OPTIMIZER_SLOT/" not in k}
-        # Object-based checkpoints escape "/" in names as ".S" and "." as "..".
-        return {n.replace(".S", "/").replace("..", "."): k for k, n in plain.items()}
-    return {k: k for k in keys if not k.endswith(_TF1_STATE) and not k.startswith("_CHECKPOINT")}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return report

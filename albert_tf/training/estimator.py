@@ -16,11 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.convert.checkpoint import find_checkpoint
 from albert_tf.errors import AlbertError
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
-from albert_tf.training.checkpoints import CheckpointStore, find_checkpoint, load_weights
+from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.monitors import ChanceWatch, MetricsLog, short_rate
 from albert_tf.training.specs import EvalSpec, InputFn, RunConfig, TrainSpec

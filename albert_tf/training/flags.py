@@ -24,9 +24,11 @@ def define_training_flags(
     )  # fmt: skip
     flags.DEFINE_string(
         "init_checkpoint", None, "Weights to start from: an output directory of another run (its "
-        "best weights), or a checkpoint's name without .index (TF1 releases too). Not for "
-        "resuming, which needs no flag."
+        "best weights), a checkpoint's name without .index, a folder or archive (.tar.gz) of the "
+        "TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…). Not "
+        "for resuming, which needs no flag."
     )  # fmt: skip
+    flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
     flags.DEFINE_bool("do_train", True, "Train.")
     flags.DEFINE_bool("do_eval", False, "Evaluate, during training and at the end.")
     flags.DEFINE_integer(

@@ -110,6 +110,8 @@ def test_other_activations_are_what_their_names_say():
     np.testing.assert_allclose(get_activation("relu")(x, True), [0, 0.5])
     np.testing.assert_allclose(get_activation("tanh")(x, True), np.tanh([-2, 0.5]), rtol=1e-6)
     np.testing.assert_allclose(get_activation("linear")(x, True), [-2, 0.5])
+    erf = get_activation("gelu_erf")(tf.constant([1.0, -3.0]), True)
+    np.testing.assert_allclose(erf, [0.8413447, -0.0040497], rtol=0, atol=1e-6)
 
 
 def test_fused_kernels_serve_any_number_of_shapes_without_a_warning(caplog):

@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tarfile
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.convert.conversion import WRITERS
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.fine_tune import fine_tune, model_folder, report
 from albert_tf.tasks.finetuning import load_model_files, read_task_file
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
+from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, InputContext, RunConfig, TrainSpec
 
@@ -65,6 +69,42 @@ def test_missing_model_file_names_the_flag(tokenizer, tmp_path):
         load_model_files(None, None, None, str(tmp_path))
     with pytest.raises(AlbertError, match="--vocab_file is needed: no --init_checkpoint tells it"):
         load_model_files("albert_test", None, None, None)
+
+
+@pytest.fixture
+def pretrained(task, tokenizer, tmp_path):
+    """The same model as archive, TF1 folder and Hugging Face folder, with its weights."""
+    model = AlbertPretrainer(task.config)
+    weights = {name: v.numpy() for name, v in model.named_weights().items()}
+    paths = {"tf1": tmp_path / "tf1", "hf": tmp_path / "hf", "archive": tmp_path / "tf1.tar.gz"}
+    for name in ("tf1", "hf"):
+        WRITERS[name](str(paths[name]), task.config, tokenizer, weights)
+    (tmp_path / "tf1" / "tokenizer.json").unlink()  # As in a release.
+    with tarfile.open(paths["archive"], "w:gz") as archive:
+        archive.add(paths["tf1"], "albert_tiny")
+    return paths, weights
+
+
+@pytest.mark.parametrize("kind", ["archive", "tf1", "hf"])
+def test_a_model_of_any_origin_is_a_start(pretrained, kind, tokenizer):
+    paths, weights = pretrained
+    config, found = load_model_files(None, None, None, str(paths[kind]))
+    assert found.encode_batch(["a b c"]) == tokenizer.encode_batch(["a b c"])
+    task = TextClassificationTask(config, found, ClassificationSpec(("x", "y"), 64))
+    model = task.build_model()
+    report = load_weights(str(paths[kind]), model.named_weights())
+    assert report.missing == ("output_weights", "output_bias")
+    for name, variable in model.encoder.named_weights().items():
+        np.testing.assert_array_equal(variable.numpy(), weights[name])
+
+
+@pytest.mark.parametrize("key", ["num_attention_heads", "hidden_act"])
+def test_a_configuration_that_would_ruin_the_outputs_is_refused(pretrained, key, tmp_path):
+    config = dataclasses.replace(CONFIG, **{key: {"num_attention_heads": 4}.get(key, "relu")})
+    config.to_json(str(tmp_path / "other.json"))
+    for path in pretrained[0].values():
+        with pytest.raises(AlbertError, match=f"was trained with {key}="):
+            load_model_files(str(tmp_path / "other.json"), None, None, str(path))
 
 
 def test_a_folder_of_another_task_or_of_none_is_refused(task, tmp_path):

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.convert.checkpoint import find_checkpoint
+from albert_tf.convert.source import LoadReport
 from albert_tf.errors import AlbertError
 from albert_tf.optimization.optimizer import create_optimizer
-from albert_tf.training.checkpoints import (
-    CheckpointStore,
-    LoadReport,
-    find_checkpoint,
-    load_weights,
-)
+from albert_tf.training.checkpoints import CheckpointStore, load_weights
 
 
 def variables(value, **shapes):

@@ -1,0 +1,153 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Source: a pretrained model as it lies on disk, whatever wrote it; and the match with a model."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import dataclasses
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.tokenization import Tokenizer
+
+#: What vocabularies are called in releases.
+VOCABULARIES = ("*.model", "*vocab*.txt")
+
+
+class Source(abc.ABC):
+    """Weights by official name, with their configuration and tokenizer, read when asked for.
+
+    Attributes:
+      location: what was found: a checkpoint's name or a folder, for messages.
+      shapes: shape by official name; what has no official name keeps its own.
+      state: the source's names of what is no weight: optimizer slots, step, copies of tied weights.
+    """
+
+    location: str
+    shapes: Mapping[str, Sequence[int]]
+    state: Sequence[str]
+
+    @abc.abstractmethod
+    def read(self, name: str) -> np.ndarray:
+        """The weight of that name in `shapes`, in its official orientation."""
+
+    @abc.abstractmethod
+    def config(self) -> AlbertConfig | None:
+        """The configuration that lies with the weights; None if there is none."""
+
+    @abc.abstractmethod
+    def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
+        """The tokenizer that lies with the weights; None if there is none.
+
+        Args:
+          lower_case: see Tokenizer.from_file; None: as the source says.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """What `assign_weights` found: names by outcome.
+
+    Names in `missing` tell both shapes if it is the shape that does not fit.
+    """
+
+    checkpoint: str
+    matched: tuple[str, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    state: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """A few lines for the terminal."""
+        lines = [f"Weights from {self.checkpoint}: {len(self.matched)} variables matched"]
+        for what, names in (
+            ("not in the checkpoint, left at random", self.missing),
+            ("in the checkpoint, not in the model", self.unexpected),
+        ):
+            if names:
+                shown = f"{what}: {', '.join(_by_scope(names))}"
+                indent = {"initial_indent": "  ", "subsequent_indent": "    "}
+                lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
+        return "\n".join(lines)
+
+
+def _by_scope(names: Sequence[str]) -> list[str]:
+    """Names, those of a common scope (two levels) taken together where they are many."""
+    scopes = collections.Counter("/".join(name.split("/")[:2]) for name in names)
+    grouped = {
+        name: f"{scope}/* ({scopes[scope]})" if scopes[scope] > 2 else name
+        for name in names
+        for scope in ["/".join(name.split("/")[:2])]
+    }
+    return list(dict.fromkeys(grouped.values()))
+
+
+def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
+    """Assigns to every variable the source's weight of the same name and shape.
+
+    Raises:
+      AlbertError: the source cannot be read.
+    """
+    try:
+        left = dict(source.shapes)
+        matched, missing = [], []
+        for name, variable in named_weights.items():
+            shape, wanted = left.pop(name, None), variable.shape.as_list()
+            if shape is not None and list(shape) == wanted:
+                variable.assign(source.read(name))
+                matched.append(name)
+            else:
+                note = "" if shape is None else f" (shape {list(shape)}, not {wanted})"
+                missing.append(name + note)
+        state = tuple(source.state)
+    except (IndexError, OSError, ValueError, tf.errors.OpError) as error:
+        # IndexError: the data of a TensorFlow checkpoint is cut off.
+        raise AlbertError(
+            f"The checkpoint {source.location} cannot be read: {first_line(error)}."
+        ) from error
+    return LoadReport(source.location, tuple(matched), tuple(missing), tuple(sorted(left)), state)
+
+
+def find_beside(checkpoint: str, name: str) -> str | None:
+    """A file that lies with a checkpoint; None if there is none.
+
+    Args:
+      checkpoint: an output directory, a folder of checkpoints in it, or a checkpoint's name.
+      name: of the file.
+    """
+    folder = checkpoint
+    for _ in range(3):
+        if not folder:
+            return None
+        path = os.path.join(folder, name)
+        if tf.io.gfile.exists(path):
+            return path
+        folder = os.path.dirname(folder)
+    return None
+
+
+def find_only(folder: str, *patterns: str) -> str | None:
+    """The file that matches the first pattern with matches; None if there is none or several."""
+    for pattern in patterns:
+        found = tf.io.gfile.glob(os.path.join(folder, pattern))
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def open_tokenizer(path: str | None, lower_case: bool | None) -> Tokenizer | None:
+    """Tokenizer.from_file, or None for no path."""
+    return Tokenizer.from_file(path, lower_case) if path else None
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, for a sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

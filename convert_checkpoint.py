@@ -1,0 +1,65 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Converts a pretrained ALBERT between formats, bit by bit.
+
+  python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf --output_dir=albert-hf
+  python convert_checkpoint.py --from_path=albert-hf --to=tf1 --output_dir=albert-tf1
+  python convert_checkpoint.py --from_path=runs/base --to=tf2 --output_dir=weights
+
+Every variable is accounted for: if one is missing, of another shape or unknown, nothing is written.
+What was written is read back and compared.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from absl import flags
+
+from albert_tf import cli
+
+FLAGS = flags.FLAGS
+FORMATS = ("tf2", "tf1", "hf")
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    flags.DEFINE_string(
+        "from_path", None, "The model: an output directory or checkpoint of ours, a folder or "
+        "archive (.tar.gz) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub.",
+        required=True
+    )  # fmt: skip
+    flags.DEFINE_enum(
+        "to", None, FORMATS, "tf2: ours, a checkpoint with albert_config.json and tokenizer.json. "
+        "tf1: the TF1 release's, with its variable names. hf: config.json and model.safetensors.",
+        required=True
+    )  # fmt: skip
+    flags.DEFINE_string("output_dir", None, "A new folder for the result.", required=True)
+    flags.DEFINE_bool(
+        "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
+        "write the weights that pretrained models have; what is left out is listed."
+    )  # fmt: skip
+
+
+def _main() -> None:
+    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
+    from albert_tf.convert.conversion import convert
+
+    # What was left out is printed below.
+    warnings.filterwarnings("ignore", message=".* was loaded in part")
+    report = convert(FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial)
+    print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
+    if report.state:
+        print(f"Not needed: {len(report.state)} optimizer slots, counters and copies.")
+    for what, names in (("Missing", report.missing), ("Left out", report.unexpected)):
+        if names:
+            print(f"{what}: {', '.join(names)}.")
+
+
+def main() -> None:
+    """Runs the script."""
+    cli.run(_main, define_flags)
+
+
+if __name__ == "__main__":
+    main()

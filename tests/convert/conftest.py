@@ -1,0 +1,91 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The fixtures of the real systems, and a small model with groups and inner groups."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+ROOT = pathlib.Path(__file__).parents[2]
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture
+def tf1_tiny():
+    """A checkpoint that the TF1 release's programs trained, with its outputs."""
+    return GOLDEN / "tf1_tiny"
+
+
+@pytest.fixture
+def hf_tiny():
+    """A folder that Hugging Face's library wrote, with its outputs."""
+    return GOLDEN / "hf_tiny"
+
+
+@pytest.fixture
+def tf1_archive(tf1_tiny, tmp_path):
+    """The same as a release comes: a folder in a .tar.gz, without the file `checkpoint`."""
+    path = tmp_path / "albert_tiny.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for file in sorted(tf1_tiny.iterdir()):
+            if file.name not in ("checkpoint", "expected.npz"):
+                archive.add(file, f"albert_tiny/{file.name}")
+    return path
+
+
+@pytest.fixture
+def grouped():
+    """Two groups of two blocks each, with weights that are all different."""
+    config = AlbertConfig(
+        vocab_size=23,
+        embedding_size=4,
+        hidden_size=8,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=12,
+        num_hidden_groups=2,
+        inner_group_num=2,
+        max_position_embeddings=10,
+    )
+    model = AlbertPretrainer(config)
+    rng = np.random.default_rng(5)
+    for variable in model.named_weights().values():
+        variable.assign(rng.normal(size=variable.shape).astype(np.float32))
+    return model
+
+
+@pytest.fixture
+def inputs():
+    """A batch for `grouped`."""
+    rng = np.random.default_rng(6)
+    return {
+        "input_word_ids": tf.constant(rng.integers(0, 23, [2, 7]), tf.int32),
+        "input_mask": tf.constant([[1] * 7, [1] * 5 + [0] * 2]),
+        "input_type_ids": tf.constant([[0] * 3 + [1] * 4] * 2),
+        "masked_lm_positions": tf.constant([[1, 4], [2, 3]]),
+    }
+
+
+@pytest.fixture
+def released_model():
+    """The SentencePiece model of the English releases."""
+    data = pathlib.Path(os.environ.get("ALBERT_DATA_DIR", ROOT.parent / "shared" / "data"))
+    path = data / "spm" / "30k-clean.model"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    return str(path)
+
+
+@pytest.fixture
+def weights_of():
+    """The weights of a checkpoint as arrays by official name."""
+    return lambda model: {k: v.numpy() for k, v in model.named_weights().items()}

@@ -1,0 +1,193 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+import convert_checkpoint
+from albert_tf.convert.checkpoint import write_tf1, write_tf2
+from albert_tf.convert.conversion import WRITERS, convert
+from albert_tf.convert.names import shared_by_groups
+from albert_tf.convert.safetensors import SafetensorsFile
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tokenization import Tokenizer
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(115))]
+
+
+@pytest.fixture
+def release(tf1_tiny, tmp_path):
+    """The TF1 fixture with a vocabulary beside it."""
+    folder = tmp_path / "release"
+    shutil.copytree(tf1_tiny, folder)
+    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    return folder
+
+
+def chain(start, tmp_path, *formats):
+    """Converts from one format to the next; gives all folders, the start first."""
+    folders = [start]
+    for i, name in enumerate(formats):
+        folder = tmp_path / f"{i}-{name}"
+        convert(str(folders[-1]), name, str(folder))
+        folders.append(folder)
+    return folders
+
+
+def weights_of(folder):
+    model = albert_tf.load_pretrained(str(folder))
+    return {name: v.numpy() for name, v in model.named_weights().items()}
+
+
+def test_the_script_offers_what_can_be_written():
+    assert tuple(WRITERS) == convert_checkpoint.FORMATS
+
+
+@pytest.mark.parametrize("between", ["tf2", "hf"])
+def test_tf1_comes_back_bit_by_bit_under_the_official_names(between, release, tmp_path):
+    folders = chain(release, tmp_path, between, "tf1")
+    before, after = (tf.train.load_checkpoint(str(f)) for f in (release, folders[-1]))
+    names = set(before.get_variable_to_shape_map())
+    weights = {n for n in names if not n.endswith(("/adam_m", "/adam_v", "global_step"))}
+    assert set(after.get_variable_to_shape_map()) == weights and len(weights) == 32
+    for name in weights:
+        assert before.get_tensor(name).tobytes() == after.get_tensor(name).tobytes()
+    assert (folders[-1] / "vocab.txt").read_bytes() == (release / "vocab.txt").read_bytes()
+    config = json.loads((folders[-1] / "albert_config.json").read_text())
+    given = json.loads((release / "albert_config.json").read_text())
+    assert config.items() <= given.items()
+    specs = [albert_tf.load_pretrained(str(folder)).tokenizer.spec for folder in folders]
+    assert all(spec == specs[0] for spec in specs)
+
+
+@pytest.mark.parametrize("between", ["tf2", "tf1"])
+def test_hugging_face_comes_back_byte_by_byte(between, hf_tiny, tmp_path):
+    last = chain(hf_tiny, tmp_path, between, "hf")[-1]
+    name = "model.safetensors"
+    ours, theirs = (SafetensorsFile(str(f / name)) for f in (last, hf_tiny))
+    assert ours.shapes == theirs.shapes
+    for tensor in theirs.shapes:
+        assert ours.read(tensor).tobytes() == theirs.read(tensor).tobytes()
+
+
+def test_groups_and_inner_groups_survive_all_formats(grouped, tmp_path):
+    weights = {k: v.numpy() for k, v in grouped.named_weights().items()}
+    write_tf2(str(tmp_path / "start"), grouped.config, None, weights)
+    last = chain(tmp_path / "start", tmp_path, "hf", "tf1", "tf2")[-1]
+    found = weights_of(last)
+    assert list(found) == list(weights)
+    for name, value in weights.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_our_output_is_the_same_for_the_same_input(release, tmp_path):
+    for to in WRITERS:
+        one, two = tmp_path / f"{to}-one", tmp_path / f"{to}-two"
+        for folder in (one, two):
+            convert(str(release), to, str(folder))
+        names = sorted(p.name for p in one.iterdir())
+        assert names == sorted(p.name for p in two.iterdir())
+        differ = [n for n in names if (one / n).read_bytes() != (two / n).read_bytes()]
+        assert differ == []
+
+
+def test_a_model_that_shares_nothing_becomes_groups(tmp_path):
+    config = albert_tf.AlbertConfig(
+        vocab_size=9, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=8, parameter_sharing="none"
+    )  # fmt: skip
+    model = AlbertPretrainer(config)
+    weights = {k: v.numpy() for k, v in model.named_weights().items()}
+    write_tf1(str(tmp_path), config, None, weights)
+    loaded = albert_tf.load_pretrained(str(tmp_path))
+    assert loaded.config.num_hidden_groups == 3
+    batch = {"input_word_ids": tf.constant([[1, 2, 3]])}
+    np.testing.assert_array_equal(loaded(batch)["mlm_logits"], model(batch)["mlm_logits"])
+
+
+@pytest.mark.parametrize(
+    "values", [{"parameter_sharing": "ffn"}, {"parameter_sharing": "none", "num_hidden_layers": 22}]
+)
+def test_sharing_that_others_do_not_know_is_refused(values):
+    sizes = {"vocab_size": 9, "embedding_size": 4, "hidden_size": 8, "num_hidden_layers": 3}
+    sizes.update(num_attention_heads=2, intermediate_size=8)
+    with pytest.raises(AlbertError, match="no counterpart"):
+        shared_by_groups(albert_tf.AlbertConfig(**{**sizes, **values}))
+
+
+def test_the_exact_gelu_is_not_written_for_tf1(hf_tiny, tmp_path):
+    folder = tmp_path / "hf"
+    shutil.copytree(hf_tiny, folder)
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, "hidden_act": "gelu"}))
+    convert(str(folder), "hf", str(tmp_path / "again"))
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["hidden_act"] == "gelu"
+    with pytest.raises(AlbertError, match="tanh approximation only"):
+        convert(str(folder), "tf1", str(tmp_path / "tf1"))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["again", "hf"]
+
+
+@pytest.mark.realdata
+def test_a_sentencepiece_model_keeps_its_rules_at_hugging_face(released_model, tmp_path):
+    for lower, strip in ((True, True), (False, True), (False, False)):
+        tokenizer = Tokenizer.from_file(released_model, lower, strip_accents=strip)
+        config = albert_tf.AlbertConfig(30000, 2, 4, 1, 1, 4)
+        model = AlbertPretrainer(config)
+        weights = {k: v.numpy() for k, v in model.named_weights().items()}
+        folder = tmp_path / f"{lower}-{strip}"
+        WRITERS["hf"](str(folder), config, tokenizer, weights)
+        found = albert_tf.load_pretrained(str(folder)).tokenizer
+        assert found.encode("Café 9,000") == tokenizer.encode("Café 9,000")
+        assert (found.spec.lower_case, found.spec.strip_accents) == (lower, strip)
+
+
+class TestScript:
+    def test_converts_and_reports(self, run_script, release, tmp_path):
+        target = tmp_path / "hf"
+        done = run_script(
+            convert_checkpoint, f"--from_path={release}", "--to=hf", f"--output_dir={target}"
+        )
+        assert done.returncode == 0, done.stderr
+        assert "32 weights" in done.stdout and "Not needed: 65" in done.stdout
+        assert {p.name for p in target.iterdir()} == {
+            "config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"
+        }  # fmt: skip
+
+    def test_bad_input_is_one_sentence_and_leaves_nothing(self, run_script, release, tmp_path):
+        target = tmp_path / "out"
+        for source, text in (("/nowhere", "There is no checkpoint"), (tmp_path, "no checkpoint")):
+            done = run_script(
+                convert_checkpoint, f"--from_path={source}", "--to=tf2", f"--output_dir={target}"
+            )
+            assert done.returncode == 1 and done.stderr.startswith("error: ")
+            assert text in done.stderr and not target.exists()
+        done = run_script(
+            convert_checkpoint, f"--from_path={release}", "--to=tf2", f"--output_dir={release}"
+        )
+        assert done.returncode == 1 and "is not empty" in done.stderr
+
+    def test_a_fine_tuned_model_gives_what_it_has(self, run_script, grouped, tmp_path):
+        classifier = AlbertClassifier(grouped.config, 3)
+        weights = {k: v.numpy() for k, v in classifier.named_weights().items()}
+        write_tf2(str(tmp_path / "tuned"), grouped.config, None, weights)
+        arguments = (
+            f"--from_path={tmp_path / 'tuned'}",
+            "--to=tf1",
+            f"--output_dir={tmp_path}/out",
+        )
+        done = run_script(convert_checkpoint, *arguments)
+        assert done.returncode == 1 and "it lacks cls/predictions" in done.stderr
+        done = run_script(convert_checkpoint, *arguments, "--allow_partial")
+        assert done.returncode == 0, done.stderr
+        assert "Left out: output_bias, output_weights." in done.stdout
+        stored = tf.train.load_checkpoint(str(tmp_path / "out")).get_variable_to_shape_map()
+        assert set(stored) == {name for name in weights if name.startswith("bert/")}
