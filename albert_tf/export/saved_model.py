@@ -24,13 +24,19 @@ class Reusable(tf.__internal__.tracking.AutoTrackable):
 
     Args:
       call: a tf.function, traced for everything that it is to be called with.
-      weights: the variables that training it changes.
+      weights: the variables that it reads.
+      trainable: whether it can be trained.
     """
 
-    def __init__(self, call: Callable[..., Any], weights: Sequence[tf.Variable] = ()) -> None:
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        weights: Sequence[tf.Variable] = (),
+        trainable: bool = True,
+    ) -> None:
         super().__init__()
         self.variables = list(weights)
-        self.trainable_variables = list(weights)
+        self.trainable_variables = list(weights) if trainable else []
         self.regularization_losses = []
         self.__call__ = call
 
