@@ -23,6 +23,7 @@ SCRIPTS = (
     "run_classifier",
     "run_squad",
     "run_race",
+    "export_tfhub",
 )
 HEADER = """\
 # Flags

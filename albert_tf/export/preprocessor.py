@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.packing import pack
+from albert_tf.export.packing import SpecialIds, pack
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.tokenization import Tokenizer
@@ -51,18 +51,18 @@ def build_preprocessor(
     if seq_length < MIN_SEQ_LENGTH:
         raise AlbertError(f"seq_length={seq_length} must be at least {MIN_SEQ_LENGTH}.")
     graph = tokenizer_graph(tokenizer)
-    cls_id, sep_id, pad_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+    special = SpecialIds(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
     sizes = {
         "vocab_size": tokenizer.vocab_size,
-        "start_of_sequence_id": cls_id,
-        "end_of_segment_id": sep_id,
-        "padding_id": pad_id,
+        "start_of_sequence_id": tokenizer.cls_id,
+        "end_of_segment_id": tokenizer.sep_id,
+        "padding_id": tokenizer.pad_id,
         "mask_id": tokenizer.mask_id,
     }
 
     @tf.function(autograph=False)
     def preprocess(sentences: tf.Tensor, seq_length: Any = seq_length) -> dict[str, tf.Tensor]:
-        return pack([graph(sentences)], seq_length, cls_id, sep_id, pad_id)
+        return pack([graph(sentences)], seq_length, special)
 
     @tf.function(autograph=False, input_signature=[_SENTENCES])
     def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
@@ -76,7 +76,7 @@ def build_preprocessor(
     def bert_pack_inputs(
         inputs: list[tf.RaggedTensor], seq_length: Any = seq_length
     ) -> dict[str, tf.Tensor]:
-        return pack(inputs, seq_length, cls_id, sep_id, pad_id)
+        return pack(inputs, seq_length, special)
 
     root = Reusable(preprocess)
     serving = preprocess.get_concrete_function(_SENTENCES)
