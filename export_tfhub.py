@@ -20,7 +20,8 @@ from absl import flags
 from albert_tf import cli
 
 FLAGS = flags.FLAGS
-EXPORT_TYPES = ("model", "model_with_mlm", "preprocessing", "classifier", "multiple_choice")
+EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
+TASKS = ["classifier", "squad", "multiple_choice"]
 
 
 def define_flags() -> None:
@@ -32,9 +33,9 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_string("export_path", None, "The folder to make.", required=True)
     flags.DEFINE_enum(
-        "export_type", "model", EXPORT_TYPES, "model: the encoder; model_with_mlm: with the "
-        "pretraining heads, as .mlm and .sop; preprocessing: the tokenizer and the packing of "
-        "inputs; the others: a model fine-tuned by run_classifier.py or run_race.py.",
+        "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
+        "the pretraining heads, as .mlm and .sop; preprocessing: the tokenizer and packing of "
+        "inputs; the others: a model fine-tuned by run_classifier.py, run_squad.py or run_race.py.",
     )  # fmt: skip
     flags.DEFINE_string(
         "checkpoint_name", None, "The checkpoint in --albert_directory, without its .index ending. "
@@ -60,6 +61,8 @@ def _main() -> None:
         sources.export_preprocessor(source, path, FLAGS.seq_length)
     elif kind == "classifier":
         sources.export_classifier(source, path)
+    elif kind == "squad":
+        sources.export_squad(source, path)
     elif kind == "multiple_choice":
         sources.export_multiple_choice(source, path)
     else:

@@ -25,12 +25,11 @@ def merge_words(ids: tf.RaggedTensor) -> tf.RaggedTensor:
 
 def keep(ids: tf.RaggedTensor, lengths: tf.Tensor, at_end: bool = False) -> tf.RaggedTensor:
     """The first, or last, lengths[i] entries of row i; int64 [B], none longer than its row."""
-    position = tf.ragged.range(ids.row_lengths()).values
+    first = ids.row_limits() - lengths if at_end else ids.row_starts()
     row = ids.value_rowids()
-    first = ids.row_lengths() - lengths if at_end else tf.zeros_like(lengths)
-    from_first = position - tf.gather(first, row)
-    kept = (from_first >= 0) & (from_first < tf.gather(lengths, row))
-    return tf.RaggedTensor.from_row_lengths(tf.boolean_mask(ids.values, kept), lengths)
+    position = tf.range(tf.size(row, tf.int64)) - tf.gather(first, row)
+    kept = (position >= 0) & (position < tf.gather(lengths, row))
+    return _rows(tf.boolean_mask(ids.values, kept), lengths)
 
 
 def join(
@@ -71,7 +70,12 @@ def join(
 
 def _repeated(value: int, times: tf.Tensor) -> tf.RaggedTensor:
     """`value` times[i] times in row i; int64 [B] to int32 [B, (times)]."""
-    return tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(times)], value), times)
+    return _rows(tf.fill([tf.reduce_sum(times)], value), times)
+
+
+def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    # Checks would be most of the graph.
+    return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
 
 
 def pack(

@@ -16,12 +16,15 @@ from albert_tf.export.encoder import attach_tokenizer, build_encoder
 from albert_tf.export.multiple_choice import build_multiple_choice
 from albert_tf.export.preprocessor import build_preprocessor
 from albert_tf.export.saved_model import write_saved_model
+from albert_tf.export.squad import build_squad
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks import text_classification
 from albert_tf.tasks.fine_tune import model_folder
 from albert_tf.tasks.finetuning import find_model_file, load_model_files
 from albert_tf.tasks.multiple_choice import task as multiple_choice
+from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
+from albert_tf.tasks.squad.task import load_squad_task
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import find_checkpoint, load_weights
 
@@ -127,3 +130,12 @@ def export_multiple_choice(source: ModelFolder, path: str) -> None:
     model = task.build_model()
     source.load(model)
     write_saved_model(*build_multiple_choice(task, model), path)
+
+
+def export_squad(source: ModelFolder, path: str) -> None:
+    """Writes the SavedModel of a SQuAD model; see albert_tf.export.squad."""
+    task = load_squad_task(source.path)
+    model = task.build_model()
+    source.load(model)
+    threshold = (load_threshold(source.path) or [DEFAULT_THRESHOLD])[0]
+    write_saved_model(*build_squad(task, model, threshold), path)

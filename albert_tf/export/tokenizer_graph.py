@@ -8,7 +8,9 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from albert_tf import wordpiece
+from albert_tf.export.aligned_text import AlignedTextGraph
 from albert_tf.export.text_graph import normalize, split_words
+from albert_tf.sentencepiece_model import WORD_START
 from albert_tf.tokenization import SENTENCEPIECE, Tokenizer
 
 
@@ -30,8 +32,11 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         replaced = tokenizer.digit_comma_parts
         if replaced:
             rows = [replaced.get(i, [i]) for i in range(tokenizer.vocab_size)]
-            values = tf.constant([part for row in rows for part in row], tf.int32)
+            parts = [part for row in rows for part in row]
+            values = tf.constant(parts, tf.int32)
             self._table = tf.RaggedTensor.from_row_lengths(values, [len(row) for row in rows])
+            pieces = [tokenizer.id_to_piece(part).replace(WORD_START, "") for part in parts]
+            self._part_sizes = tf.constant([len(piece.encode()) for piece in pieces], tf.int64)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Ids of string [B], int32 [B, (tokens)], without [CLS] and [SEP]."""
@@ -40,6 +45,39 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         if self._table is None:
             return ids
         return tf.gather(self._table, ids).merge_dims(1, 2)
+
+    def encode_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Ids, and the characters [start, end) of the text that each stands for.
+
+        As the host's function of this name, but that the parts of a number may be off by the
+        characters that SentencePiece drops in or after it.
+
+        Returns:
+          int32, int64 and int64 [B, (tokens)].
+        """
+        aligned = AlignedTextGraph(texts, self._lower_case, self._strip_accents)
+        ids, begins, ends = self._sentencepiece.tokenize_with_offsets(aligned.text)
+        row = ids.value_rowids()
+        begins, ends = tf.cast(begins.values, tf.int64), tf.cast(ends.values, tf.int64)
+        surface = tf.strings.substr(tf.gather(aligned.text, row), begins, ends - begins)
+        stripped = tf.strings.length(tf.strings.regex_replace(surface, "^ +", ""))
+        begins = ends - tf.cast(stripped, tf.int64)
+        if self._table is not None:
+            parts = tf.gather(self._table, ids.values)
+            sizes = tf.gather(self._table.with_values(self._part_sizes), ids.values).values
+            piece = parts.value_rowids()
+            # From the end: what SentencePiece takes for a space may stand before the first part.
+            through = tf.cumsum(sizes)
+            through_piece = tf.gather(through, tf.gather(parts.row_limits(), piece) - 1)
+            part_ends = tf.gather(ends, piece) - (through_piece - through)
+            is_whole = tf.gather(parts.row_lengths(), piece) == 1
+            begins = tf.where(is_whole, tf.gather(begins, piece), part_ends - sizes)
+            ends, row = part_ends, tf.gather(row, piece)
+            ids = ids.with_values(parts).merge_dims(1, 2)
+        starts, limits = aligned.spans(row, begins, ends)
+        return ids, ids.with_values(starts), ids.with_values(limits)
 
 
 class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
@@ -73,10 +111,11 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
             self._lower_case,
             self._strip_accents,
         )
-        lengths = tf.strings.length(words, unit="UTF8_CHAR")
+        lengths = tf.strings.length(words.values, unit="UTF8_CHAR")
         # No vocabulary has a line end in a piece.
-        words = tf.where(lengths > wordpiece.MAX_CHARACTERS_PER_WORD, "\n", words)
-        return self._wordpiece.tokenize(words)
+        too_long = lengths > wordpiece.MAX_CHARACTERS_PER_WORD
+        pieces = self._wordpiece.tokenize(tf.where(too_long, "\n", words.values))
+        return words.with_values(pieces)
 
 
 def tokenizer_graph(tokenizer: Tokenizer) -> SentencePieceGraph | WordPieceGraph:

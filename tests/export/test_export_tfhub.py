@@ -19,6 +19,9 @@ from albert_tf.data.text_tables import TextExample
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.squad.answering import QuestionAnswerer
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
@@ -160,6 +163,48 @@ def test_multiple_choice_answers_as_run_race_does(tokenizer, odd_texts, run_scri
         options=tf.constant([e.options for e in examples]),
     )
     np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("version", "head"), [("1.1", "span"), ("2.0", "span"), ("2.0", "beam")])
+def test_squad_answers_as_the_question_answerer_does(
+    sentencepiece_tokenizer, odd_texts, run_script, tmp_path, version, head
+):
+    windows = WindowOptions(max_seq_length=32, doc_stride=7, max_query_length=8)
+    spec = SquadSpec(version, head, windows, n_best_size=10, max_answer_length=6)
+    task = SquadTask(config_for(sentencepiece_tokenizer), sentencepiece_tokenizer, spec)
+    write_run(task, tmp_path / "run")
+    answerer = QuestionAnswerer(str(tmp_path / "run"))
+    # Without characters that SentencePiece drops inside of numbers.
+    texts = [text for text in odd_texts[::2] if sentencepiece_tokenizer.encode(text)]
+    texts = [text.replace("\x01", "") for text in texts]
+    rng = random.Random(0)
+    contexts = [" ".join(rng.choices(texts, k=rng.randrange(1, 5))) for _ in range(40)]
+    questions = rng.choices(texts, k=len(contexts))
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="squad")
+    found = tf.saved_model.load(path)(questions, contexts)
+    different = []
+    for i, (question, context) in enumerate(zip(questions, contexts)):
+        expected = answerer.answer(question, context)
+        start, end = int(found["start"][i]), int(found["end"][i])
+        assert found["answer"][i].numpy().decode() == context[start:end]
+        assert bool(found["answerable"][i]) == expected.answerable
+        if (start, end) != (expected.start, expected.end):
+            different.append((context[start:end], start, end, expected, context))
+    assert not different
+    assert len({len(sentencepiece_tokenizer.encode(context)) > 30 for context in contexts}) == 2
+
+
+def test_a_squad_model_finds_no_answer_in_no_text(sentencepiece_tokenizer, run_script, tmp_path):
+    task = SquadTask(
+        config_for(sentencepiece_tokenizer),
+        sentencepiece_tokenizer,
+        SquadSpec("2.0", windows=WindowOptions(32, 7, 8)),
+    )
+    write_run(task, tmp_path / "run")
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="squad")
+    found = tf.saved_model.load(path)(["the people", "the", ""], ["", "the river, stone", "x"])
+    assert found["answer"][0] == b"" and (found["start"][0], found["end"][0]) == (0, 0)
+    assert found["answer"][1] != b"" and found["answer"][2] == b"x"
 
 
 @pytest.fixture

@@ -71,3 +71,15 @@ def test_every_character_of_the_basic_plane_up_to_the_hangul_is_normalised_as_by
 def test_what_is_not_utf8_is_replaced(sentencepiece_tokenizer):
     found = tokenizer_graph(sentencepiece_tokenizer)(tf.constant([b"the \xff\xfe people"]))
     assert found.to_list() == [sentencepiece_tokenizer.encode("the \ufffd\ufffd people")]
+
+
+def test_offsets_are_those_of_the_host(sentencepiece_tokenizer, odd_texts):
+    columns = tokenizer_graph(sentencepiece_tokenizer).encode_with_offsets(tf.constant(odd_texts))
+    compared = 0
+    for text, ids, starts, ends in zip(odd_texts, *(column.to_list() for column in columns)):
+        expected = sentencepiece_tokenizer.encode_with_offsets(text)
+        assert ids == expected[0]
+        if "\x01" not in text:
+            assert (starts, ends) == expected[1:]
+            compared += len(ids)
+    assert compared > 10_000
