@@ -15,7 +15,7 @@ SavedModel takes strings. All load in a process that has only tensorflow and ten
 
 from __future__ import annotations
 
-from absl import flags
+from absl import flags, logging
 
 from albert_tf import cli
 
@@ -55,6 +55,8 @@ def _main() -> None:
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export import sources
 
+    # TensorFlow logs every name that it changes while saving.
+    logging.set_verbosity(logging.WARNING)
     source = sources.ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
     path, kind = FLAGS.export_path, FLAGS.export_type
     if kind == "preprocessing":
