@@ -17,8 +17,8 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from albert_tf.config import AlbertConfig
 from albert_tf.export.encoder import attach_tokenizer, build_encoder
-from albert_tf.export.preprocessor import build_preprocessor
 from albert_tf.export.saved_model import write_saved_model
+from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
@@ -138,25 +138,21 @@ def test_heads_predict_as_the_model_does(saved, loaded):
 
 
 def test_the_mlm_head_fills_what_text_operations_masked(loaded, sentencepiece_tokenizer):
-    root, _ = build_preprocessor(sentencepiece_tokenizer, 16)
-    special = root.tokenize.get_special_tokens_dict()
-    tokens = root.tokenize(tf.constant(["the river, stone and bread", "people"]))
-    segments, _ = tf_text.combine_segments(
-        [tokens], special["start_of_sequence_id"], special["end_of_segment_id"]
-    )
-    unselectable = [special["start_of_sequence_id"], special["end_of_segment_id"]]
-    selector = tf_text.RandomItemSelector(4, 0.5, unselectable_ids=unselectable)
-    chooser = tf_text.MaskValuesChooser(special["vocab_size"], special["mask_id"], 1.0, 0.0)
+    tokenizer = sentencepiece_tokenizer
+    tokens = tokenizer_graph(tokenizer)(tf.constant(["the river, stone and bread", "people"]))
+    ends = [tokenizer.cls_id, tokenizer.sep_id]
+    segments, _ = tf_text.combine_segments([tokens], *ends)
+    selector = tf_text.RandomItemSelector(4, 0.5, unselectable_ids=ends)
+    chooser = tf_text.MaskValuesChooser(tokenizer.vocab_size, tokenizer.mask_id, 1.0, 0.0)
     masked, positions, _ = tf_text.mask_language_model(segments, selector, chooser)
     ids, mask = tf_text.pad_model_inputs(masked, 16)
     positions, weights = tf_text.pad_model_inputs(positions, 4)
-    assert int(tf.reduce_sum(tf.cast(ids == special["mask_id"], weights.dtype))) == int(
-        tf.reduce_sum(weights)
-    )
+    masked_count = tf.reduce_sum(tf.cast(ids == tokenizer.mask_id, weights.dtype))
+    assert 0 < masked_count == tf.reduce_sum(weights)
     inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": tf.zeros_like(ids)}
     inputs = {name: tf.cast(value, tf.int32) for name, value in inputs.items()}
     logits = loaded.mlm({**inputs, "masked_lm_positions": tf.cast(positions, tf.int32)})
-    assert logits["mlm_logits"].shape == [2, 4, special["vocab_size"]]
+    assert logits["mlm_logits"].shape == [2, 4, tokenizer.vocab_size]
 
 
 def test_without_heads_there_are_none(tmp_path, wordpiece_tokenizer):

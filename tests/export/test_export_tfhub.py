@@ -134,7 +134,10 @@ def test_a_regression_model_gives_numbers(sentencepiece_tokenizer, odd_texts, ru
     np.testing.assert_allclose(found["value"], expected, atol=1e-5)
 
 
-def test_multiple_choice_answers_as_run_race_does(tokenizer, odd_texts, run_script, tmp_path):
+def test_multiple_choice_answers_as_run_race_does(
+    sentencepiece_tokenizer, odd_texts, run_script, tmp_path
+):
+    tokenizer = sentencepiece_tokenizer
     spec = MultipleChoiceSpec(num_choices=3, max_seq_length=24, max_qa_length=12)
     task = MultipleChoiceTask(config_for(tokenizer), tokenizer, spec)
     write_run(task, tmp_path / "run")
@@ -165,7 +168,7 @@ def test_multiple_choice_answers_as_run_race_does(tokenizer, odd_texts, run_scri
     np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("version", "head"), [("1.1", "span"), ("2.0", "span"), ("2.0", "beam")])
+@pytest.mark.parametrize(("version", "head"), [("1.1", "span"), ("2.0", "beam")])
 def test_squad_answers_as_the_question_answerer_does(
     sentencepiece_tokenizer, odd_texts, run_script, tmp_path, version, head
 ):
