@@ -66,7 +66,8 @@ class SentencePieceModel:
         self.pieces: list[str] = [self._processor.IdToPiece(i) for i in range(size)]
         self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
         self._unk_id = self._processor.unk_id()
-        self._replacements: dict[int, list[int]] = {}
+        #: What the digit-comma rule makes of a piece, for the pieces that it splits.
+        self.replacements: dict[int, list[int]] = {}
         self._replacement_lengths: dict[int, list[int]] = {}
         if split_digit_comma and "," in self.ids:
             self._tabulate_digit_commas()
@@ -85,15 +86,15 @@ class SentencePieceModel:
             if not piece.startswith(WORD_START) and parts[0].startswith(WORD_START):
                 parts[0] = parts[0][1:]
             parts = [part for part in parts if part] + [","]
-            self._replacements[i] = [self.ids.get(part, self._unk_id) for part in parts]
+            self.replacements[i] = [self.ids.get(part, self._unk_id) for part in parts]
             self._replacement_lengths[i] = [len(part.replace(WORD_START, "")) for part in parts]
 
     def _split_digit_commas(self, ids: list[int]) -> list[int]:
-        if self._replacements.keys().isdisjoint(ids):
+        if self.replacements.keys().isdisjoint(ids):
             return ids
         split: list[int] = []
         for i in ids:
-            split += self._replacements.get(i, (i,))
+            split += self.replacements.get(i, (i,))
         return split
 
     def encode(self, text: str) -> list[int]:
@@ -106,7 +107,7 @@ class SentencePieceModel:
         lower_case, strip_accents = self._lower_case, self._strip_accents
         normalized = [normalize(text, lower_case, strip_accents) for text in texts]
         encoded = self._processor.EncodeAsIds(normalized, num_threads=num_threads)
-        if not self._replacements:
+        if not self.replacements:
             return encoded
         return [self._split_digit_commas(ids) for ids in encoded]
 
@@ -125,14 +126,14 @@ class SentencePieceModel:
 
     def _parts(self, piece_id: int, text: str, begin: int, end: int) -> list[tuple[int, int, int]]:
         """(id, begin, end) in the normalised text of what the digit-comma rule makes of a piece."""
-        if piece_id not in self._replacements:
+        if piece_id not in self.replacements:
             return [(piece_id, begin, end)]
         # SentencePiece's own normaliser may drop characters (a control character inside a number),
         # so that the piece and the text it stands for differ in length.
         surface, origins = self._processor.Normalize(text[begin:end], with_offsets=True)
         position = int(surface.startswith(WORD_START))
         parts = []
-        for part, length in zip(self._replacements[piece_id], self._replacement_lengths[piece_id]):
+        for part, length in zip(self.replacements[piece_id], self._replacement_lengths[piece_id]):
             parts.append((part, begin + origins[position], begin + origins[position + length]))
             position += length
         return parts

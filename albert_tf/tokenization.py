@@ -210,6 +210,18 @@ class Tokenizer:
         """Number of pieces."""
         return len(self._model.pieces)
 
+    @property
+    def data(self) -> bytes:
+        """The vocabulary file."""
+        return self._data
+
+    @property
+    def digit_comma_parts(self) -> Mapping[int, Sequence[int]]:
+        """Ids of the pieces that `split_digit_comma` splits, and of their parts."""
+        if isinstance(self._model, SentencePieceModel):
+            return self._model.replacements
+        return {}
+
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, without [CLS] and [SEP]."""
         return self._model.encode(text)

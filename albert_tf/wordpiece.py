@@ -18,24 +18,24 @@ from albert_tf.normalization import AlignedText
 CONTINUATION = "##"
 MAX_CHARACTERS_PER_WORD = 200
 _MAX_CACHED_WORDS = 1 << 18
-_IDEOGRAPHS = (
+IDEOGRAPHS = (
     "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
     "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
 )
 # Tab, newline, carriage return, category Zs, and the two separators that str.split() adds.
-_SPACES = " \t\n\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+SPACES = " \t\n\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 # An ideograph is a word; other words end at white space or at an ideograph.
-_WORDS = re.compile(f"[{_IDEOGRAPHS}]|[^{_SPACES}{_IDEOGRAPHS}]+")
+_WORDS = re.compile(f"[{IDEOGRAPHS}]|[^{SPACES}{IDEOGRAPHS}]+")
 _SCORE_LINE = re.compile(r"[^\t]+\t-?\d+(\.\d+)?([eE]-?\d+)?")
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
-def _is_dropped(character: str) -> bool:
+def is_dropped(character: str) -> bool:
     """Control and format characters, NUL and the replacement character are cleaned away."""
     return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf")
 
 
-def _is_punctuation(character: str) -> bool:
+def is_punctuation(character: str) -> bool:
     """ASCII that is neither letter, digit nor space, and the Unicode punctuation categories."""
     if character.isascii():
         return not character.isalnum() and character.isprintable() and character != " "
@@ -122,7 +122,7 @@ class WordPieceModel:
         return found
 
     def _encode_new_word(self, word: str) -> tuple[list[int], list[int], list[int]]:
-        aligned = AlignedText.of(word).drop(_is_dropped)
+        aligned = AlignedText.of(word).drop(is_dropped)
         if self._lower_case:
             aligned = aligned.lower()
         if self._strip_accents:
@@ -133,8 +133,8 @@ class WordPieceModel:
         begin = 0
         while begin < len(text):
             end = begin + 1
-            if not _is_punctuation(text[begin]):
-                while end < len(text) and not _is_punctuation(text[end]):
+            if not is_punctuation(text[begin]):
+                while end < len(text) and not is_punctuation(text[end]):
                     end += 1
             for piece, piece_begin, piece_end in self._longest_matches(text[begin:end]):
                 ids.append(piece)

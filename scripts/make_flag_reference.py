@@ -25,6 +25,7 @@ SCRIPTS = (
     "run_race",
     "convert_checkpoint",
     "albert_tf.convert.verify",
+    "export_tfhub",
 )
 HEADER = """\
 # Flags

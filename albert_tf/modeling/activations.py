@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.modeling.fusion import fused
+from albert_tf.modeling.fusion import fused, own_gradient
 
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
@@ -40,7 +40,7 @@ def gelu(x: tf.Tensor, training: bool = False) -> tf.Tensor:
     Computed in float32, returned in the type of x. The backward pass keeps x alone.
     """
 
-    @tf.custom_gradient
+    @own_gradient
     def function(x: tf.Tensor) -> tf.Tensor:
         return _gelu(x, training=training), lambda dy: _gelu_gradient(x, dy, training=training)
 

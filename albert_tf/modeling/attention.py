@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.dropout import dropout
-from albert_tf.modeling.fusion import fused
+from albert_tf.modeling.fusion import fused, own_gradient
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 
@@ -45,7 +45,7 @@ def _softmax_gradient(probs: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
 def masked_softmax(scores: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
     """Softmax of scores + mask over the last axis, in float32, returned in the type of scores."""
 
-    @tf.custom_gradient
+    @own_gradient
     def function(scores: tf.Tensor) -> tf.Tensor:
         probs = tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32) + mask), scores.dtype)
         return probs, lambda dy: _softmax_gradient(probs, dy, training=training)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from albert_tf.modeling.fusion import fused
+from albert_tf.modeling.fusion import fused, own_gradient
 
 
 class _Stream(threading.local):
@@ -94,7 +94,7 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     scale = tf.constant(1.0 / (1.0 - rate), tf.float32)
     seed = _next_seed()
 
-    @tf.custom_gradient
+    @own_gradient
     def function(x: tf.Tensor) -> tf.Tensor:
         def drop(y: tf.Tensor) -> tf.Tensor:
             return _drop(y, seed, threshold, scale, training=True)

@@ -44,12 +44,41 @@ def fused_inference() -> Iterator[None]:
         _inference.reset(token)
 
 
+_portable = contextvars.ContextVar("portable_graph", default=False)
+
+
+@contextlib.contextmanager
+def portable_graph() -> Iterator[None]:
+    """What is traced inside is nothing but plain operations with TensorFlow's own gradients.
+
+    For models that are exported to be trained: a SavedModel can hold neither a gradient function
+    that uses values of the forward pass nor, on every machine, XLA.
+    """
+    token = _portable.set(True)
+    try:
+        yield
+    finally:
+        _portable.reset(token)
+
+
+def own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As tf.custom_gradient; inside `portable_graph` the gradient is left to TensorFlow."""
+
+    @functools.wraps(function)
+    def call(*args: tf.Tensor) -> Any:
+        if _portable.get():
+            return function(*args)[0]
+        return tf.custom_gradient(function)(*args)
+
+    return call
+
+
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a function of tensors run as one XLA kernel on CPU, when training or asked to.
 
     Otherwise the function runs as it is: inference keeps to plain operations, so that exported
     models need no compiler, and on a GPU XLA may lack the CUDA toolkit. The result is for use
-    inside tf.custom_gradient: no gradient flows through it.
+    inside own_gradient: no gradient flows through it when it is compiled.
 
     Returns:
       The function with an additional keyword argument `training`.
@@ -65,7 +94,8 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled.get_concrete_function(*signature)
 
     def call(*tensors: tf.Tensor, training: bool) -> Any:
-        if not (training or _inference.get()) or tf.config.get_visible_devices("GPU"):
+        wanted = (training or _inference.get()) and not _portable.get()
+        if not wanted or tf.config.get_visible_devices("GPU"):
             return function(*tensors)
         compiled = compiled_for(*[tf.TensorSpec(t.shape, t.dtype) for t in tensors])
         # A call seen by a gradient tape would also return all intermediate values.

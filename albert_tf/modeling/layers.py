@@ -8,7 +8,7 @@ from typing import Union
 
 import tensorflow as tf
 
-from albert_tf.modeling.fusion import fused
+from albert_tf.modeling.fusion import fused, own_gradient
 
 LAYER_NORM_EPSILON = 1e-12
 
@@ -69,7 +69,7 @@ class WeightedLayer(tf.keras.layers.Layer):
         return self.vector(f"{name}/gamma", size, "ones"), beta
 
 
-@tf.custom_gradient
+@own_gradient
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Returns x @ kernel + bias for a matrix x [rows, inputs]; all three of one type."""
 
@@ -142,12 +142,12 @@ def layer_norm(
       [rows, size] in the type of x.
     """
 
-    @tf.custom_gradient
+    @own_gradient
     def plain(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
         y, normal, scale = _layer_norm(x, gamma, beta, training=training)
         return y, lambda dy: _layer_norm_gradient(normal, scale, gamma, dy, training=training)
 
-    @tf.custom_gradient
+    @own_gradient
     def with_residual(
         x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
     ) -> tf.Tensor:

@@ -1,0 +1,94 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Normalised text that knows its characters' places in the original, as TensorFlow operations."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from albert_tf.export.text_graph import (
+    character_class,
+    drop_combining,
+    lower,
+    normalize,
+    valid_utf8,
+)
+
+
+class AlignedTextGraph:
+    """As albert_tf.normalization.AlignedText, for string [B].
+
+    Every character is normalised by itself to learn how many bytes it becomes. The text is that of
+    `normalize`: the shape of a final sigma depends on its neighbours, but not its size.
+
+    Attributes:
+      original: the texts, string [B], with U+FFFD for what was not UTF-8.
+      text: the normalised texts, string [B].
+    """
+
+    def __init__(self, texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> None:
+        """Normalises string [B]."""
+        self.original = valid_utf8(texts)
+        self.text = normalize(texts, lower_case, strip_accents)
+        characters = tf.strings.unicode_split(self.original, "UTF-8")
+        values = characters.values
+        is_space = tf.strings.regex_full_match(values, f"[{character_class(str.isspace)}]")
+        values = tf_text.normalize_utf8(values, "NFKD")
+        if strip_accents:
+            values = drop_combining(values)
+        if lower_case:
+            values = lower(values)
+        sizes = tf.where(
+            is_space,
+            tf.cast(_joins(is_space, characters.row_starts(), characters.value_rowids()), tf.int64),
+            tf.cast(tf.strings.length(values), tf.int64),
+        )
+        # Of all texts one after the other: ends of the characters in bytes of `text`.
+        self._byte_limits = tf.cumsum(sizes)
+        bytes_before = tf.concat([tf.zeros([1], tf.int64), self._byte_limits], axis=0)
+        self._first_byte = tf.gather(bytes_before, characters.row_starts())
+        self._first, self._limit = characters.row_starts(), characters.row_limits()
+        # A dropped accent belongs to the letter before it, to the last part of what it became.
+        self._owners = tf.where((sizes > 0) | is_space)[:, 0]
+
+    def spans(
+        self, row: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The original characters of bytes [begins, ends) of `text`.
+
+        Args:
+          row: int64 [N], of [B].
+          begins, ends: int64 [N].
+
+        Returns:
+          int64 [N] each: the first character, and the one after the last.
+        """
+        shift = tf.gather(self._first_byte, row)
+        first, limit = tf.gather(self._first, row), tf.gather(self._limit, row)
+
+        def character(byte: tf.Tensor) -> tf.Tensor:
+            found = tf.searchsorted(self._byte_limits, byte, side="right", out_type=tf.int64)
+            return tf.minimum(found, limit)
+
+        start, last = character(begins + shift), character(ends + shift - 1)
+        rank = tf.searchsorted(self._owners, last, side="right", out_type=tf.int64)
+        total = tf.size(self._byte_limits, tf.int64)
+        following = tf.gather(tf.concat([self._owners, [total]], axis=0), rank)
+        following = tf.minimum(following, limit)
+        byte_limits = tf.concat([self._byte_limits, [0]], axis=0)
+        is_whole = tf.gather(byte_limits, last) == ends + shift
+        end = tf.where(is_whole, following, last + 1)
+        # Nothing stands for nothing, or between two parts of one character for that.
+        end = tf.where(begins < ends, end, tf.where(begins > 0, tf.maximum(start, end), start))
+        return start - first, end - first
+
+
+def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+    """Which spaces stand for the white space between two words: the first ones of each run."""
+    position = tf.range(tf.size(row, tf.int64))
+    after_space = tf.concat([[True], is_space], axis=0)[:-1]
+    is_first = position == tf.gather(row_starts, row)
+    words = tf.where(is_space, tf.constant(-1, tf.int64), position)
+    last_word = tf.math.unsorted_segment_max(words, row, tf.size(row_starts))
+    return is_space & ~is_first & ~after_space & (position < tf.gather(last_word, row))

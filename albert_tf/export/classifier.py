@@ -1,0 +1,91 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The SavedModel of a classifier: texts in, labels out.
+
+classify = tf.saved_model.load(path)
+classify(["one text", "another"])["label"]
+classify(["a premise"], ["a hypothesis"])["probabilities"]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.export.packing import SpecialIds, pack
+from albert_tf.export.saved_model import Reusable
+from albert_tf.export.serving import cut_padding, parse_examples, strings
+from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.fusion import portable_graph
+from albert_tf.tasks.text_classification import TextClassificationTask
+
+
+def build_classifier(
+    task: TextClassificationTask, model: AlbertClassifier
+) -> tuple[Reusable, dict[str, Any]]:
+    """Builds the SavedModel's root object of a classifier, for write_saved_model.
+
+    The root takes `sentences`, string [B], and for pairs `second_sentences`, string [B], of which
+    empty ones count as none. It returns `label`, string [B], and `probabilities`, float32
+    [B, labels], in the order of `labels()`; or for regression `value`, float32 [B]. Longer texts
+    are cut as in training.
+
+    Signatures: `serving_default` takes `sentences`, `pairs` takes both, and `examples` takes
+    `input`, serialized tf.Examples of the TF1 release's features, and returns its names:
+    `predictions` (the label's index, or the number) and `probabilities`.
+
+    Args:
+      task: what the model was trained for.
+      model: in float32.
+
+    Returns:
+      The root and its signatures.
+    """
+    graph = tokenizer_graph(task.tokenizer)
+    special = SpecialIds(task.tokenizer.cls_id, task.tokenizer.sep_id, task.tokenizer.pad_id)
+    length, labels = task.spec.max_seq_length, task.spec.labels
+
+    def logits_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        with portable_graph():
+            return model(cut_padding(inputs), training=False)["logits"]
+
+    @tf.function(autograph=False)
+    def classify(
+        sentences: tf.Tensor, second_sentences: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        texts = [sentences] if second_sentences is None else [sentences, second_sentences]
+        segments = [graph(text) for text in texts]
+        logits = logits_of(pack(segments, length, special, skip_empty_second=True))
+        if not labels:
+            return {"value": logits[:, 0]}
+        best = tf.argmax(logits, axis=-1)
+        return {
+            "label": tf.gather(tf.constant(labels), best),
+            "probabilities": tf.nn.softmax(logits),
+        }
+
+    @tf.function(autograph=False, input_signature=[strings("input")])
+    def classify_examples(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        logits = logits_of(parse_examples(serialized, length))
+        if not labels:
+            return {"predictions": logits[:, 0]}
+        return {
+            "predictions": tf.argmax(logits, axis=-1, output_type=tf.int32),
+            "probabilities": tf.nn.softmax(logits),
+        }
+
+    @tf.function(autograph=False, input_signature=[])
+    def all_labels() -> tf.Tensor:
+        return tf.constant(labels, tf.string, [len(labels)])
+
+    root = Reusable(classify, list(model.named_weights().values()), trainable=False)
+    root.tokenizer = graph
+    root.labels = Reusable(all_labels)
+    sentences, second = strings("sentences"), strings("second_sentences")
+    return root, {
+        "serving_default": classify.get_concrete_function(sentences),
+        "pairs": classify.get_concrete_function(sentences, second),
+        "examples": classify_examples,
+    }

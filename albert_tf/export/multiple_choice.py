@@ -1,0 +1,82 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The SavedModel of a multiple-choice model: texts, questions and options in, answers out.
+
+choose = tf.saved_model.load(path)
+choose(["a text"], ["a question"], [["first option", "second", "third"]])["answer"]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.export.packing import SpecialIds, join, keep, merge_words
+from albert_tf.export.saved_model import Reusable
+from albert_tf.export.serving import cut_padding, strings
+from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.modeling.fusion import portable_graph
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+
+
+def option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
+    """albert_tf.tasks.multiple_choice.features.option_text of strings [N] and [N]."""
+    # What stands between the blanks, followed by the option but at the end.
+    parts = tf.strings.split(tf.strings.regex_replace(questions, "_+", "_"), "_")
+    row = parts.value_rowids()
+    is_last = tf.range(tf.size(row), dtype=tf.int64) == tf.gather(parts.row_limits(), row) - 1
+    filled = tf.strings.join([parts.values, tf.where(is_last, "", tf.gather(options, row))])
+    filled = tf.strings.reduce_join(parts.with_values(filled), axis=1)
+    following = tf.where(questions == "", options, tf.strings.join([questions, options], " "))
+    return tf.where(parts.row_lengths() > 1, filled, following)
+
+
+def build_multiple_choice(
+    task: MultipleChoiceTask, model: AlbertMultipleChoice
+) -> tuple[Reusable, dict[str, Any]]:
+    """Builds the SavedModel's root object of a multiple-choice model, for write_saved_model.
+
+    The root, and `serving_default`, take `texts` and `questions`, string [B], and `options`, string
+    [B, C] for any number C. They return `answer`, string [B], the option chosen, `index`, int32
+    [B], and `probabilities`, float32 [B, C].
+
+    Args:
+      task: what the model was trained for.
+      model: in float32.
+
+    Returns:
+      The root and its signatures.
+    """
+    graph, spec = tokenizer_graph(task.tokenizer), task.spec
+    special = SpecialIds(task.tokenizer.cls_id, task.tokenizer.sep_id, task.tokenizer.pad_id)
+    specs = [strings("texts"), strings("questions"), strings("options", rank=2)]
+
+    @tf.function(autograph=False, input_signature=specs)
+    def choose(texts: tf.Tensor, questions: tf.Tensor, options: tf.Tensor) -> dict[str, tf.Tensor]:
+        choices = tf.shape(options)[1]
+        asked = option_texts(tf.repeat(questions, choices), tf.reshape(options, [-1]))
+        ends = merge_words(graph(asked))
+        ends = keep(ends, tf.minimum(ends.row_lengths(), spec.max_qa_length), at_end=True)
+        row = tf.repeat(tf.range(tf.size(texts)), choices)
+        texts = tf.gather(merge_words(graph(texts)), row)
+        room = spec.max_seq_length - 3 - ends.row_lengths()
+        texts = keep(texts, tf.minimum(texts.row_lengths(), room))
+        ones = tf.ones_like(room)
+        inputs = cut_padding(join([texts, ends], [ones, ones], spec.max_seq_length, special))
+        length = tf.shape(inputs["input_mask"])[1]
+        shape = [-1, choices, length]
+        inputs = {name: tf.reshape(value, shape) for name, value in inputs.items()}
+        with portable_graph():
+            logits = model(inputs, training=False)["logits"]
+        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        return {
+            "answer": tf.gather(options, best, batch_dims=1),
+            "index": best,
+            "probabilities": tf.nn.softmax(logits),
+        }
+
+    root = Reusable(choose, list(model.named_weights().values()), trainable=False)
+    root.tokenizer = graph
+    return root, {"serving_default": choose}

@@ -1,0 +1,93 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The preprocessor SavedModel of TF-Hub's text API: sentences in, the encoder's inputs out.
+
+  preprocessor = hub.load(path)
+  preprocessor(["one sentence", "another"], seq_length=64)
+  tokens = [preprocessor.tokenize(first), preprocessor.tokenize(second)]
+  preprocessor.bert_pack_inputs(tokens, seq_length=128)
+  preprocessor.tokenize.get_special_tokens_dict()["mask_id"]
+
+Use it outside of a distribution strategy's scope, as in tf.data pipelines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.export.packing import SpecialIds, pack
+from albert_tf.export.saved_model import Reusable
+from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.tokenization import Tokenizer
+
+_SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
+_SEQ_LENGTH = tf.TensorSpec([], tf.int32, "seq_length")
+#: [CLS] A [SEP] B [SEP] with a token of each.
+MIN_SEQ_LENGTH = 5
+
+
+def build_preprocessor(
+    tokenizer: Tokenizer, seq_length: int = 128
+) -> tuple[Reusable, dict[str, Any]]:
+    """Builds the preprocessor of a tokenizer, for tf.saved_model.save.
+
+    The root takes string [B] (`sentences`) and returns `input_word_ids`, `input_mask` and
+    `input_type_ids`, int32 [B, seq_length]. It has `tokenize`, with `get_special_tokens_dict`, and
+    `bert_pack_inputs`; see the module.
+
+    Args:
+      tokenizer: of the encoder.
+      seq_length: what callers get who give none.
+
+    Returns:
+      The root and its signatures.
+
+    Raises:
+      AlbertError: seq_length is too small.
+    """
+    if seq_length < MIN_SEQ_LENGTH:
+        raise AlbertError(f"seq_length={seq_length} must be at least {MIN_SEQ_LENGTH}.")
+    graph = tokenizer_graph(tokenizer)
+    special = SpecialIds(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+    sizes = {
+        "vocab_size": tokenizer.vocab_size,
+        "start_of_sequence_id": tokenizer.cls_id,
+        "end_of_segment_id": tokenizer.sep_id,
+        "padding_id": tokenizer.pad_id,
+        "mask_id": tokenizer.mask_id,
+    }
+
+    @tf.function(autograph=False)
+    def preprocess(sentences: tf.Tensor, seq_length: Any = seq_length) -> dict[str, tf.Tensor]:
+        return pack([graph(sentences)], seq_length, special)
+
+    @tf.function(autograph=False, input_signature=[_SENTENCES])
+    def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
+        return graph(sentences)
+
+    @tf.function(autograph=False, input_signature=[])
+    def get_special_tokens_dict() -> dict[str, tf.Tensor]:
+        return {name: tf.constant(value, tf.int32) for name, value in sizes.items()}
+
+    @tf.function(autograph=False)
+    def bert_pack_inputs(
+        inputs: list[tf.RaggedTensor], seq_length: Any = seq_length
+    ) -> dict[str, tf.Tensor]:
+        return pack(inputs, seq_length, special)
+
+    root = Reusable(preprocess)
+    serving = preprocess.get_concrete_function(_SENTENCES)
+    preprocess.get_concrete_function(_SENTENCES, seq_length=_SEQ_LENGTH)
+    root.tokenize = Reusable(tokenize)
+    root.tokenize.graph = graph
+    root.tokenize.get_special_tokens_dict = Reusable(get_special_tokens_dict)
+    root.bert_pack_inputs = Reusable(bert_pack_inputs)
+    for rank in (1, 2):
+        tokens = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, ragged_rank=rank)
+        for segments in ([tokens], [tokens, tokens]):
+            bert_pack_inputs.get_concrete_function(segments)
+            bert_pack_inputs.get_concrete_function(segments, seq_length=_SEQ_LENGTH)
+    return root, {"serving_default": serving}

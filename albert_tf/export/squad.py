@@ -1,0 +1,231 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The SavedModel of a SQuAD model: questions and contexts in, answers out.
+
+answer = tf.saved_model.load(path)
+answer(["Who wrote it?"], ["It was written by Ada Lovelace in 1843."])["answer"]
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.export.packing import SpecialIds, join, keep
+from albert_tf.export.saved_model import Reusable
+from albert_tf.export.serving import cut_padding, strings
+from albert_tf.export.text_graph import character_class, valid_utf8
+from albert_tf.export.tokenizer_graph import SentencePieceGraph
+from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.modeling.fusion import portable_graph
+from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.windows import WindowOptions
+from albert_tf.tokenization import SENTENCEPIECE
+
+_NEVER = tf.float32.min
+
+
+class WindowGraph(NamedTuple):
+    """The windows of a batch of contexts, as albert_tf.tasks.squad.windows cuts them.
+
+    Attributes:
+      pair: int64 [W], the question and context of each window.
+      pieces: int64 [W, (pieces)], the windows' pieces, as indices into those of all contexts.
+      is_best: bool [W, (pieces)], whether no other window shows more around the piece.
+    """
+
+    pair: tf.Tensor
+    pieces: tf.RaggedTensor
+    is_best: tf.RaggedTensor
+
+
+def cut_windows(
+    contexts: tf.RaggedTensor, query_lengths: tf.Tensor, options: WindowOptions
+) -> WindowGraph:
+    """Cuts ragged contexts [B, (pieces)], given the lengths of their questions, int64 [B]."""
+    lengths = contexts.row_lengths()
+    room = options.max_seq_length - 3 - query_lengths
+    stride = tf.minimum(room, options.doc_stride)
+    count = 1 + (tf.maximum(lengths - room, 0) + stride - 1) // stride
+    number = tf.ragged.range(count)
+    pair = number.value_rowids()
+    first = number.values * tf.gather(stride, pair)
+    sizes = tf.minimum(tf.gather(room, pair), tf.gather(lengths, pair) - first)
+    begin = tf.gather(contexts.row_starts(), pair) + first
+    pieces = tf.ragged.range(begin, begin + sizes)
+    # In float64, as the host does: equal scores must be equal here, too.
+    position = tf.cast(tf.ragged.range(sizes).values, tf.float64)
+    window = pieces.value_rowids()
+    size = tf.cast(tf.gather(sizes, window), tf.float64)
+    score = tf.minimum(position, size - 1 - position) + 0.01 * size
+    total = tf.size(contexts.values, tf.int64)
+    best_score = tf.math.unsorted_segment_max(score, pieces.values, total)
+    is_best = score == tf.gather(best_score, pieces.values)
+    # The first of equals.
+    rank = tf.where(is_best, window, tf.int64.max)
+    first_best = tf.math.unsorted_segment_min(rank, pieces.values, total)
+    return WindowGraph(
+        pair, pieces, pieces.with_values(window == tf.gather(first_best, pieces.values))
+    )
+
+
+class _Candidates(NamedTuple):
+    """The best starts and ends of W windows: positions in them, and scores."""
+
+    starts: tf.Tensor
+    start_scores: tf.Tensor
+    ends: tf.Tensor
+    end_scores: tf.Tensor
+
+    @classmethod
+    def of(cls, outputs: dict[str, tf.Tensor], head: str) -> _Candidates:
+        """From what SquadTask.predict gives, made [W, K1, 1] and [W, 1 or K1, K2]."""
+        kind = "logits" if head == "span" else "log_probs"
+        starts, ends = (tf.cast(outputs[f"{s}_top_index"], tf.int64) for s in ("start", "end"))
+        start_scores, end_scores = (outputs[f"{s}_top_{kind}"] for s in ("start", "end"))
+        groups = 1 if head == "span" else starts.shape[1]
+        shape = [-1, groups, ends.shape[1] // groups]
+        return cls(
+            starts[:, :, None],
+            start_scores[:, :, None],
+            tf.reshape(ends, shape),
+            tf.reshape(end_scores, shape),
+        )
+
+
+class _BestSpans(NamedTuple):
+    """The best span of each of W windows: its pieces, first and last, and its score.
+
+    `any_score` is that of the best span if one of white space alone is allowed, too.
+    """
+
+    first: tf.Tensor
+    last: tf.Tensor
+    score: tf.Tensor
+    any_score: tf.Tensor
+
+
+def _best_spans(
+    found: _Candidates,
+    windows: WindowGraph,
+    context_start: tf.Tensor,
+    has_text: tf.Tensor,
+    max_answer_length: int,
+) -> _BestSpans:
+    sizes = windows.pieces.row_lengths()[:, None, None]
+    starts = found.starts - context_start[:, None, None]
+    ends = found.ends - context_start[:, None, None]
+    allowed = (starts >= 0) & (ends >= starts) & (ends < starts + max_answer_length)
+    allowed &= ends < sizes
+    row = windows.pieces.row_starts()[:, None, None]
+
+    def look_up(values: tf.Tensor, position: tf.Tensor, pad: Any) -> tf.Tensor:
+        # A window without pieces would look up beyond the last one.
+        values = tf.concat([values, tf.constant([pad], values.dtype)], axis=0)
+        return tf.gather(values, row + tf.clip_by_value(position, 0, tf.maximum(sizes - 1, 0)))
+
+    allowed &= look_up(windows.is_best.values, starts, False)
+    firsts, lasts = (look_up(windows.pieces.values, x, 0) for x in (starts, ends))
+    texts_before = tf.concat([[0], tf.cumsum(tf.cast(has_text, tf.int64)), [0]], axis=0)
+    shows_text = tf.gather(texts_before, lasts + 1) > tf.gather(texts_before, firsts)
+    score = tf.where(allowed, found.start_scores + found.end_scores, _NEVER)
+    firsts, lasts, shown = (
+        tf.reshape(tf.broadcast_to(x, tf.shape(score)), [tf.shape(score)[0], -1])
+        for x in (firsts, lasts, tf.where(shows_text, score, _NEVER))
+    )
+    best = tf.argmax(shown, axis=1)
+    first, last, best_score = (tf.gather(x, best, batch_dims=1) for x in (firsts, lasts, shown))
+    return _BestSpans(first, last, best_score, tf.reduce_max(score, axis=[1, 2]))
+
+
+def _strip(texts: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The texts without white space around them, and where they start then."""
+    spaces = f"[{character_class(str.isspace)}]+"
+    lengths = tf.strings.length(texts, "UTF8_CHAR")
+    texts = tf.strings.regex_replace(texts, f"^{spaces}", "")
+    starts += lengths - tf.strings.length(texts, "UTF8_CHAR")
+    return tf.strings.regex_replace(texts, f"{spaces}$", ""), starts
+
+
+def build_squad(
+    task: SquadTask, model: AlbertModel, threshold: float
+) -> tuple[Reusable, dict[str, Any]]:
+    """Builds the SavedModel's root object of a SQuAD model, for write_saved_model.
+
+    The root, and `serving_default`, take `questions` and `contexts`, string [B], of any length.
+    They return, each [B]: `answer`, string; `start` and `end`, int32, its characters [start, end)
+    in the context; `score`, float32, the higher the better; `null_odds`, float32, the larger the
+    likelier there is no answer; and `answerable`, bool, whether they are at most `threshold` (for
+    SQuAD 1.1 always true). Answers are those of albert_tf.tasks.squad.answers, but where that
+    falls back on a span that is not allowed, the answer here is empty.
+
+    Args:
+      task: what the model was trained for.
+      model: in float32.
+      threshold: null odds above which a question counts as unanswerable.
+
+    Returns:
+      The root and its signatures.
+
+    Raises:
+      AlbertError: the vocabulary is WordPiece.
+    """
+    tokenizer, spec = task.tokenizer, task.spec
+    if tokenizer.spec.kind != SENTENCEPIECE:
+        raise AlbertError(
+            "A SQuAD model with a WordPiece vocabulary cannot be exported with text as input; "
+            "export its encoder, or answer with run_squad.py."
+        )
+    graph = SentencePieceGraph(tokenizer)
+    special = SpecialIds(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+
+    @tf.function(autograph=False, input_signature=[strings("questions"), strings("contexts")])
+    def answer(questions: tf.Tensor, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
+        queries = graph(questions)
+        query_lengths = tf.minimum(queries.row_lengths(), spec.windows.max_query_length)
+        queries = keep(queries, query_lengths)
+        ids, starts, ends = graph.encode_with_offsets(contexts)
+        windows = cut_windows(ids, query_lengths, spec.windows)
+        ones = tf.ones_like(windows.pair)
+        segments = [tf.gather(queries, windows.pair), tf.gather(ids.values, windows.pieces)]
+        packed = join(segments, [ones, ones], spec.windows.max_seq_length, special)
+        with portable_graph():
+            outputs = task.predict(model, cut_padding(packed))
+        best = _best_spans(
+            _Candidates.of(outputs, spec.head),
+            windows,
+            tf.gather(query_lengths, windows.pair) + 2,
+            ends.values > starts.values,
+            spec.max_answer_length,
+        )
+        odds = outputs["cls_logits"] if spec.head == "beam" else (
+            outputs["null_logit"] - best.any_score
+        )  # fmt: skip
+        pairs = tf.size(questions)
+        score = tf.math.unsorted_segment_max(best.score, windows.pair, pairs)
+        wins = best.score == tf.gather(score, windows.pair)
+        rank = tf.where(wins, tf.range(tf.size(wins, tf.int64)), tf.int64.max)
+        winner = tf.math.unsorted_segment_min(rank, windows.pair, pairs)
+        null_odds = tf.math.unsorted_segment_min(odds, windows.pair, pairs)
+        # A context without text has no pieces.
+        starts, ends = (tf.concat([x.values, [0]], axis=0) for x in (starts, ends))
+        found = score > _NEVER
+        begin = tf.where(found, tf.gather(starts, tf.gather(best.first, winner)), 0)
+        end = tf.where(found, tf.gather(ends, tf.gather(best.last, winner)), 0)
+        text = tf.strings.substr(valid_utf8(contexts), begin, end - begin, "UTF8_CHAR")
+        text, start = _strip(text, tf.cast(begin, tf.int32))
+        always = tf.ones_like(found)
+        return {
+            "answer": text,
+            "start": start,
+            "end": start + tf.strings.length(text, "UTF8_CHAR"),
+            "score": score,
+            "null_odds": null_odds,
+            "answerable": always if spec.version == "1.1" else null_odds <= threshold,
+        }
+
+    root = Reusable(answer, list(model.named_weights().values()), trainable=False)
+    root.tokenizer = graph
+    return root, {"serving_default": answer}

@@ -1,0 +1,124 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizer inside a TensorFlow graph, with the ids of albert_tf.tokenization."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from albert_tf import wordpiece
+from albert_tf.export.aligned_text import AlignedTextGraph
+from albert_tf.export.text_graph import normalize, split_words
+from albert_tf.sentencepiece_model import WORD_START
+from albert_tf.tokenization import SENTENCEPIECE, Tokenizer
+
+
+class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
+    """SentencePiece with ALBERT's normalisation and its digit-comma rule.
+
+    Texts may differ from the host's tokenizer in two ways: by characters that are newer than the
+    Unicode version inside TensorFlow, and where two segmentations are equally likely and the
+    SentencePiece versions inside tensorflow_text and of the host choose differently.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Takes the model over from the host's tokenizer."""
+        self._lower_case = tokenizer.spec.lower_case
+        self._strip_accents = tokenizer.spec.strip_accents
+        self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
+        # What the rule makes of a piece depends on the piece alone, so it is a table.
+        self._table: tf.RaggedTensor | None = None
+        replaced = tokenizer.digit_comma_parts
+        if replaced:
+            rows = [replaced.get(i, [i]) for i in range(tokenizer.vocab_size)]
+            parts = [part for row in rows for part in row]
+            values = tf.constant(parts, tf.int32)
+            self._table = tf.RaggedTensor.from_row_lengths(values, [len(row) for row in rows])
+            pieces = [tokenizer.id_to_piece(part).replace(WORD_START, "") for part in parts]
+            self._part_sizes = tf.constant([len(piece.encode()) for piece in pieces], tf.int64)
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of string [B], int32 [B, (tokens)], without [CLS] and [SEP]."""
+        texts = normalize(texts, self._lower_case, self._strip_accents)
+        ids = self._sentencepiece.tokenize(texts)
+        if self._table is None:
+            return ids
+        return tf.gather(self._table, ids).merge_dims(1, 2)
+
+    def encode_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Ids, and the characters [start, end) of the text that each stands for.
+
+        As the host's function of this name, but that the parts of a number may be off by the
+        characters that SentencePiece drops in or after it.
+
+        Returns:
+          int32, int64 and int64 [B, (tokens)].
+        """
+        aligned = AlignedTextGraph(texts, self._lower_case, self._strip_accents)
+        ids, begins, ends = self._sentencepiece.tokenize_with_offsets(aligned.text)
+        row = ids.value_rowids()
+        begins, ends = tf.cast(begins.values, tf.int64), tf.cast(ends.values, tf.int64)
+        surface = tf.strings.substr(tf.gather(aligned.text, row), begins, ends - begins)
+        stripped = tf.strings.length(tf.strings.regex_replace(surface, "^ +", ""))
+        begins = ends - tf.cast(stripped, tf.int64)
+        if self._table is not None:
+            parts = tf.gather(self._table, ids.values)
+            sizes = tf.gather(self._table.with_values(self._part_sizes), ids.values).values
+            piece = parts.value_rowids()
+            # From the end: what SentencePiece takes for a space may stand before the first part.
+            through = tf.cumsum(sizes)
+            through_piece = tf.gather(through, tf.gather(parts.row_limits(), piece) - 1)
+            part_ends = tf.gather(ends, piece) - (through_piece - through)
+            is_whole = tf.gather(parts.row_lengths(), piece) == 1
+            begins = tf.where(is_whole, tf.gather(begins, piece), part_ends - sizes)
+            ends, row = part_ends, tf.gather(row, piece)
+            ids = ids.with_values(parts).merge_dims(1, 2)
+        starts, limits = aligned.spans(row, begins, ends)
+        return ids, ids.with_values(starts), ids.with_values(limits)
+
+
+class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
+    """WordPiece with BERT's basic tokenization.
+
+    Texts differ from the host's tokenizer only by characters that are newer than the Unicode
+    version inside TensorFlow.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Takes the vocabulary over from the host's tokenizer."""
+        self._lower_case = tokenizer.spec.lower_case
+        self._strip_accents = tokenizer.spec.strip_accents
+        self._wordpiece = tf_text.FastWordpieceTokenizer(
+            [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)],
+            wordpiece.CONTINUATION,
+            max_bytes_per_word=4 * wordpiece.MAX_CHARACTERS_PER_WORD,
+            token_out_type=tf.int32,
+            unknown_token=tokenizer.id_to_piece(tokenizer.unk_id),
+            no_pretokenization=True,
+        )
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
+        words = split_words(
+            texts,
+            wordpiece.SPACES,
+            wordpiece.IDEOGRAPHS,
+            wordpiece.is_dropped,
+            wordpiece.is_punctuation,
+            self._lower_case,
+            self._strip_accents,
+        )
+        lengths = tf.strings.length(words.values, unit="UTF8_CHAR")
+        # No vocabulary has a line end in a piece.
+        too_long = lengths > wordpiece.MAX_CHARACTERS_PER_WORD
+        pieces = self._wordpiece.tokenize(tf.where(too_long, "\n", words.values))
+        return words.with_values(pieces)
+
+
+def tokenizer_graph(tokenizer: Tokenizer) -> SentencePieceGraph | WordPieceGraph:
+    """The graph that gives the ids of `tokenizer`, a callable to be tracked by what is saved."""
+    kind = SentencePieceGraph if tokenizer.spec.kind == SENTENCEPIECE else WordPieceGraph
+    return kind(tokenizer)

@@ -1,0 +1,81 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Exports a model as a SavedModel: TF-Hub's encoder or preprocessor, or a model that reads text.
+
+  python export_tfhub.py --albert_directory=runs/base --export_type=model_with_mlm \\
+    --export_path=exports/encoder
+  python export_tfhub.py --albert_directory=runs/base --export_type=preprocessing \\
+    --export_path=exports/preprocessor
+  python export_tfhub.py --albert_directory=runs/rte --export_type=classifier \\
+    --export_path=exports/rte
+
+The encoder and the preprocessor are for hub.KerasLayer. A fine-tuned model tokenizes by itself: its
+SavedModel takes strings. All load in a process that has only tensorflow and tensorflow_text.
+"""
+
+from __future__ import annotations
+
+from absl import flags, logging
+
+from albert_tf import cli
+
+FLAGS = flags.FLAGS
+EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
+TASKS = ["classifier", "squad", "multiple_choice"]
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    flags.DEFINE_string(
+        "albert_directory", None, "What to export: the output directory of a run, or a folder with "
+        "albert_config.json, a checkpoint and its vocabulary (tokenizer.json, a .model file or "
+        "vocab.txt).", required=True,
+    )  # fmt: skip
+    flags.DEFINE_string("export_path", None, "The folder to make.", required=True)
+    flags.DEFINE_enum(
+        "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
+        "the pretraining heads, as .mlm and .sop; preprocessing: the tokenizer and packing of "
+        "inputs; the others: a model fine-tuned by run_classifier.py, run_squad.py or run_race.py.",
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "checkpoint_name", None, "The checkpoint in --albert_directory, without its .index ending. "
+        "Default: the best or else newest one of a run, model.ckpt-best of a release.",
+    )  # fmt: skip
+    flags.DEFINE_bool(
+        "do_lower_case", None, "Whether the vocabulary is lower-cased. Default: what "
+        "tokenizer.json says; without one, true.",
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "seq_length", 128, "preprocessing: tokens of a sequence where the caller names no other.",
+        lower_bound=5,
+    )  # fmt: skip
+
+
+def _main() -> None:
+    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
+    from albert_tf.export import sources
+
+    # TensorFlow logs every name that it changes while saving.
+    logging.set_verbosity(logging.WARNING)
+    source = sources.ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
+    path, kind = FLAGS.export_path, FLAGS.export_type
+    if kind == "preprocessing":
+        sources.export_preprocessor(source, path, FLAGS.seq_length)
+    elif kind == "classifier":
+        sources.export_classifier(source, path)
+    elif kind == "squad":
+        sources.export_squad(source, path)
+    elif kind == "multiple_choice":
+        sources.export_multiple_choice(source, path)
+    else:
+        sources.export_encoder(source, path, with_heads=kind == "model_with_mlm")
+    print(f"The SavedModel is in {path}.")
+
+
+def main() -> None:
+    """Runs the script."""
+    cli.run(_main, define_flags)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Small vocabularies of both kinds, and texts that are hard to tokenize."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.tokenization import Tokenizer
+from data_prep.train_sentencepiece import Settings, train_sentencepiece
+
+WORDPIECES = (
+    "[PAD] [unused1] [UNK] [CLS] [SEP] [MASK] un ##aff ##able want ##want ##ed runn ##ing , ! the "
+    "re ##sume ##m ##e 中 国 人 ##人 $ 5 ##0 straße i ##i ( x ) - οδος 2 ##1 ##3"
+)
+WORD_LINE = (
+    "the people naïve cafe\u0301 ÉCOLE ½ ﬁne ﬃ Ǆ İstanbul ΟΔΟΣ straße ẛ̣ 2013, 1,000, 92, 9,9 "
+    "(x) unaffable WANTED! 中国人 한국 が \u1100\u1161 😀 👩\u200d👩\u200d👧 --- ... “q” ¨ ﷺ é̱ ⅷ Å "
+    "x y 5, ' = river, stone and bread; resume"
+)
+WORDS = WORD_LINE.split()
+SPACES = ["", " ", " ", "  ", "\t", "\xa0", "\u3000", "\r\n", "\u200b", "\x01", "\ufffd"]
+SPACES += ["\u2028", "\x85", "\x1c", "\0", "\n"]
+
+
+@pytest.fixture(scope="session")
+def odd_texts() -> list[str]:
+    """Words with odd white space between, and strings of random characters.
+
+    Characters are of Unicode 12 at most, as TensorFlow's tables are.
+    """
+    rng = random.Random(0)
+    blocks = [(0, 0x250), (0x370, 0x530), (0x600, 0x660), (0xE00, 0xE80), (0x1E00, 0x2000)]
+    blocks += [(0x2000, 0x2070), (0x3040, 0x3100), (0x4E00, 0x4F00), (0xAC00, 0xAD00)]
+    texts = []
+    for _ in range(1500):
+        parts = [rng.choice(WORDS) + rng.choice(SPACES) for _ in range(rng.randrange(12))]
+        texts.append("".join(parts))
+        points = [rng.randrange(*rng.choice(blocks)) for _ in range(rng.randrange(12))]
+        texts.append("".join(chr(point) for point in points))
+    return texts
+
+
+@pytest.fixture(scope="session")
+def sentencepiece_tokenizer(tmp_path_factory) -> Tokenizer:
+    """A small SentencePiece model in which pieces end in digit and comma."""
+    folder = tmp_path_factory.mktemp("spm")
+    rng = random.Random(1)
+    numbers = ["2013,", "2013,ba", "ba2013,", "the2013,ba", "1,000", "½", "naïve", "92,"]
+    lines = [
+        " ".join([*rng.choices(WORDS, k=5), rng.choice(numbers), rng.choice(WORDS)]) + "."
+        for _ in range(2000)
+    ]
+    (folder / "text.txt").write_text("\n".join(lines), "utf-8")
+    settings = Settings(vocab_size=140, character_coverage=1.0)
+    train_sentencepiece([str(folder / "text.txt")], str(folder / "small"), settings)
+    tokenizer = Tokenizer.from_file(str(folder / "small.model"))
+    assert tokenizer.digit_comma_parts
+    return tokenizer
+
+
+@pytest.fixture(scope="session")
+def wordpiece_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("wordpiece") / "vocab.txt"
+    path.write_text("\n".join(WORDPIECES.split()) + "\n", "utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def wordpiece_tokenizer(wordpiece_file) -> Tokenizer:
+    return Tokenizer.from_file(str(wordpiece_file))
+
+
+@pytest.fixture(params=["sentencepiece", "wordpiece"])
+def tokenizer(request) -> Tokenizer:
+    return request.getfixturevalue(f"{request.param}_tokenizer")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    tf.keras.utils.set_random_seed(7)

@@ -1,0 +1,304 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The encoder SavedModel keeps TF-Hub's contract: outputs, weights, training, heads, assets."""
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+import tensorflow_text as tf_text
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from albert_tf.config import AlbertConfig
+from albert_tf.export.encoder import attach_tokenizer, build_encoder
+from albert_tf.export.saved_model import write_saved_model
+from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+CONFIG = AlbertConfig(
+    vocab_size=140,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    intermediate_size=64,
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+    max_position_embeddings=32,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """A model and the SavedModel made of it."""
+
+    model: Any
+    path: str
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, sentencepiece_tokenizer) -> Saved:
+    tf.keras.utils.set_random_seed(1)
+    model = AlbertPretrainer(CONFIG, dtype="float32")
+    for variable in model.named_weights().values():
+        variable.assign_add(tf.random.normal(variable.shape, stddev=0.1))
+    root, signatures = build_encoder(model)
+    path = str(tmp_path_factory.mktemp("export") / "encoder")
+    write_saved_model(root, signatures, path, attach_tokenizer(root, sentencepiece_tokenizer))
+    return Saved(model, path)
+
+
+@pytest.fixture(scope="module")
+def loaded(saved):
+    return hub.load(saved.path)
+
+
+#: It shifts all scores of a query alike, which softmax does not see: its gradient is rounding.
+WITHOUT_GRADIENT = "attention_1/self/key/bias:0"
+
+
+def assert_all_moved(weights, before):
+    for weight, old in zip(weights, before):
+        if not weight.name.endswith(WITHOUT_GRADIENT):
+            assert np.abs(weight.numpy() - old).max() > 1e-7, weight.name
+
+
+def batch(rows=2, length=10, seed=0):
+    generator = np.random.default_rng(seed)
+    mask = np.ones([rows, length], np.int32)
+    mask[-1, length * 2 // 3 :] = 0
+    return {
+        "input_word_ids": tf.constant(generator.integers(5, 140, mask.shape) * mask, tf.int32),
+        "input_mask": tf.constant(mask),
+        "input_type_ids": tf.constant((np.arange(length) >= 4) * mask, tf.int32),
+    }
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("rows", "length"), [(2, 10), (1, 10), (3, 32)])
+def test_outputs_are_those_of_the_model(saved, rows, length):
+    inputs = batch(rows, length)
+    found = hub.KerasLayer(saved.path)(inputs)
+    expected = saved.model.encoder(inputs)
+    assert set(found) == {"default", "pooled_output", "sequence_output", "encoder_outputs"}
+    assert_close(found["pooled_output"], expected["pooled_output"])
+    assert_close(found["sequence_output"], expected["sequence_output"])
+    np.testing.assert_array_equal(found["default"], found["pooled_output"])
+    assert len(found["encoder_outputs"]) == CONFIG.num_hidden_layers
+    for ours, theirs in zip(found["encoder_outputs"], expected["encoder_outputs"]):
+        assert_close(ours, theirs)
+    np.testing.assert_array_equal(found["encoder_outputs"][-1], found["sequence_output"])
+    assert found["sequence_output"].shape == [rows, length, CONFIG.hidden_size]
+
+
+def test_a_keras_layer_has_the_weights_of_the_encoder_alone(saved):
+    layer = hub.KerasLayer(saved.path, trainable=True)
+    expected = saved.model.encoder.named_weights()
+    assert len(layer.trainable_weights) == len(layer.weights) == len(expected) == 25
+    for found, (name, variable) in zip(layer.weights, expected.items()):
+        assert found.name == f"{name}:0"
+        np.testing.assert_array_equal(found, variable)
+    assert not hub.KerasLayer(saved.path).trainable_weights
+    assert not layer.losses
+
+
+def test_heads_have_their_own_weights_and_share_the_others(saved, loaded):
+    assert len(loaded.mlm.trainable_variables) == 30
+    assert len(loaded.sop.trainable_variables) == 27
+    shared = {id(variable) for variable in loaded.variables}
+    for head, names in (
+        (loaded.mlm, saved.model.mlm_head.named_weights()),
+        (loaded.sop, saved.model.sop_head.named_weights()),
+    ):
+        assert shared < {id(variable) for variable in head.variables}
+        own = [variable.name for variable in head.variables if id(variable) not in shared]
+        assert own == [f"{name}:0" for name in names]
+
+
+def test_heads_predict_as_the_model_does(saved, loaded):
+    inputs = {**batch(), "masked_lm_positions": tf.constant([[1, 3, 8], [2, 5, 0]])}
+    expected = saved.model(inputs)
+    found = hub.KerasLayer(loaded.mlm)(inputs)
+    assert found["mlm_logits"].shape == [2, 3, CONFIG.vocab_size]
+    assert_close(found["mlm_logits"], expected["mlm_logits"])
+    assert_close(found["sequence_output"], expected["sequence_output"])
+    found = hub.KerasLayer(loaded.sop)(batch())
+    assert_close(found["sop_logits"], expected["sop_logits"])
+    assert "encoder_outputs" in found
+
+
+def test_the_mlm_head_fills_what_text_operations_masked(loaded, sentencepiece_tokenizer):
+    tokenizer = sentencepiece_tokenizer
+    tokens = tokenizer_graph(tokenizer)(tf.constant(["the river, stone and bread", "people"]))
+    ends = [tokenizer.cls_id, tokenizer.sep_id]
+    segments, _ = tf_text.combine_segments([tokens], *ends)
+    selector = tf_text.RandomItemSelector(4, 0.5, unselectable_ids=ends)
+    chooser = tf_text.MaskValuesChooser(tokenizer.vocab_size, tokenizer.mask_id, 1.0, 0.0)
+    masked, positions, _ = tf_text.mask_language_model(segments, selector, chooser)
+    ids, mask = tf_text.pad_model_inputs(masked, 16)
+    positions, weights = tf_text.pad_model_inputs(positions, 4)
+    masked_count = tf.reduce_sum(tf.cast(ids == tokenizer.mask_id, weights.dtype))
+    assert 0 < masked_count == tf.reduce_sum(weights)
+    inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": tf.zeros_like(ids)}
+    inputs = {name: tf.cast(value, tf.int32) for name, value in inputs.items()}
+    logits = loaded.mlm({**inputs, "masked_lm_positions": tf.cast(positions, tf.int32)})
+    assert logits["mlm_logits"].shape == [2, 4, tokenizer.vocab_size]
+
+
+def test_without_heads_there_are_none(tmp_path, wordpiece_tokenizer):
+    model = AlbertEncoder(CONFIG, dtype="float32")
+    root, signatures = build_encoder(model)
+    path = str(tmp_path / "encoder")
+    write_saved_model(root, signatures, path, attach_tokenizer(root, wordpiece_tokenizer))
+    loaded = hub.load(path)
+    assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sp_model_file")
+    assert pathlib.Path(loaded.vocab_file.asset_path.numpy().decode()).read_bytes() == (
+        wordpiece_tokenizer.data
+    )
+    assert_close(loaded(batch())["default"], model(batch())["pooled_output"])
+
+
+def test_dropout_varies_when_training_and_only_then(saved):
+    layer = hub.KerasLayer(saved.path, trainable=True)
+    for training, low, high in ((True, 1e-3, np.inf), (False, -1, 1e-6)):
+        outputs = [layer(batch(), training=training)["pooled_output"] for _ in range(5)]
+        assert low < np.std(outputs, axis=0).mean() < high
+
+
+def test_static_lengths_propagate(saved):
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    inputs = {name: tf.keras.Input([12], dtype=tf.int32, name=name) for name in names}
+    outputs = hub.KerasLayer(saved.path)(inputs)
+    assert outputs["sequence_output"].shape.as_list() == [None, 12, CONFIG.hidden_size]
+    assert outputs["pooled_output"].shape.as_list() == [None, CONFIG.hidden_size]
+
+
+def test_gradients_are_those_of_the_model_and_reach_every_variable(saved):
+    layer, inputs = hub.KerasLayer(saved.path, trainable=True), batch()
+    with tf.GradientTape() as tape:
+        outputs = layer(inputs, training=False)
+        loss = tf.reduce_sum(outputs["pooled_output"] ** 2 + outputs["sequence_output"][:, 1])
+    found = tape.gradient(loss, layer.trainable_variables)
+    with tf.GradientTape() as tape:
+        outputs = saved.model.encoder(inputs, training=False)
+        loss = tf.reduce_sum(outputs["pooled_output"] ** 2 + outputs["sequence_output"][:, 1])
+    named = saved.model.encoder.named_weights()
+    expected = tape.gradient(loss, list(named.values()))
+    for name, ours, theirs in zip(named, found, expected):
+        ours, theirs = tf.convert_to_tensor(ours), tf.convert_to_tensor(theirs)
+        assert tf.reduce_max(tf.abs(ours)) > 1e-6 or f"{name}:0".endswith(WITHOUT_GRADIENT), name
+        assert_close(ours, theirs, 1e-4)
+
+
+def test_training_through_a_keras_layer_learns(saved):
+    inputs, labels = batch(16, 12, seed=5), np.arange(16) % 2
+    keras_inputs = {name: tf.keras.Input([None], dtype=tf.int32, name=name) for name in batch()}
+    layer = hub.KerasLayer(saved.path, trainable=True)
+    logits = tf.keras.layers.Dense(2)(layer(keras_inputs)["pooled_output"])
+    model = tf.keras.Model(keras_inputs, logits)
+    before = [weight.numpy() for weight in layer.weights]
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf.keras.optimizers.legacy.Adam(3e-3), loss)
+    history = model.fit(inputs, labels, epochs=30, verbose=0).history["loss"]
+    assert history[-1] < 0.3 * history[0]
+    assert_all_moved(layer.weights, before)
+
+
+def test_it_trains_on_two_replicas(saved):
+    strategy = tf.distribute.MirroredStrategy(tf.config.list_logical_devices("CPU"))
+    assert strategy.num_replicas_in_sync == 2
+    with strategy.scope():
+        layer = hub.KerasLayer(saved.path, trainable=True)
+        optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+    before = [weight.numpy() for weight in layer.weights]
+    data = strategy.experimental_distribute_dataset(
+        tf.data.Dataset.from_tensor_slices(batch(4)).batch(4)
+    )
+
+    @tf.function
+    def step(inputs):
+        def replica_step(inputs):
+            with tf.GradientTape() as tape:
+                outputs = layer(inputs, training=True)
+                loss = tf.reduce_mean(outputs["pooled_output"] + outputs["sequence_output"][:, 1])
+                loss += tf.reduce_mean(outputs["pooled_output"] ** 2)
+            gradients = tape.gradient(loss, layer.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, layer.trainable_variables))
+
+        strategy.run(replica_step, args=(inputs,))
+
+    step(next(iter(data)))
+    assert_all_moved(layer.weights, before)
+
+
+def test_the_signature_has_the_names_of_the_contract(saved, loaded):
+    found = loaded.signatures["serving_default"](**batch())
+    expected = saved.model.encoder(batch())
+    assert set(found) == {"default", "pooled_output", "sequence_output"}
+    assert_close(found["default"], expected["pooled_output"])
+    assert_close(found["sequence_output"], expected["sequence_output"])
+
+
+def test_the_asset_is_the_vocabulary(loaded, saved, sentencepiece_tokenizer):
+    path = pathlib.Path(loaded.sp_model_file.asset_path.numpy().decode())
+    assert path.parent == pathlib.Path(saved.path) / "assets"
+    assert path.read_bytes() == sentencepiece_tokenizer.data
+    assert loaded.do_lower_case.numpy() and not loaded.do_lower_case.trainable
+
+
+def test_a_loaded_encoder_can_be_saved_again_and_moved(saved, loaded, tmp_path):
+    tf.saved_model.save(loaded, str(tmp_path / "again"))
+    (tmp_path / "again").rename(tmp_path / "moved")
+    again = hub.load(str(tmp_path / "moved"))
+    found = hub.KerasLayer(again, trainable=True)
+    assert len(found.trainable_weights) == 25
+    assert_close(found(batch())["default"], saved.model.encoder(batch())["pooled_output"], 1e-6)
+    assert len(again.mlm.trainable_variables) == 30
+    assert pathlib.Path(again.sp_model_file.asset_path.numpy().decode()).exists()
+
+
+def test_no_path_of_this_machine_is_inside(saved):
+    secrets = [str(pathlib.Path(__file__).parents[2]), sys.prefix, "/tmp/"]
+    for path in pathlib.Path(saved.path).rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not [text for text in secrets if text.encode() in content], path
+
+
+def test_graphs_need_neither_a_compiler_nor_gradient_functions(saved):
+    content = (pathlib.Path(saved.path) / "saved_model.pb").read_bytes()
+    graph = SavedModel.FromString(content).meta_graphs[0].graph_def
+    for function in graph.library.function:
+        assert not function.attr["_XlaMustCompile"].b
+        for node in function.node_def:
+            assert "_XlaMustCompile" not in node.attr
+            assert "_gradient_op_type" not in node.attr
+
+
+def test_it_loads_with_tensorflow_alone(saved, tmp_path):
+    np.savez(tmp_path / "inputs.npz", **{name: t.numpy() for name, t in batch().items()})
+    script = f"""
+import sys
+import numpy as np, tensorflow as tf
+inputs = {{name: tf.constant(a) for name, a in np.load("inputs.npz").items()}}
+model = tf.saved_model.load({saved.path!r})
+outputs = model(inputs, training=False)
+with tf.GradientTape() as tape:
+    loss = tf.reduce_sum(model(inputs, training=True)["sequence_output"][:, 1] ** 2)
+assert None not in tape.gradient(loss, model.trainable_variables[:-2])
+assert "albert_tf" not in sys.modules
+np.save("output.npy", outputs["default"])
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    found = np.load(tmp_path / "output.npy")
+    assert_close(found, saved.model.encoder(batch())["pooled_output"])

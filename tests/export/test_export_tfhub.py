@@ -1,0 +1,308 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""export_tfhub.py: from folders with models to SavedModels that answer as the models do."""
+
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+
+import export_tfhub
+from albert_tf.config import AlbertConfig
+from albert_tf.data.text_tables import TextExample
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.squad.answering import QuestionAnswerer
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.squad.windows import WindowOptions
+from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+from albert_tf.training.checkpoints import CheckpointStore
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.specs import RunConfig
+
+TF1_RELEASE = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
+
+
+def config_for(tokenizer):
+    return AlbertConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
+        initializer_range=0.2,
+    )
+
+
+def write_run(task, folder):
+    """An output directory of the task, with random weights."""
+    model = task.build_model()
+    for variable in model.named_weights().values():
+        variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))
+    task.save_files(str(folder))
+    optimizer = tf.keras.optimizers.legacy.SGD()
+    CheckpointStore(str(folder), model.named_weights(), optimizer, {}, 1).save_best(1, "x", 1.0)
+
+
+def predictions(task, folder, source):
+    config = RunConfig(output_dir=str(folder), precision="float32", eval_batch_size=16)
+    return Estimator(task, config).predict(source.eval_input_fn)
+
+
+def export(run_script, folder, path, **flags):
+    flags = {"albert_directory": folder, "export_path": path, **flags}
+    done = run_script(export_tfhub, *(f"--{name}={value}" for name, value in flags.items()))
+    assert done.returncode == 0, done.stderr
+    return str(path)
+
+
+def classification_task(tokenizer, labels=("no", "yes", "maybe")):
+    return TextClassificationTask(config_for(tokenizer), tokenizer, ClassificationSpec(labels, 14))
+
+
+def test_a_classifier_answers_as_run_classifier_does(tokenizer, odd_texts, run_script, tmp_path):
+    task = classification_task(tokenizer)
+    write_run(task, tmp_path / "run")
+    rng = random.Random(0)
+    firsts = odd_texts[:100]
+    seconds = [rng.choice(["", *odd_texts[:50]]) for _ in firsts]
+    classify = tf.saved_model.load(
+        export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
+    )
+    for pairs in (False, True):
+        texts = zip(firsts, seconds if pairs else [None] * len(firsts))
+        examples = [TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(texts)]
+        source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False)
+        expected = predictions(task, tmp_path / "run", source)["probabilities"]
+        assert expected.std(axis=0).min() > 1e-3
+        found = classify(firsts, seconds) if pairs else classify(firsts)
+        np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+        labels = [task.spec.labels[i] for i in expected.argmax(axis=1)]
+        assert [label.decode() for label in found["label"].numpy()] == labels
+    serve, serve_pairs = (classify.signatures[name] for name in ("serving_default", "pairs"))
+    found = serve_pairs(sentences=tf.constant(firsts), second_sentences=tf.constant(seconds))
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    assert set(serve(sentences=tf.constant(firsts))) == {"label", "probabilities"}
+    assert [label.decode() for label in classify.labels().numpy()] == list(task.spec.labels)
+
+
+def test_a_classifier_reads_the_examples_of_the_release(
+    sentencepiece_tokenizer, run_script, tmp_path
+):
+    task = classification_task(sentencepiece_tokenizer)
+    write_run(task, tmp_path / "run")
+    classify = tf.saved_model.load(
+        export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
+    )
+    text = "the people, (x)"
+    ids = sentencepiece_tokenizer.encode(text)
+    ids = [sentencepiece_tokenizer.cls_id, *ids, sentencepiece_tokenizer.sep_id]
+    features = {"input_ids": ids, "input_mask": [1] * len(ids), "segment_ids": []}
+
+    def feature(values):
+        values = tf.train.Int64List(value=[*values, *[0] * (14 - len(values))])
+        return tf.train.Feature(int64_list=values)
+
+    features = tf.train.Features(feature={k: feature(v) for k, v in features.items()})
+    example = tf.train.Example(features=features).SerializeToString()
+    found = classify.signatures["examples"](input=tf.constant([example]))
+    expected = classify([text])
+    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
+    assert found["predictions"].dtype == tf.int32
+    index = int(found["predictions"][0])
+    assert task.spec.labels[index] == expected["label"].numpy()[0].decode()
+
+
+def test_a_regression_model_gives_numbers(sentencepiece_tokenizer, odd_texts, run_script, tmp_path):
+    task = classification_task(sentencepiece_tokenizer, labels=())
+    write_run(task, tmp_path / "run")
+    examples = [TextExample(str(i), text, None, None, "") for i, text in enumerate(odd_texts[:30])]
+    source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False)
+    expected = predictions(task, tmp_path / "run", source)["values"]
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
+    found = tf.saved_model.load(path)(odd_texts[:30])
+    assert set(found) == {"value"}
+    np.testing.assert_allclose(found["value"], expected, atol=1e-5)
+
+
+def test_multiple_choice_answers_as_run_race_does(
+    sentencepiece_tokenizer, odd_texts, run_script, tmp_path
+):
+    tokenizer = sentencepiece_tokenizer
+    spec = MultipleChoiceSpec(num_choices=3, max_seq_length=24, max_qa_length=12)
+    task = MultipleChoiceTask(config_for(tokenizer), tokenizer, spec)
+    write_run(task, tmp_path / "run")
+    rng = random.Random(0)
+    words = ["stone", "_", "the", "___", "people", "(x)", "_ bread _"]
+    examples = []
+    for i in range(60):
+        question = " ".join(rng.choices(words, k=rng.randrange(6)))
+        options = tuple(" ".join(rng.choices(words, k=rng.randrange(1, 5))) for _ in range(3))
+        text = rng.choice(odd_texts) + " the people"
+        examples.append(MultipleChoiceExample(str(i), text, question, options, 0, "", ""))
+    source = task.open_examples(examples, "x", str(tmp_path / "cache"))
+    expected = predictions(task, tmp_path / "run", source)["probabilities"]
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="multiple_choice")
+    choose = tf.saved_model.load(path)
+    columns = [[e.context for e in examples], [e.question for e in examples]]
+    found = choose(*columns, [e.options for e in examples])
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    best = expected.argmax(axis=1)
+    np.testing.assert_array_equal(found["index"], best)
+    answers = [example.options[i] for example, i in zip(examples, best)]
+    assert [answer.decode() for answer in found["answer"].numpy()] == answers
+    served = choose.signatures["serving_default"](
+        texts=tf.constant(columns[0]),
+        questions=tf.constant(columns[1]),
+        options=tf.constant([e.options for e in examples]),
+    )
+    np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("version", "head"), [("1.1", "span"), ("2.0", "beam")])
+def test_squad_answers_as_the_question_answerer_does(
+    sentencepiece_tokenizer, odd_texts, run_script, tmp_path, version, head
+):
+    windows = WindowOptions(max_seq_length=32, doc_stride=7, max_query_length=8)
+    spec = SquadSpec(version, head, windows, n_best_size=10, max_answer_length=6)
+    task = SquadTask(config_for(sentencepiece_tokenizer), sentencepiece_tokenizer, spec)
+    write_run(task, tmp_path / "run")
+    answerer = QuestionAnswerer(str(tmp_path / "run"))
+    # Without characters that SentencePiece drops inside of numbers.
+    texts = [text for text in odd_texts[::2] if sentencepiece_tokenizer.encode(text)]
+    texts = [text.replace("\x01", "") for text in texts]
+    rng = random.Random(0)
+    contexts = [" ".join(rng.choices(texts, k=rng.randrange(1, 5))) for _ in range(40)]
+    questions = rng.choices(texts, k=len(contexts))
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="squad")
+    found = tf.saved_model.load(path)(questions, contexts)
+    different = []
+    for i, (question, context) in enumerate(zip(questions, contexts)):
+        expected = answerer.answer(question, context)
+        start, end = int(found["start"][i]), int(found["end"][i])
+        assert found["answer"][i].numpy().decode() == context[start:end]
+        assert bool(found["answerable"][i]) == expected.answerable
+        if (start, end) != (expected.start, expected.end):
+            different.append((context[start:end], start, end, expected, context))
+    assert not different
+    assert len({len(sentencepiece_tokenizer.encode(context)) > 30 for context in contexts}) == 2
+
+
+def test_a_squad_model_finds_no_answer_in_no_text(sentencepiece_tokenizer, run_script, tmp_path):
+    task = SquadTask(
+        config_for(sentencepiece_tokenizer),
+        sentencepiece_tokenizer,
+        SquadSpec("2.0", windows=WindowOptions(32, 7, 8)),
+    )
+    write_run(task, tmp_path / "run")
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="squad")
+    found = tf.saved_model.load(path)(["the people", "the", ""], ["", "the river, stone", "x"])
+    assert found["answer"][0] == b"" and (found["start"][0], found["end"][0]) == (0, 0)
+    assert found["answer"][1] != b"" and found["answer"][2] == b"x"
+
+
+@pytest.fixture
+def release(tmp_path):
+    """The folder of a TF1 release."""
+    folder = tmp_path / "release"
+    shutil.copytree(TF1_RELEASE, folder)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"p{i}" for i in range(115))]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    return folder
+
+
+def test_a_release_gives_the_outputs_of_the_release(release, run_script, tmp_path):
+    path = export(run_script, release, tmp_path / "saved", export_type="model_with_mlm")
+    given = np.load(TF1_RELEASE / "expected.npz")
+    names = ("input_ids", "input_mask", "segment_ids")
+    keys = ("input_word_ids", "input_mask", "input_type_ids")
+    inputs = {key: tf.constant(given[name], tf.int32) for key, name in zip(keys, names)}
+    found = hub.KerasLayer(path)(inputs)
+    np.testing.assert_allclose(found["pooled_output"], given["pooled_output"], atol=1e-5)
+    np.testing.assert_allclose(found["sequence_output"], given["sequence_output"], atol=1e-5)
+    np.testing.assert_allclose(found["encoder_outputs"], given["all_layers"], atol=1e-5)
+    loaded = hub.load(path)
+    positions = tf.constant(given["masked_lm_positions"], tf.int32)
+    logits = loaded.mlm({**inputs, "masked_lm_positions": positions})["mlm_logits"]
+    log_probs = tf.reshape(tf.nn.log_softmax(logits), given["mlm_log_probs"].shape)
+    np.testing.assert_allclose(log_probs, given["mlm_log_probs"], atol=1e-5)
+    sop = tf.nn.log_softmax(loaded.sop(inputs)["sop_logits"])
+    np.testing.assert_allclose(sop, given["sop_log_probs"], atol=1e-5)
+
+
+def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_path):
+    shared = {"checkpoint_name": "model.ckpt-best", "do_lower_case": True}
+    encoder = hub.load(export(run_script, release, tmp_path / "encoder", **shared))
+    preprocessor = hub.load(
+        export(run_script, release, tmp_path / "texts", export_type="preprocessing", seq_length=9)
+    )
+    inputs = preprocessor(["P7 p9", "p3"])
+    np.testing.assert_array_equal(inputs["input_word_ids"][0], [2, 12, 14, 3, 0, 0, 0, 0, 0])
+    assert encoder(inputs)["default"].shape == [2, 32]
+    assert not hasattr(encoder, "mlm")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "vocab.txt").unlink(), "one vocabulary"),
+        (lambda folder: (folder / "two.model").write_text("x"), "but holds 2"),
+        (lambda folder: (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]"),
+         "has 5 pieces, but the model vocab_size=120"),
+        (lambda folder: (folder / "albert_config.json").unlink(), "albert_config"),
+        (lambda folder: (folder / "model.ckpt-best.index").unlink(), "no checkpoint"),
+        (lambda folder: (folder / "model.ckpt-best.data-00000-of-00001").write_bytes(b"x"),
+         "cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_damaged_folder_is_refused_and_nothing_is_written(
+    release, run_script, tmp_path, damage, message
+):
+    damage(release)
+    done = run_script(
+        export_tfhub, f"--albert_directory={release}", f"--export_path={tmp_path}/saved"
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and message in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"release"}
+
+
+def test_a_model_for_another_task_is_refused(sentencepiece_tokenizer, run_script, tmp_path):
+    classification_task(sentencepiece_tokenizer).save_files(str(tmp_path / "run"))
+    done = run_script(
+        export_tfhub,
+        f"--albert_directory={tmp_path}/run",
+        f"--export_path={tmp_path}/saved",
+        "--export_type=multiple_choice",
+    )
+    assert done.returncode == 1
+    assert "'text_classification', not 'multiple_choice'" in done.stderr
+
+
+def test_a_classifier_loads_with_tensorflow_and_its_text_operations_alone(
+    wordpiece_tokenizer, run_script, tmp_path
+):
+    task = classification_task(wordpiece_tokenizer)
+    write_run(task, tmp_path / "run")
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
+    script = f"""
+import sys
+import tensorflow as tf, tensorflow_text
+print(tf.saved_model.load({path!r})(["the people (x)"])["label"].numpy()[0].decode())
+assert "albert_tf" not in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    expected = tf.saved_model.load(path)(["the people (x)"])["label"].numpy()[0].decode()
+    assert done.stdout.strip() == expected
+    assert expected in task.spec.labels

@@ -1,0 +1,155 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The preprocessor SavedModel keeps TF-Hub's contract, and gives the features of fine-tuning."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+
+from albert_tf.data.text_tables import TextExample
+from albert_tf.errors import AlbertError
+from albert_tf.export.preprocessor import build_preprocessor
+from albert_tf.export.saved_model import write_saved_model
+from albert_tf.tasks.classification_features import featurize
+
+NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
+
+
+def export(tokenizer, path, seq_length=16):
+    write_saved_model(*build_preprocessor(tokenizer, seq_length), str(path))
+    return str(path)
+
+
+@pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
+def saved(request, tmp_path_factory):
+    """The host's tokenizer, and its preprocessor saved and loaded."""
+    tokenizer = request.getfixturevalue(f"{request.param}_tokenizer")
+    return tokenizer, hub.load(export(tokenizer, tmp_path_factory.mktemp("export") / "saved"))
+
+
+def expected_rows(tokenizer, firsts, seconds, size):
+    """What fine-tuning makes of the texts; pairs whose second text is empty are left out."""
+    examples = [
+        TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(zip(firsts, seconds))
+    ]
+    columns, _ = featurize(tokenizer, examples, size)
+    rows = {name: np.full([len(examples), size], 0, np.int32) for name in NAMES}
+    rows["input_word_ids"][:] = tokenizer.pad_id
+    for i, ids in enumerate(columns["input_ids"]):
+        rows["input_word_ids"][i, : len(ids)] = ids
+        rows["input_mask"][i, : len(ids)] = 1
+        rows["input_type_ids"][i, columns["first_lengths"][i, 0] : len(ids)] = 1
+    return rows
+
+
+def assert_equal(found, expected):
+    assert set(found) == NAMES
+    for name, tensor in found.items():
+        assert tensor.dtype == tf.int32
+        np.testing.assert_array_equal(tensor, expected[name])
+
+
+def test_sentences_become_the_features_of_fine_tuning(saved, odd_texts):
+    tokenizer, preprocessor = saved
+    texts = odd_texts[:200]
+    expected = expected_rows(tokenizer, texts, [None] * len(texts), 16)
+    assert_equal(preprocessor(texts), expected)
+    assert_equal(preprocessor(sentences=tf.constant(texts)), expected)
+
+
+@pytest.mark.parametrize("seq_length", [7, 10, 64])
+def test_pairs_are_cut_as_in_fine_tuning(saved, odd_texts, seq_length):
+    tokenizer, preprocessor = saved
+    pairs = [(a, b) for a, b in zip(odd_texts, odd_texts[3:]) if tokenizer.encode(b)][:200]
+    firsts, seconds = zip(*pairs)
+    tokens = [preprocessor.tokenize(list(texts)) for texts in (firsts, seconds)]
+    expected = expected_rows(tokenizer, firsts, seconds, seq_length)
+    assert_equal(
+        preprocessor.bert_pack_inputs(tokens, seq_length=tf.constant(seq_length)), expected
+    )
+    # Also as a Python number, and with the pieces of a word not grouped.
+    flat = [t if t.ragged_rank == 1 else t.merge_dims(1, 2) for t in tokens]
+    assert_equal(preprocessor.bert_pack_inputs(flat, seq_length=seq_length), expected)
+    alone = expected_rows(tokenizer, firsts, [None] * len(firsts), seq_length)
+    assert_equal(preprocessor.bert_pack_inputs(tokens[:1], seq_length=seq_length), alone)
+
+
+def test_an_empty_second_segment_keeps_its_separator(saved):
+    tokenizer, preprocessor = saved
+    tokens = [preprocessor.tokenize(["the people"]), preprocessor.tokenize([""])]
+    found = preprocessor.bert_pack_inputs(tokens)
+    assert found["input_word_ids"].shape == [1, 16]
+    ids = [*tokenizer.encode("the people"), tokenizer.sep_id, tokenizer.sep_id]
+    np.testing.assert_array_equal(found["input_word_ids"][0, 1 : len(ids) + 1], ids)
+
+
+def test_the_root_takes_a_length(saved):
+    tokenizer, preprocessor = saved
+    expected = expected_rows(tokenizer, ["the people, (x)"], [None], 9)
+    assert_equal(preprocessor(["the people, (x)"], seq_length=9), expected)
+    assert_equal(preprocessor(["the people, (x)"], seq_length=tf.constant(9)), expected)
+
+
+def test_keras_layers_wrap_all_parts_with_static_lengths(saved):
+    _, preprocessor = saved
+    sentences = tf.keras.Input([], dtype=tf.string)
+    whole = hub.KerasLayer(preprocessor)
+    tokenize = hub.KerasLayer(preprocessor.tokenize)
+    pack = hub.KerasLayer(preprocessor.bert_pack_inputs, arguments={"seq_length": 12})
+    assert {t.shape.as_list()[1] for t in whole(sentences).values()} == {16}
+    packed = pack([tokenize(sentences), tokenize(sentences)])
+    model = tf.keras.Model(sentences, packed)
+    assert model.predict(tf.constant(["the", "people"]))["input_word_ids"].shape == (2, 12)
+    assert not whole.weights and not tokenize.weights and not pack.weights
+    assert not whole.losses
+
+
+def test_special_tokens_are_known_eagerly_and_inside_a_graph(saved):
+    tokenizer, preprocessor = saved
+    special = preprocessor.tokenize.get_special_tokens_dict
+    expected = {
+        "vocab_size": tokenizer.vocab_size,
+        "start_of_sequence_id": tokenizer.cls_id,
+        "end_of_segment_id": tokenizer.sep_id,
+        "padding_id": tokenizer.pad_id,
+        "mask_id": tokenizer.mask_id,
+    }
+    for found in (special(), tf.function(lambda: special())()):
+        assert {name: int(value) for name, value in found.items()} == expected
+        assert all(value.dtype == tf.int32 and value.shape == [] for value in found.values())
+
+
+def test_the_signature_has_the_names_of_the_contract(saved):
+    tokenizer, preprocessor = saved
+    serve = preprocessor.signatures["serving_default"]
+    expected = expected_rows(tokenizer, ["people"], [None], 16)
+    assert_equal(serve(sentences=tf.constant(["people"])), expected)
+
+
+def test_a_loaded_preprocessor_can_be_saved_again(saved, tmp_path, odd_texts):
+    _, first = saved
+    tf.saved_model.save(first, str(tmp_path / "again"))
+    second = hub.load(str(tmp_path / "again"))
+    texts = odd_texts[:50]
+    np.testing.assert_array_equal(first(texts)["input_word_ids"], second(texts)["input_word_ids"])
+
+
+def test_it_runs_in_a_pipeline(saved, odd_texts):
+    _, preprocessor = saved
+    texts = odd_texts[:64]
+    batches = list(tf.data.Dataset.from_tensor_slices(texts).batch(32).map(preprocessor))
+    found = tf.concat([batch["input_word_ids"] for batch in batches], axis=0)
+    np.testing.assert_array_equal(found, preprocessor(texts)["input_word_ids"])
+
+
+def test_a_length_without_room_for_text_is_refused(sentencepiece_tokenizer):
+    with pytest.raises(AlbertError, match="seq_length=4 must be at least 5"):
+        build_preprocessor(sentencepiece_tokenizer, 4)
+
+
+def test_nothing_is_overwritten(sentencepiece_tokenizer, tmp_path):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(AlbertError, match="exists already"):
+        export(sentencepiece_tokenizer, tmp_path / "mine")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
