@@ -201,11 +201,6 @@ class Tokenizer:
         return path
 
     @property
-    def data(self) -> bytes:
-        """The vocabulary file."""
-        return self._data
-
-    @property
     def vocab_size(self) -> int:
         """Number of pieces."""
         return len(self._model.pieces)
