@@ -27,9 +27,9 @@ TASKS = ["classifier", "squad", "multiple_choice"]
 def define_flags() -> None:
     """Defines the flags of this script."""
     flags.DEFINE_string(
-        "albert_directory", None, "What to export: the output directory of a run, or a folder with "
-        "albert_config.json, a checkpoint and its vocabulary (tokenizer.json, a .model file or "
-        "vocab.txt).", required=True,
+        "albert_directory", None, "What to export: the output directory of a run, or anything that "
+        "--init_checkpoint takes, with configuration and vocabulary beside the weights.",
+        required=True,
     )  # fmt: skip
     flags.DEFINE_string("export_path", None, "The folder to make.", required=True)
     flags.DEFINE_enum(
@@ -39,7 +39,7 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_string(
         "checkpoint_name", None, "The checkpoint in --albert_directory, without its .index ending. "
-        "Default: the best or else newest one of a run, model.ckpt-best of a release.",
+        "Default: the best or else newest one of a run, the only one of a release.",
     )  # fmt: skip
     flags.DEFINE_bool(
         "do_lower_case", None, "Whether the vocabulary is lower-cased. Default: what "

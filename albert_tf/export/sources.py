@@ -7,9 +7,8 @@ from __future__ import annotations
 import dataclasses
 import os
 
-import tensorflow as tf
-
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.convert.load import open_source
 from albert_tf.errors import AlbertError
 from albert_tf.export.classifier import build_classifier
 from albert_tf.export.encoder import attach_tokenizer, build_encoder
@@ -21,25 +20,20 @@ from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks import text_classification
 from albert_tf.tasks.fine_tune import model_folder
-from albert_tf.tasks.finetuning import find_model_file, load_model_files
 from albert_tf.tasks.multiple_choice import task as multiple_choice
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
 from albert_tf.tasks.squad.task import load_squad_task
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
-from albert_tf.training.checkpoints import find_checkpoint, load_weights
-
-#: The checkpoint in the folders of the TF1 release.
-RELEASE_CHECKPOINT = "model.ckpt-best"
+from albert_tf.training.checkpoints import load_weights
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-    """A folder with albert_config.json, a vocabulary and a checkpoint.
+    """A model to export: anything `albert_tf.convert.load.open_source` recognises.
 
     Attributes:
-      path: an output directory, or the folder of a release.
-      checkpoint_name: of the checkpoint in it; None for an output directory's best or newest one
-        and for a release's model.ckpt-best.
+      path: an output directory, a release, a Hugging Face folder, …
+      checkpoint_name: of a checkpoint in the folder `path`; None for the best, newest or only one.
       lower_case: see Tokenizer.from_file.
     """
 
@@ -51,33 +45,10 @@ class ModelFolder:
         """Looks into an output directory of several seeds for the best one."""
         object.__setattr__(self, "path", model_folder(self.path.rstrip("/")))
 
-    def checkpoint(self) -> str:
-        """The checkpoint's prefix.
-
-        Raises:
-          AlbertError: there is none.
-        """
-        if self.checkpoint_name:
-            return find_checkpoint(os.path.join(self.path, self.checkpoint_name))
-        released = os.path.join(self.path, RELEASE_CHECKPOINT)
-        is_release = tf.io.gfile.exists(f"{released}.index")
-        return find_checkpoint(released if is_release else self.path)
-
-    def vocabulary(self) -> str | None:
-        """The only vocabulary in a folder without tokenizer.json; None if it has this."""
-        if find_model_file(self.path, SPEC_FILE):
-            return None
-        found = [
-            path
-            for pattern in ("*.model", "vocab.txt")
-            for path in tf.io.gfile.glob(os.path.join(self.path, pattern))
-        ]
-        if len(found) != 1:
-            raise AlbertError(
-                f"{self.path} must hold tokenizer.json, or else one vocabulary (a SentencePiece "
-                f".model file or vocab.txt), but holds {len(found)}."
-            )
-        return found[0]
+    @property
+    def weights(self) -> str:
+        """What the weights are loaded from."""
+        return os.path.join(self.path, self.checkpoint_name) if self.checkpoint_name else self.path
 
     def config_and_tokenizer(self) -> tuple[AlbertConfig, Tokenizer]:
         """The model's configuration and tokenizer.
@@ -85,7 +56,14 @@ class ModelFolder:
         Raises:
           AlbertError: one of them is missing, or they do not belong together.
         """
-        config, tokenizer = load_model_files(None, self.vocabulary(), self.lower_case, self.path)
+        source = open_source(self.weights)
+        found = source.config(), source.tokenizer(self.lower_case)
+        for value, what in zip(
+            found, (CONFIG_FILE, f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)")
+        ):
+            if value is None:
+                raise AlbertError(f"With {self.weights} lies no {what}, or more than one.")
+        config, tokenizer = found
         if tokenizer.vocab_size != config.vocab_size:
             raise AlbertError(
                 f"The vocabulary in {self.path} has {tokenizer.vocab_size} pieces, but the model "
@@ -99,7 +77,7 @@ class ModelFolder:
         Raises:
           AlbertError: the checkpoint lacks one.
         """
-        print(load_weights(self.checkpoint(), model.named_weights(), required_prefix=""))
+        print(load_weights(self.weights, model.named_weights(), required_prefix=""))
 
 
 def export_preprocessor(source: ModelFolder, path: str, seq_length: int) -> None:

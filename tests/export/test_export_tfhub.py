@@ -254,8 +254,8 @@ def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_pat
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "vocab.txt").unlink(), "one vocabulary"),
-        (lambda folder: (folder / "two.model").write_text("x"), "but holds 2"),
+        (lambda folder: (folder / "vocab.txt").unlink(), "lies no vocabulary"),
+        (lambda folder: (folder / "x.model").write_text("x"), "x.model is not a Senten"),
         (lambda folder: (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]"),
          "has 5 pieces, but the model vocab_size=120"),
         (lambda folder: (folder / "albert_config.json").unlink(), "albert_config"),
