@@ -69,7 +69,7 @@ class ModelFolder:
             return None
         found = [
             path
-            for pattern in ("*.model", "vocab.txt")
+            for pattern in ("*.model", "vocab*.txt")
             for path in tf.io.gfile.glob(os.path.join(self.path, pattern))
         ]
         if len(found) != 1:
