@@ -216,7 +216,7 @@ def release(tmp_path):
     folder = tmp_path / "release"
     shutil.copytree(TF1_RELEASE, folder)
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"p{i}" for i in range(115))]
-    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    (folder / "vocab_zh.txt").write_text("\n".join(pieces) + "\n")
     return folder
 
 
@@ -254,9 +254,9 @@ def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_pat
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "vocab.txt").unlink(), "lies no vocabulary"),
+        (lambda folder: (folder / "vocab_zh.txt").unlink(), "lies no vocabulary"),
         (lambda folder: (folder / "x.model").write_text("x"), "x.model is not a Senten"),
-        (lambda folder: (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]"),
+        (lambda folder: (folder / "vocab_zh.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]"),
          "has 5 pieces, but the model vocab_size=120"),
         (lambda folder: (folder / "albert_config.json").unlink(), "albert_config"),
         (lambda folder: (folder / "model.ckpt-best.index").unlink(), "no checkpoint"),
