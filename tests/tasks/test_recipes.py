@@ -39,7 +39,7 @@ def parsed(monkeypatch):
         fresh = flags.FlagValues()
         for module in ("albert_tf.tasks.finetuning_flags", "albert_tf.training.flags"):
             monkeypatch.setattr(f"{module}.FLAGS", fresh)
-        for kind in ("string", "bool", "integer", "float", "enum"):
+        for kind in ("string", "bool", "integer", "float", "enum", "alias"):
             define = getattr(flags, f"DEFINE_{kind}")
             monkeypatch.setattr(
                 flags,
