@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
@@ -91,7 +92,10 @@ def export_encoder(source: ModelFolder, path: str, with_heads: bool) -> None:
     model = (AlbertPretrainer if with_heads else AlbertEncoder)(config, dtype="float32")
     source.load(model)
     root, signatures = build_encoder(model)
-    write_saved_model(root, signatures, path, attach_tokenizer(root, tokenizer))
+    # With its configuration the SavedModel is a source for load_pretrained again.
+    content = json.dumps(config.to_dict(), indent=2, sort_keys=True).encode()
+    assets = {**attach_tokenizer(root, tokenizer), "config_file": (CONFIG_FILE, content)}
+    write_saved_model(root, signatures, path, assets)
 
 
 def export_classifier(source: ModelFolder, path: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 
+import albert_tf
 import export_tfhub
 from albert_tf.config import AlbertConfig
 from albert_tf.data.text_tables import TextExample
@@ -237,6 +238,15 @@ def test_a_release_gives_the_outputs_of_the_release(release, run_script, tmp_pat
     np.testing.assert_allclose(log_probs, given["mlm_log_probs"], atol=1e-5)
     sop = tf.nn.log_softmax(loaded.sop(inputs)["sop_logits"])
     np.testing.assert_allclose(sop, given["sop_log_probs"], atol=1e-5)
+
+
+def test_an_exported_encoder_is_loaded_again_weight_by_weight(release, run_script, tmp_path):
+    path = export(run_script, release, tmp_path / "saved", export_type="model_with_mlm")
+    expected, found = albert_tf.load_pretrained(str(release)), albert_tf.load_pretrained(path)
+    assert found.config == expected.config
+    assert found.tokenizer.encode("p7 p9") == expected.tokenizer.encode("p7 p9")
+    for name, weight in expected.named_weights().items():
+        np.testing.assert_array_equal(found.named_weights()[name], weight, err_msg=name)
 
 
 def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_path):
