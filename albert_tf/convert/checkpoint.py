@@ -49,9 +49,10 @@ def find_checkpoint(path: str) -> str:
         if tf.io.gfile.exists(record):
             return os.path.join(folder, files.read_json(record)["checkpoint"])
     for folder in (os.path.join(path, CHECKPOINTS), path):
-        prefix = tf.train.latest_checkpoint(folder)
-        if prefix:
-            return prefix
+        state = tf.train.get_checkpoint_state(folder)
+        # Not tf.train.latest_checkpoint, which logs what it does not find.
+        if state and tf.io.gfile.exists(state.model_checkpoint_path + ".index"):
+            return state.model_checkpoint_path
     found = sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))
     if len(found) == 1:
         return found[0][: -len(".index")]

@@ -215,7 +215,11 @@ def test_training_through_a_keras_layer_learns(saved):
 
 
 def test_it_trains_on_two_replicas(saved):
-    strategy = tf.distribute.MirroredStrategy(tf.config.list_logical_devices("CPU"))
+    strategy = tf.distribute.MirroredStrategy(
+        [device.name for device in tf.config.list_logical_devices("CPU")],
+        # Collectives of several strategies in one process get in each other's way.
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
+    )
     assert strategy.num_replicas_in_sync == 2
     with strategy.scope():
         layer = hub.KerasLayer(saved.path, trainable=True)
