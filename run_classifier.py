@@ -29,7 +29,7 @@ from albert_tf.tasks.glue.data import DATA_SOURCES
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, find_task
 
 if TYPE_CHECKING:
-    from albert_tf.tasks.classification_run import Texts
+    from albert_tf.tasks.fine_tune import Examples
     from albert_tf.tasks.glue.run import Actions
 
 FLAGS = flags.FLAGS
@@ -89,7 +89,7 @@ def _run_custom() -> None:
     from albert_tf.tasks import classification_flags as flagged
     from albert_tf.tasks import text_classification as classification
     from albert_tf.tasks.classification_features import label_set
-    from albert_tf.tasks.classification_run import read_files
+    from albert_tf.tasks.classification_flags import read_files
     from albert_tf.tasks.fine_tune import model_folder
 
     given = {c: FLAGS[f"{c}_column"].value for c in ("text", "text_pair", "label", "id")}
@@ -111,7 +111,7 @@ def _run_custom() -> None:
         print(f"Predictions for {len(examples):,} examples are in {path}.")
 
 
-def _run_glue(task: GlueTask, todo: Actions, texts: Texts, output_dir: str) -> dict[str, float]:
+def _run_glue(task: GlueTask, todo: Actions, texts: Examples, output_dir: str) -> dict[str, float]:
     """Runs one GLUE task; gives the metrics of its development sets."""
     from albert_tf.tasks import classification_flags as flagged
     from albert_tf.tasks.glue import run as glue

@@ -71,15 +71,20 @@ def define_flags() -> None:
 def _main() -> None:
     _check_flags()
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.multiple_choice.run import Questions, run
+    from albert_tf.tasks.fine_tune import Examples, run
+    from albert_tf.tasks.multiple_choice.predictions import write_outputs
 
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
-    questions = Questions(*(_read(action, task.spec.num_choices) for action in DATA))
-    steps = settings.steps(len(questions.train))
-    run(
+    train, held_out, unseen = (_read(action, task.spec.num_choices) for action in DATA)
+    steps = settings.steps(len(train))
+    _, outputs = run(
         task,
-        questions,
+        Examples(
+            train,
+            {"eval": held_out} if held_out else {},
+            {"predict": unseen} if unseen else {},
+        ),
         settings.run_config(steps),
         cache_dir(),
         max_steps=steps,
@@ -87,6 +92,8 @@ def _main() -> None:
         num_seeds=FLAGS.num_seeds,
         pad_to_max=pads_to_max(),
     )
+    if unseen:
+        write_outputs(task, unseen, outputs["predict"], FLAGS.output_dir)
 
 
 def _check_flags() -> None:
@@ -108,14 +115,10 @@ def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
         return []
     file, split = DATA[action]
     if FLAGS[file].value:
-        examples = data.read_questions(FLAGS[file].value, num_choices)
-    else:
-        excluded = {"middle": FLAGS.high_only, "high": FLAGS.middle_only}
-        groups = tuple(group for group in data.RACE_GROUPS if not excluded[group])
-        examples = data.read_race(FLAGS.data_dir, split, groups, num_choices)
-    if action != "do_predict":
-        data.check_labelled(examples)
-    return examples
+        return data.read_questions(FLAGS[file].value, num_choices)
+    excluded = {"middle": FLAGS.high_only, "high": FLAGS.middle_only}
+    groups = tuple(group for group in data.RACE_GROUPS if not excluded[group])
+    return data.read_race(FLAGS.data_dir, split, groups, num_choices)
 
 
 def _open_task() -> tuple[MultipleChoiceTask, Settings]:

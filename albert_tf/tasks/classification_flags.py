@@ -10,13 +10,33 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from albert_tf.tasks.classification_run import Texts, run
+from albert_tf.data.text_tables import TextColumns, read_text_table
+from albert_tf.tasks.fine_tune import Examples, run
 from albert_tf.tasks.finetuning import load_model_files
 from albert_tf.tasks.finetuning_flags import Settings, cache_dir, pads_to_max, settings_from_flags
 from albert_tf.tasks.recipes import load_recipe
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 
 FLAGS = flags.FLAGS
+
+
+def read_files(
+    columns: TextColumns,
+    train_file: str | None = None,
+    eval_file: str | None = None,
+    predict_file: str | None = None,
+) -> Examples:
+    """Examples from tables; the data sets to evaluate and to predict are called eval and predict.
+
+    Raises:
+      AlbertError: see read_text_table.
+    """
+    unlabelled = dataclasses.replace(columns, label=None)
+    return Examples(
+        train=read_text_table(train_file, columns) if train_file else (),
+        evaluate={"eval": read_text_table(eval_file, columns)} if eval_file else {},
+        predict={"predict": read_text_table(predict_file, unlabelled)} if predict_file else {},
+    )
 
 
 def new_task(
@@ -41,9 +61,9 @@ def new_task(
 
 
 def run_task(
-    task: TextClassificationTask, texts: Texts, settings: Settings, output_dir: str
+    task: TextClassificationTask, texts: Examples, settings: Settings, output_dir: str
 ) -> tuple[dict[str, float], dict[str, dict[str, np.ndarray]]]:
-    """Does with the task what there are texts for, as the flags say; see classification_run.run."""
+    """Does with the task what there are texts for, as the flags say; see fine_tune.run."""
     steps = settings.steps(len(texts.train))
     return run(
         task,

@@ -8,18 +8,91 @@ import dataclasses
 import os
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.finetuning import FineTuningTask
+from albert_tf.tasks.finetuning import ExampleTask, FineTuningTask
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 
 SEEDS_FILE = "seeds.json"
 RESULTS_FILE = "eval_results.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """What a run reads; what is empty is not done.
+
+    Attributes:
+      train: to train on.
+      evaluate: labelled examples by the name of the data set; the first one picks the best weights.
+      predict: examples by the name of the data set.
+    """
+
+    train: Sequence[Any] = ()
+    evaluate: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    predict: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+
+
+def run(
+    task: ExampleTask,
+    examples: Examples,
+    config: RunConfig,
+    cache_dir: str,
+    *,
+    max_steps: int,
+    eval_every_steps: int | None = None,
+    num_seeds: int = 1,
+    pad_to_max: bool = False,
+) -> tuple[dict[str, float], dict[str, dict[str, np.ndarray]]]:
+    """Trains, evaluates and predicts, as far as there are examples for it.
+
+    Args:
+      task: the task.
+      examples: what to read.
+      config: how; the model is, or will be, in its output directory.
+      cache_dir: where records are kept.
+      max_steps: training steps.
+      eval_every_steps: steps between evaluations while training; None: one at the end.
+      num_seeds: see `fine_tune`.
+      pad_to_max: pad all batches to the longest sequence allowed.
+
+    Returns:
+      The metrics that `report` gives, empty without evaluation; and for each data set to predict
+      the outputs of the task's `predict`, [examples, ...].
+    """
+    options = {"cache_dir": cache_dir, "pad_to_max": pad_to_max}
+    # All is tokenized before anything is trained, so that errors show at once.
+    eval_specs = []
+    for name, held_out in examples.evaluate.items():
+        source = task.open_examples(held_out, name, **options)
+        batches = source.num_batches(config.eval_batch_size)
+        eval_specs.append(EvalSpec(source.eval_input_fn, eval_every_steps, batches, name))
+    unseen = {
+        name: task.open_examples(new, name, labelled=False, **options)
+        for name, new in examples.predict.items()
+    }
+    if examples.train:
+        source = task.open_examples(examples.train, "train", train_seed=config.seed, **options)
+        print(
+            f"Fine-tuning for {max_steps:,} steps of {config.train_batch_size}, "
+            f"{config.num_warmup_steps:,} warm-up, learning rate {config.learning_rate:g}."
+        )
+        fine_tune(task, config, source, max_steps, eval_specs, num_seeds)
+    results = report(task, config, eval_specs) if eval_specs else {}
+    outputs = {}
+    if unseen:
+        folder = model_folder(config.output_dir)
+        estimator = Estimator(task, dataclasses.replace(config, output_dir=folder))
+        for name, source in unseen.items():
+            batches = source.num_batches(config.eval_batch_size)
+            outputs[name] = estimator.predict(source.eval_input_fn, max_steps=batches)
+    return results, outputs
 
 
 def fine_tune(

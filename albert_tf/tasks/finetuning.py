@@ -7,16 +7,19 @@ from __future__ import annotations
 import abc
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.load import check_architecture, open_source
+from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
-from albert_tf.training.task import Task
+from albert_tf.training.task import Batch, Task
 
 TASK_FILE = "task.json"
 
@@ -82,6 +85,50 @@ class FineTuningTask(Task):
     def training_flops(self, length: float) -> float:
         """See albert_tf.modeling.flops."""
         return training_flops(self.config, length)
+
+
+class ExampleTask(FineTuningTask):
+    """A task whose data is a list of examples, each of which counts the same in the loss."""
+
+    @abc.abstractmethod
+    def open_examples(
+        self,
+        examples: Sequence[Any],
+        name: str,
+        cache_dir: str,
+        *,
+        labelled: bool = True,
+        train_seed: int | None = None,
+        pad_to_max: bool = False,
+    ) -> RecordSource:
+        """Examples as input of this task, by way of records in the cache.
+
+        Args:
+          examples: of the task's own type.
+          name: what they are, for the terminal.
+          cache_dir: where records are kept.
+          labelled: whether every example must have a label.
+          train_seed: of the training order; None keeps the examples' own, for evaluation.
+          pad_to_max: pad all batches to `max_seq_length`.
+
+        Raises:
+          AlbertError: a label is missing or unknown.
+        """
+
+    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Examples in the batch."""
+        return {"examples": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
+
+    def means(
+        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Mean loss and, where the task sums it, accuracy."""
+        return {name: value / weights["examples"] for name, value in sums.items()}
+
+    def progress(self, means: Mapping[str, float]) -> str:
+        """Loss and, where the task sums it, accuracy."""
+        shown = super().progress(means)
+        return f"{shown} accuracy {means['accuracy']:.1%}" if "accuracy" in means else shown
 
 
 def model_inputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

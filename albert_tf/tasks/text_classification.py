@@ -21,7 +21,7 @@ from albert_tf.tasks.classification_features import build_records, chance_loss, 
 from albert_tf.tasks.classification_metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.finetuning import (
     TASK_FILE,
-    FineTuningTask,
+    ExampleTask,
     choice_sums,
     load_model_files,
     model_inputs,
@@ -65,7 +65,7 @@ class ClassificationSpec:
             raise AlbertError(f"{path} does not describe a classifier: {error}.") from error
 
 
-class TextClassificationTask(FineTuningTask):
+class TextClassificationTask(ExampleTask):
     """A linear layer on the pooled output; cross-entropy, or squared error for regression.
 
     Args:
@@ -104,16 +104,9 @@ class TextClassificationTask(FineTuningTask):
         train_seed: int | None = None,
         pad_to_max: bool = False,
     ) -> RecordSource:
-        """Examples as input of this task, by way of records in the cache.
+        """See ExampleTask. Labels that are not needed are not read.
 
-        Args:
-          examples: the texts.
-          name: what they are, for the terminal.
-          cache_dir: where records are kept.
-          labelled: whether the labels are used.
-          train_seed: of the training order; None keeps the examples' own, for evaluation. With
-            it, the labels' frequencies become what the training loss is compared with.
-          pad_to_max: pad all batches to `max_seq_length`.
+        With `train_seed` the labels' frequencies become what the training loss is compared with.
         """
         path = build_records(
             cache_dir,
@@ -138,22 +131,12 @@ class TextClassificationTask(FineTuningTask):
         """Encoder and classification head."""
         return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate)
 
-    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Examples in the batch."""
-        return {"examples": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
-
     def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Summed loss and, for classification, correct answers."""
         logits, labels = _logits(model, batch, training), batch["label_ids"]
         if not self.spec.labels:
             return {"loss": tf.reduce_sum(tf.square(logits[:, 0] - labels))}
         return choice_sums(logits, labels)
-
-    def means(
-        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        """Mean loss and, for classification, accuracy."""
-        return {name: value / weights["examples"] for name, value in sums.items()}
 
     def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
         """`probabilities` [batch, labels], or `values` [batch] for regression; and `label_ids`."""
@@ -167,11 +150,6 @@ class TextClassificationTask(FineTuningTask):
         if self.spec.labels:
             return classification_metrics(outputs["probabilities"], outputs["label_ids"])
         return regression_metrics(outputs["values"], outputs["label_ids"])
-
-    def progress(self, means: Mapping[str, float]) -> str:
-        """Loss and accuracy."""
-        shown = super().progress(means)
-        return f"{shown} accuracy {means['accuracy']:.1%}" if self.spec.labels else shown
 
 
 def _logits(model: tf.keras.Model, batch: Batch, training: bool) -> tf.Tensor:

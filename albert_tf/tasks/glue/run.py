@@ -14,8 +14,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.classification_run import Texts
-from albert_tf.tasks.fine_tune import model_folder
+from albert_tf.tasks.fine_tune import Examples, model_folder
 from albert_tf.tasks.glue.data import find_tasks, read_split
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.glue.scores import majority_metrics, score_table
@@ -37,7 +36,7 @@ class Actions(NamedTuple):
 
 def read_texts(
     task: GlueTask, actions: Actions, data_dir: str | None, source: str = "files"
-) -> Texts:
+) -> Examples:
     """The splits of a task that a run needs; they go by their names.
 
     Args:
@@ -64,7 +63,7 @@ def read_texts(
             f"{task.title} has neither training nor development examples; --do_predict predicts it "
             f"with a model of {task.model_of}, given as --output_dir."
         )
-    return Texts(
+    return Examples(
         train=read(task.of("train")[0]) if actions.train else (),
         evaluate={split.name: read(split) for split in task.of("dev")} if actions.evaluate else {},
         predict={split.name: read(split) for split in task.of("test")} if actions.predict else {},
@@ -90,7 +89,7 @@ def open_model(task: GlueTask, output_dir: str) -> TextClassificationTask:
 
 def write_outputs(
     task: GlueTask,
-    texts: Texts,
+    texts: Examples,
     outputs: Mapping[str, Mapping[str, np.ndarray]],
     output_dir: str,
 ) -> None:
@@ -130,7 +129,7 @@ def metrics_by_split(task: GlueTask, results: Mapping[str, float]) -> dict[str, 
 
 
 def run_all(
-    run_task: Callable[[GlueTask, Actions, Texts, str], dict[str, float]],
+    run_task: Callable[[GlueTask, Actions, Examples, str], dict[str, float]],
     actions: Actions,
     data_dir: str | None,
     source: str,

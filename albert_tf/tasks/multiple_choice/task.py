@@ -18,13 +18,13 @@ from albert_tf.errors import AlbertError
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.finetuning import (
     TASK_FILE,
-    FineTuningTask,
+    ExampleTask,
     choice_sums,
     load_model_files,
     model_inputs,
     read_task_file,
 )
-from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, check_labelled
 from albert_tf.tasks.multiple_choice.features import (
     GROUPS,
     MultipleChoiceSpec,
@@ -35,7 +35,7 @@ from albert_tf.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 
 
-class MultipleChoiceTask(FineTuningTask):
+class MultipleChoiceTask(ExampleTask):
     """One number an option, by one encoder; cross-entropy of the softmax over the options.
 
     The options of a question are alike to the model: it cannot prefer a letter, so that what it
@@ -78,18 +78,13 @@ class MultipleChoiceTask(FineTuningTask):
         name: str,
         cache_dir: str,
         *,
+        labelled: bool = True,
         train_seed: int | None = None,
         pad_to_max: bool = False,
     ) -> RecordSource:
-        """Questions as input of this task, by way of records in the cache.
-
-        Args:
-          examples: the questions.
-          name: what they are, for the terminal.
-          cache_dir: where records are kept.
-          train_seed: of the training order; None keeps the questions' own, for evaluation.
-          pad_to_max: pad all batches to `max_seq_length`.
-        """
+        """See ExampleTask. Labels that are not needed are kept where they are known."""
+        if labelled:
+            check_labelled(examples)
         path = build_records(cache_dir, examples, self.tokenizer, self.spec, train_seed)
         features = record_features(self.spec.num_choices)
         lengths = length_buckets(self.spec.max_seq_length, pad_to_max)
@@ -101,20 +96,10 @@ class MultipleChoiceTask(FineTuningTask):
         """Encoder and the head that scores options."""
         return AlbertMultipleChoice(self.config, self.dropout_rate)
 
-    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Questions in the batch."""
-        return {"examples": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
-
     def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Summed loss and right answers."""
         logits = model(model_inputs(batch), training=training)["logits"]
         return choice_sums(logits, batch["label_ids"])
-
-    def means(
-        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        """Mean loss and accuracy."""
-        return {name: value / weights["examples"] for name, value in sums.items()}
 
     def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
         """`probabilities` [batch, options], `label_ids` and `group_ids` [batch]."""
@@ -125,10 +110,6 @@ class MultipleChoiceTask(FineTuningTask):
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """See `multiple_choice_metrics`."""
         return multiple_choice_metrics(**outputs)
-
-    def progress(self, means: Mapping[str, float]) -> str:
-        """Loss and accuracy."""
-        return f"{super().progress(means)} accuracy {means['accuracy']:.1%}"
 
 
 def multiple_choice_metrics(
