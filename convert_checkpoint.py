@@ -19,7 +19,7 @@ from absl import flags
 from albert_tf import cli
 
 FLAGS = flags.FLAGS
-FORMATS = ("tf2", "tf1", "hf")
+FORMATS = ("tf2", "tf1", "hf", "tfhub")
 
 
 def define_flags() -> None:
@@ -31,7 +31,8 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_enum(
         "to", None, FORMATS, "tf2: ours, a checkpoint with albert_config.json and tokenizer.json. "
-        "tf1: the TF1 release's, with its variable names. hf: config.json and model.safetensors.",
+        "tf1: the TF1 release's, with its variable names. hf: config.json and model.safetensors. "
+        "tfhub: an encoder SavedModel with .mlm and .sop; see also export_tfhub.py.",
         required=True
     )  # fmt: skip
     flags.DEFINE_string("output_dir", None, "A new folder for the result.", required=True)

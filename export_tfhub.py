@@ -69,7 +69,6 @@ def _main() -> None:
         sources.export_multiple_choice(source, path)
     else:
         sources.export_encoder(source, path, with_heads=kind == "model_with_mlm")
-    print(f"The SavedModel is in {path}.")
 
 
 def main() -> None:

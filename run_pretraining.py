@@ -86,7 +86,12 @@ def _main() -> None:
             f"{run_config.learning_rate:.3g}."
         )
         estimator.train_and_evaluate(
-            TrainSpec(source.train_input_fn, FLAGS.num_train_steps, source.fingerprint),
+            TrainSpec(
+                source.train_input_fn,
+                FLAGS.num_train_steps,
+                source.fingerprint,
+                source.description,
+            ),
             eval_spec if FLAGS.do_eval else None,
         )
     if FLAGS.do_eval:

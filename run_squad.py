@@ -101,7 +101,7 @@ def _main() -> None:
     if FLAGS.do_predict:
         predict(estimator, new, FLAGS.output_dir, threshold)
     if FLAGS.interactive:
-        converse(QuestionAnswerer(folder, threshold, **_changes()))
+        converse(QuestionAnswerer.load(folder, threshold, **_changes()))
 
 
 def _check_flags() -> None:

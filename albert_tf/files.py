@@ -60,6 +60,28 @@ def atomic_path(path: str) -> Iterator[str]:
         raise
 
 
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[str]:
+    """Yields a temporary folder beside `path`; on success renames it to `path`, else deletes it.
+
+    Raises:
+      AlbertError: there is something at `path` already; an empty folder does not count.
+    """
+    gfile, path = _gfile(), path.rstrip("/")
+    if gfile.exists(path):
+        if not gfile.isdir(path) or gfile.listdir(path):
+            raise AlbertError(f"{path} is there already; delete it, or give another path.")
+        gfile.rmtree(path)
+    temporary = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
+    gfile.makedirs(temporary)
+    try:
+        yield temporary
+        gfile.rename(temporary, path)
+    except BaseException:
+        gfile.rmtree(temporary)
+        raise
+
+
 def write_bytes(path: str, data: bytes) -> None:
     """Writes `data` to `path`, which is either complete or untouched."""
     with atomic_path(path) as temporary, _gfile().GFile(temporary, "wb") as f:

@@ -192,7 +192,7 @@ def test_questions_typed_at_the_terminal_are_answered(trained, run_script, monke
 
 def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
     version, output_dir, _ = trained
-    answerer = QuestionAnswerer(str(output_dir), max_seq_length=20, doc_stride=4)
+    answerer = QuestionAnswerer.load(str(output_dir), max_seq_length=20, doc_stride=4)
     context = "Anna lives in Rome.  Ben lives in Oslo. "
     found = answerer.answer("Where does Anna live?", context)
     assert (found.text, found.answerable) == ("Rome", True)
@@ -202,7 +202,7 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
     assert longer[found.start : found.end] == found.text
     assert 0 < found.probability <= 1
     if version == "2.0":
-        strict = QuestionAnswerer(str(output_dir), threshold=-1e9)
+        strict = QuestionAnswerer.load(str(output_dir), threshold=-1e9)
         assert not strict.answer("Where does Anna live?", context).answerable
 
 

@@ -5,25 +5,30 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Mapping
 from typing import Callable
 
 import numpy as np
-import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.convert.checkpoint import write_tf1, write_tf2
 from albert_tf.convert.huggingface import write_hugging_face
 from albert_tf.convert.load import load_pretrained, open_source
 from albert_tf.convert.source import LoadReport
 from albert_tf.errors import AlbertError
+from albert_tf.export.encoder import write_hub_encoder
 from albert_tf.tokenization import Tokenizer
 
 Writer = Callable[[str, AlbertConfig, "Tokenizer | None", Mapping[str, np.ndarray]], None]
 
 #: What writes each format.
-WRITERS: dict[str, Writer] = {"tf2": write_tf2, "tf1": write_tf1, "hf": write_hugging_face}
+WRITERS: dict[str, Writer] = {
+    "tf2": write_tf2,
+    "tf1": write_tf1,
+    "hf": write_hugging_face,
+    "tfhub": write_hub_encoder,
+}
 
 
 def convert(from_path: str, to: str, output_dir: str, allow_partial: bool = False) -> LoadReport:
@@ -39,23 +44,12 @@ def convert(from_path: str, to: str, output_dir: str, allow_partial: bool = Fals
       AlbertError: the source cannot be loaded, the format has no such model, or there is something
         in the folder.
     """
-    output_dir = output_dir.rstrip("/")
-    if tf.io.gfile.exists(output_dir):
-        if not tf.io.gfile.isdir(output_dir) or tf.io.gfile.listdir(output_dir):
-            raise AlbertError(f"{output_dir} is not empty; give a new --output_dir.")
-        tf.io.gfile.rmtree(output_dir)
-    model = load_pretrained(from_path, allow_partial)
-    variables = model.named_weights()
-    weights = {name: variables[name].numpy() for name in model.load_report.matched}
-    temporary = f"{output_dir}.tmp-{uuid.uuid4().hex[:8]}"
-    tf.io.gfile.makedirs(temporary)
-    try:
-        WRITERS[to](temporary, model.config, model.tokenizer, weights)
-        _compare(temporary, weights)
-        tf.io.gfile.rename(temporary, output_dir)
-    except BaseException:
-        tf.io.gfile.rmtree(temporary)
-        raise
+    with files.new_folder(output_dir) as folder:
+        model = load_pretrained(from_path, allow_partial)
+        variables = model.named_weights()
+        weights = {name: variables[name].numpy() for name in model.load_report.matched}
+        WRITERS[to](folder, model.config, model.tokenizer, weights)
+        _compare(folder, weights)
     return model.load_report
 
 

@@ -18,6 +18,7 @@ import copy
 import hashlib
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -100,6 +101,24 @@ class RecordSource:
         other = copy.copy(self)
         other.seed = seed
         return other
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the data are and how they were made, as JSON values; empty without a manifest."""
+        if self.manifest is None:
+            return {}
+        options = dict(self.manifest.options)
+        if "input_files" in options:
+            options["input_files"] = [
+                {"name": os.path.basename(file["path"]), "bytes": file["bytes"]}
+                for file in options["input_files"]
+            ]
+        return {
+            "kind": self.manifest.kind,
+            "examples": self.num_examples,
+            "options": options,
+            "statistics": dict(self.manifest.statistics),
+        }
 
     def train_input_fn(self, context: InputContext) -> tf.data.Dataset:
         """Endless training batches from `context.start_step` on; see specs.InputFn."""

@@ -9,16 +9,24 @@ hub.load(path).mlm({**inputs, "masked_lm_positions": positions})["mlm_logits"]
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.export.model_card import ModelFacts
+from albert_tf.export.publish import Export, publish
 from albert_tf.export.saved_model import Reusable
+from albert_tf.export.self_check import Probe
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fusion import portable_graph
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tokenization import SENTENCEPIECE, Tokenizer
+from albert_tf.tokenization import SENTENCEPIECE, SPEC_FILE, Tokenizer
 
 Inputs = Mapping[str, tf.Tensor]
 Outputs = dict[str, Any]
@@ -104,12 +112,95 @@ def build_encoder(model: AlbertEncoder | AlbertPretrainer) -> tuple[Reusable, di
     return root, {"serving_default": serving_signature(encode, input_specs())}
 
 
-def attach_tokenizer(root: Reusable, tokenizer: Tokenizer) -> dict[str, tuple[str, bytes]]:
-    """Adds `do_lower_case` to the root, and returns the vocabulary as write_saved_model's assets.
+def encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
+    """Random pieces in two batch sizes and two lengths, some rows padded, with all outputs."""
+    heads = model if isinstance(model, AlbertPretrainer) else None
+    encoder = model.encoder if heads else model
+    config, generator, probes = encoder.config, np.random.default_rng(0), []
+    longest = min(64, config.max_position_embeddings)
+    for rows, length in itertools.product((1, 3), (longest // 4, longest)):
+        # Row i lacks i eighths.
+        kept = length - length * np.arange(rows)[:, None] // 8
+        mask = (np.arange(length) < kept).astype(np.int32)
+        types = (np.arange(length) >= length // 2) * (mask if config.type_vocab_size > 1 else 0)
+        inputs = {
+            "input_word_ids": generator.integers(config.vocab_size, size=mask.shape, dtype=np.int32)
+            * mask,
+            "input_mask": mask,
+            "input_type_ids": types.astype(np.int32),
+        }
+        positions = generator.integers(length // 2, size=[rows, 3], dtype=np.int32)
+        with_positions = {**inputs, "masked_lm_positions": positions}
+        outputs = {} if heads is None else heads(with_positions)
+        answers = _arrays(encoder(inputs))
+        answers["default"] = answers["pooled_output"]
+        calls = [("", inputs, answers)]
+        for name, given in (("mlm", with_positions), ("sop", inputs)):
+            if heads:
+                logits = outputs[f"{name}_logits"].numpy()
+                calls.append((name, given, {f"{name}_logits": logits}))
+        probes += [Probe(given, want, name, f"{length} pieces") for name, given, want in calls]
+    return probes
 
-    The asset is `sp_model_file` for SentencePiece and `vocab_file` for WordPiece.
+
+def _arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Outputs as arrays, those that are lists under name/0, name/1, …"""
+    arrays = {}
+    for name, value in outputs.items():
+        parts = {f"{name}/{i}": v for i, v in enumerate(value)} if isinstance(value, list) else None
+        arrays.update({k: v.numpy() for k, v in (parts or {name: value}).items()})
+    return arrays
+
+
+def encoder_export(
+    model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer | None = None
+) -> Export:
+    """What `build_encoder` builds, with its probes and its assets.
+
+    The vocabulary is `sp_model_file` or, of WordPiece, `vocab_file`; beside it lie tokenizer.json
+    and albert_config.json, with which the SavedModel is a source for load_pretrained again.
+
+    Args:
+      model: in float32.
+      tokenizer: None leaves out the vocabulary and `do_lower_case`.
     """
-    spec = tokenizer.spec
-    root.do_lower_case = tf.Variable(spec.lower_case, trainable=False, name="do_lower_case")
-    name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
-    return {name: (spec.model_file, tokenizer.data)}
+    root, signatures = build_encoder(model)
+    assets = {"config_file": (CONFIG_FILE, _json(model.config.to_dict()))}
+    if tokenizer:
+        spec = tokenizer.spec
+        root.do_lower_case = tf.Variable(spec.lower_case, trainable=False, name="do_lower_case")
+        name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
+        assets[name] = (spec.model_file, tokenizer.data)
+        assets["tokenizer_file"] = (SPEC_FILE, _json(spec.to_dict()))
+    return Export("encoder", root, signatures, encoder_probes(model), assets)
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, indent=2, sort_keys=True).encode()
+
+
+def write_hub_encoder(
+    folder: str,
+    config: AlbertConfig,
+    tokenizer: Tokenizer | None,
+    weights: Mapping[str, np.ndarray],
+) -> None:
+    """Writes weights by official name as an encoder SavedModel, with what heads they have."""
+    heads = any(not name.startswith("bert/") for name in weights)
+    model = (AlbertPretrainer if heads else AlbertEncoder)(config, dtype="float32")
+    variables = model.named_weights()
+    missing = sorted(set(variables) - set(weights))
+    if missing:
+        raise AlbertError(
+            f"A SavedModel holds both pretraining heads or none, and here {', '.join(missing)} are "
+            "missing."
+        )
+    for name, variable in variables.items():
+        variable.assign(weights[name])
+    facts = ModelFacts(
+        name="albert_encoder",
+        config=config,
+        parameters=sum(weight.size for weight in weights.values()),
+        tokenizer=tokenizer.spec if tokenizer else None,
+    )
+    publish(encoder_export(model, tokenizer), folder, facts)

@@ -1,19 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that hub.KerasLayer can wrap, and SavedModels that appear only when complete."""
+"""Objects that hub.KerasLayer can wrap, saved with their assets."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.errors import AlbertError
 
 
 class Reusable(tf.__internal__.tracking.AutoTrackable):
@@ -44,37 +42,21 @@ class Reusable(tf.__internal__.tracking.AutoTrackable):
 def write_saved_model(
     root: Reusable,
     signatures: Mapping[str, Any],
-    path: str,
+    folder: str,
     assets: Mapping[str, tuple[str, bytes]] | None = None,
 ) -> None:
-    """Saves an object as a folder that is either complete or absent.
+    """Saves an object.
 
     Args:
       root: what is saved.
       signatures: concrete functions by name.
-      path: the folder to make.
+      folder: where to.
       assets: attributes to add to the root, as file name and content; tf.saved_model.Asset.
-
-    Raises:
-      AlbertError: there is something at `path` already.
     """
-    gfile = tf.io.gfile
-    path = path.rstrip("/")
-    if gfile.exists(path):
-        raise AlbertError(f"{path} exists already; delete it, or give another path.")
-    if os.path.dirname(path):
-        gfile.makedirs(os.path.dirname(path))
-    temporary = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
     # The names of assets are part of the graph: of a folder that tells nothing of this machine.
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
         for name, (file_name, content) in (assets or {}).items():
-            source = os.path.join(folder, file_name)
+            source = os.path.join(temporary, file_name)
             files.write_bytes(source, content)
             setattr(root, name, tf.saved_model.Asset(source))
-        try:
-            tf.saved_model.save(root, temporary, dict(signatures))
-            gfile.rename(temporary, path)
-        except BaseException:
-            if gfile.exists(temporary):
-                gfile.rmtree(temporary)
-            raise
+        tf.saved_model.save(root, folder, dict(signatures))

@@ -5,27 +5,41 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+from typing import Any
 
+import tensorflow as tf
+
+from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.load import open_source
+from albert_tf.convert.source import find_beside
 from albert_tf.errors import AlbertError
 from albert_tf.export.classifier import build_classifier
-from albert_tf.export.encoder import attach_tokenizer, build_encoder
+from albert_tf.export.encoder import encoder_export
+from albert_tf.export.model_card import CARD_FILE, ModelFacts
 from albert_tf.export.multiple_choice import build_multiple_choice
 from albert_tf.export.preprocessor import build_preprocessor
-from albert_tf.export.saved_model import write_saved_model
+from albert_tf.export.publish import Export, publish
 from albert_tf.export.squad import build_squad
+from albert_tf.export.text_probes import (
+    classifier_probes,
+    multiple_choice_probes,
+    preprocessor_probes,
+    squad_probes,
+)
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks import text_classification
-from albert_tf.tasks.fine_tune import model_folder
+from albert_tf.tasks.fine_tune import RESULTS_FILE, SEEDS_FILE, model_folder
+from albert_tf.tasks.finetuning import TASK_FILE
 from albert_tf.tasks.multiple_choice import task as multiple_choice
+from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
 from albert_tf.tasks.squad.task import load_squad_task
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
+from albert_tf.training.estimator import RUN_CONFIG, TRAINING_DATA
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +94,51 @@ class ModelFolder:
         """
         print(load_weights(self.weights, model.named_weights(), required_prefix=""))
 
+    def facts(self, name: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
+        """What the files beside the weights tell of the model.
+
+        Args:
+          name: of the export.
+          tokenizer: of the model.
+          model: None for a preprocessor alone.
+        """
+        if model is None:
+            return ModelFacts(name, tokenizer=tokenizer.spec)
+
+        def read(file: str) -> dict[str, Any]:
+            path = find_beside(self.weights, file)
+            return files.read_json(path) if path else {}
+
+        run = read(RUN_CONFIG)
+        weights = os.path.basename(open_source(self.weights).location)
+        return ModelFacts(
+            name,
+            model.config,
+            sum(int(tf.size(weight)) for weight in model.named_weights().values()),
+            tokenizer.spec,
+            origin=f"The weights are those of `{weights}`.",
+            task=read(TASK_FILE),
+            training={**run.get("run", {}), "max_steps": run["train"]["max_steps"]} if run else {},
+            data=read(TRAINING_DATA),
+            evaluation={**read(RESULTS_FILE), **read(SEEDS_FILE)},
+        )
+
+
+def _publish(source: ModelFolder, export: Export, path: str, tokenizer: Tokenizer,
+             model: AlbertModel | None = None) -> None:  # fmt: skip
+    with files.new_folder(path) as folder:
+        name = os.path.basename(path.rstrip("/"))
+        difference = publish(export, folder, source.facts(name, tokenizer, model))
+    print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
+    print(f"Checked in a fresh process: outputs differ by at most {difference:.1e}.")
+
 
 def export_preprocessor(source: ModelFolder, path: str, seq_length: int) -> None:
     """Writes the preprocessor SavedModel; see albert_tf.export.preprocessor."""
-    write_saved_model(*build_preprocessor(source.config_and_tokenizer()[1], seq_length), path)
+    tokenizer = source.config_and_tokenizer()[1]
+    root, signatures = build_preprocessor(tokenizer, seq_length)
+    probes = preprocessor_probes(tokenizer, seq_length)
+    _publish(source, Export("preprocessor", root, signatures, probes), path, tokenizer)
 
 
 def export_encoder(source: ModelFolder, path: str, with_heads: bool) -> None:
@@ -91,11 +146,7 @@ def export_encoder(source: ModelFolder, path: str, with_heads: bool) -> None:
     config, tokenizer = source.config_and_tokenizer()
     model = (AlbertPretrainer if with_heads else AlbertEncoder)(config, dtype="float32")
     source.load(model)
-    root, signatures = build_encoder(model)
-    # With its configuration the SavedModel is a source for load_pretrained again.
-    content = json.dumps(config.to_dict(), indent=2, sort_keys=True).encode()
-    assets = {**attach_tokenizer(root, tokenizer), "config_file": (CONFIG_FILE, content)}
-    write_saved_model(root, signatures, path, assets)
+    _publish(source, encoder_export(model, tokenizer), path, tokenizer, model)
 
 
 def export_classifier(source: ModelFolder, path: str) -> None:
@@ -103,7 +154,9 @@ def export_classifier(source: ModelFolder, path: str) -> None:
     task = text_classification.load_task(source.path, {})
     model = task.build_model()
     source.load(model)
-    write_saved_model(*build_classifier(task, model), path)
+    root, signatures = build_classifier(task, model)
+    export = Export("classifier", root, signatures, classifier_probes(task, model))
+    _publish(source, export, path, task.tokenizer, model)
 
 
 def export_multiple_choice(source: ModelFolder, path: str) -> None:
@@ -111,7 +164,9 @@ def export_multiple_choice(source: ModelFolder, path: str) -> None:
     task = multiple_choice.load_task(source.path)
     model = task.build_model()
     source.load(model)
-    write_saved_model(*build_multiple_choice(task, model), path)
+    root, signatures = build_multiple_choice(task, model)
+    export = Export("multiple_choice", root, signatures, multiple_choice_probes(task, model))
+    _publish(source, export, path, task.tokenizer, model)
 
 
 def export_squad(source: ModelFolder, path: str) -> None:
@@ -120,4 +175,6 @@ def export_squad(source: ModelFolder, path: str) -> None:
     model = task.build_model()
     source.load(model)
     threshold = (load_threshold(source.path) or [DEFAULT_THRESHOLD])[0]
-    write_saved_model(*build_squad(task, model, threshold), path)
+    root, signatures = build_squad(task, model, threshold)
+    probes = squad_probes(QuestionAnswerer(task, model, threshold))
+    _publish(source, Export("squad", root, signatures, probes), path, task.tokenizer, model)

@@ -150,7 +150,7 @@ def _train(
     max_steps: int,
     eval_specs: Sequence[EvalSpec],
 ) -> None:
-    train_spec = TrainSpec(source.train_input_fn, max_steps, source.fingerprint)
+    train_spec = TrainSpec(source.train_input_fn, max_steps, source.fingerprint, source.description)
     # With one evaluation only, at the end, there is nothing to choose from: `report` does it.
     chooser = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
     Estimator(task, config).train_and_evaluate(train_spec, chooser)

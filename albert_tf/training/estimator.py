@@ -29,6 +29,7 @@ from albert_tf.training.strategy import fast_precision, is_chief, make_strategy
 from albert_tf.training.task import Task
 
 RUN_CONFIG = "run_config.json"
+TRAINING_DATA = "training_data.json"
 #: Seconds a loop on the device may take, so that the host keeps talking.
 LOOP_SECONDS = 5.0
 
@@ -243,8 +244,10 @@ class _TrainingRun:
         if self.chief:
             self.store.forget_best()
             self.task.save_files(self.config.output_dir)
-            path = os.path.join(self.config.output_dir, RUN_CONFIG)
-            files.write_json(path, self._identity())
+            folder = self.config.output_dir
+            files.write_json(os.path.join(folder, RUN_CONFIG), self._identity())
+            data = dict(self.train_spec.data_description)
+            files.write_json(os.path.join(folder, TRAINING_DATA), data)
         return 0
 
     def _resume(self) -> int:

@@ -55,11 +55,13 @@ class TrainSpec:
       input_fn: yields the training batches from a given step on; a pure function of its context.
       max_steps: the global step to stop at.
       data_fingerprint: identifies the data; a resumed run must have the same.
+      data_description: what the data are, as JSON values; kept with the run.
     """
 
     input_fn: InputFn
     max_steps: int
     data_fingerprint: str = ""
+    data_description: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

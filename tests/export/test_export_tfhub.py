@@ -177,7 +177,7 @@ def test_squad_answers_as_the_question_answerer_does(
     spec = SquadSpec(version, head, windows, n_best_size=10, max_answer_length=6)
     task = SquadTask(config_for(sentencepiece_tokenizer), sentencepiece_tokenizer, spec)
     write_run(task, tmp_path / "run")
-    answerer = QuestionAnswerer(str(tmp_path / "run"))
+    answerer = QuestionAnswerer.load(str(tmp_path / "run"))
     # Without characters that SentencePiece drops inside of numbers.
     texts = [text for text in odd_texts[::2] if sentencepiece_tokenizer.encode(text)]
     texts = [text.replace("\x01", "") for text in texts]

@@ -146,10 +146,3 @@ def test_it_runs_in_a_pipeline(saved, odd_texts):
 def test_a_length_without_room_for_text_is_refused(sentencepiece_tokenizer):
     with pytest.raises(AlbertError, match="seq_length=4 must be at least 5"):
         build_preprocessor(sentencepiece_tokenizer, 4)
-
-
-def test_nothing_is_overwritten(sentencepiece_tokenizer, tmp_path):
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(AlbertError, match="exists already"):
-        export(sentencepiece_tokenizer, tmp_path / "mine")
-    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]

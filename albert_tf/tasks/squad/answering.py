@@ -13,7 +13,7 @@ from albert_tf.tasks.fine_tune import model_folder
 from albert_tf.tasks.squad.answers import extract_answers
 from albert_tf.tasks.squad.data import Question
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
-from albert_tf.tasks.squad.task import load_squad_task
+from albert_tf.tasks.squad.task import SquadTask, load_squad_task
 from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.training.checkpoints import load_weights
 
@@ -26,6 +26,7 @@ class FoundAnswer:
       text: the best answer, whether or not the question counts as answerable.
       probability: of this answer among the best ones.
       start, end: its characters [start, end) in the context.
+      null_odds: the larger, the likelier the question is unanswerable; a logit.
       answerable: whether the model holds that the context answers the question; always true for a
         model of SQuAD 1.1.
     """
@@ -34,39 +35,52 @@ class FoundAnswer:
     probability: float
     start: int
     end: int
+    null_odds: float
     answerable: bool = True
 
 
 class QuestionAnswerer:
-    """Loads a model once and answers questions.
+    """Answers questions with a model.
 
     Args:
-      folder: output directory of a run of run_squad.
-      threshold: null odds above which a question counts as unanswerable; None for the one kept
-        with the model.
-      **changes: see `load_squad_task`.
-
-    Raises:
-      AlbertError: there is no SQuAD model.
+      task: what the model was trained for.
+      model: with its weights.
+      threshold: null odds above which a question counts as unanswerable.
 
     Example:
-      answerer = QuestionAnswerer("runs/squad")
+      answerer = QuestionAnswerer.load("runs/squad")
       answerer.answer("Who wrote it?", "It was written by Ada Lovelace in 1843.").text
     """
 
-    def __init__(self, folder: str, threshold: float | None = None, **changes: object) -> None:
-        folder = model_folder(folder)
-        self.task = load_squad_task(folder, **changes)
-        if threshold is None:
-            threshold = (load_threshold(folder) or [DEFAULT_THRESHOLD])[0]
-        self.threshold = threshold
-        self.model = self.task.build_model()
-        load_weights(folder, self.model.named_weights(), required_prefix="")
+    def __init__(self, task: SquadTask, model: tf.keras.Model, threshold: float) -> None:
+        self.task, self.model, self.threshold = task, model, threshold
         token = tf.TensorSpec([None, None], tf.int32)
         names = ("input_word_ids", "input_mask", "input_type_ids")
         self._predict = tf.function(
             lambda batch: self.task.predict(self.model, batch), [dict.fromkeys(names, token)]
         )
+
+    @classmethod
+    def load(
+        cls, folder: str, threshold: float | None = None, **changes: object
+    ) -> QuestionAnswerer:
+        """The model of an output directory of run_squad.
+
+        Args:
+          folder: the output directory.
+          threshold: None for the one kept with the model.
+          **changes: see `load_squad_task`.
+
+        Raises:
+          AlbertError: there is no SQuAD model.
+        """
+        folder = model_folder(folder)
+        task = load_squad_task(folder, **changes)
+        if threshold is None:
+            threshold = (load_threshold(folder) or [DEFAULT_THRESHOLD])[0]
+        model = task.build_model()
+        load_weights(folder, model.named_weights(), required_prefix="")
+        return cls(task, model, threshold)
 
     def answer(self, question: str, context: str) -> FoundAnswer:
         """The best answer to one question.
@@ -87,9 +101,10 @@ class QuestionAnswerer:
             compat=spec.compat,
         )
         best = found.nbest[asked.id][0]
-        answerable = spec.version == "1.1" or found.null_odds[asked.id] <= self.threshold
+        null_odds = found.null_odds[asked.id]
+        answerable = spec.version == "1.1" or null_odds <= self.threshold
         return FoundAnswer(
-            best["text"], best["probability"], best["start"], best["end"], answerable
+            best["text"], best["probability"], best["start"], best["end"], null_odds, answerable
         )
 
     def _batch(self, windows: Windows) -> dict[str, tf.Tensor]:

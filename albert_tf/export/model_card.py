@@ -1,0 +1,192 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The model card: README.md of an export, made of what the files beside the weights say."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import TokenizerSpec
+from albert_tf.version import __version__
+
+CARD_FILE = "README.md"
+#: Title and example of use by kind.
+KINDS = {
+    "encoder": (
+        "ALBERT encoder",
+        'encoder = hub.KerasLayer("{name}", trainable=True)\n'
+        'encoder(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["pooled_output"]',
+    ),
+    "preprocessor": (
+        "ALBERT preprocessor",
+        'preprocessor = hub.load("{name}")\npreprocessor(["A text."], seq_length=64)',
+    ),
+    "classifier": (
+        "ALBERT text classifier",
+        'classify = tf.saved_model.load("{name}")\nclassify(["A text."])',
+    ),
+    "squad": (
+        "ALBERT question answering",
+        'answer = tf.saved_model.load("{name}")\n'
+        'answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]',
+    ),
+    "multiple_choice": (
+        "ALBERT multiple choice",
+        'choose = tf.saved_model.load("{name}")\n'
+        'choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]',
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFacts:
+    """What is known of a model; what is not known is empty.
+
+    Attributes:
+      name: what the export is called.
+      config: of the model; None for a preprocessor alone.
+      parameters: their number.
+      tokenizer: of its vocabulary.
+      origin: what the weights were read from, and when in training they were taken.
+      task: what a fine-tuned model does, as in task.json.
+      training: settings, as in run_config.json.
+      data: as RecordSource.description tells.
+      evaluation: metrics by name, as in eval_results.json.
+    """
+
+    name: str
+    config: AlbertConfig | None = None
+    parameters: int = 0
+    tokenizer: TokenizerSpec | None = None
+    origin: str = ""
+    task: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def model_card(
+    kind: str, signatures: Mapping[str, Any], facts: ModelFacts, report: Mapping[str, Any]
+) -> str:
+    """The card as Markdown.
+
+    Args:
+      kind: one of KINDS.
+      signatures: concrete functions by name.
+      facts: of the model.
+      report: of the self-check.
+    """
+    title, example = KINDS[kind]
+    imports = "import tensorflow as tf\n"
+    if "hub." in example:
+        imports += "import tensorflow_hub as hub\n"
+    if kind != "encoder":
+        imports += "import tensorflow_text  # registers the operations that read text\n"
+    sections = [
+        f"# {title}: {facts.name}",
+        f"A TensorFlow 2 SavedModel of ALBERT (Lan et al., ICLR 2020), written by albert_tf "
+        f"{__version__}.",
+        f"```python\n{imports}\n{example.format(name=facts.name)}\n```",
+        "## Signatures",
+        _table(("signature", "takes", "gives"), _signature_rows(signatures)),
+    ]
+    model = {"parameters": f"{facts.parameters:,}"} if facts.parameters else {}
+    if facts.config:
+        model.update(facts.config.to_dict())
+    sections += _section("Model", model)
+    sections += _section(
+        "Vocabulary", dataclasses.asdict(facts.tokenizer) if facts.tokenizer else {}
+    )
+    sections += _section("Task", facts.task)
+    if facts.origin:
+        sections += ["## Training", facts.origin]
+        if not facts.training:
+            sections.append("How they were trained is not recorded beside the weights.")
+        sections += _section("Settings", facts.training, "###")
+        sections += _section("Data", facts.data, "###")
+    sections += _section("Evaluation", facts.evaluation)
+    sections += ["## Check", _check_text(report)]
+    sections += [
+        "## To be filled in",
+        "What the model is meant for, what its training text may be used for, and whom its errors "
+        "and biases may harm, is recorded nowhere beside the weights; write it here.",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _section(title: str, values: Mapping[str, Any], level: str = "##") -> list[str]:
+    rows = list(_rows(values))
+    return [f"{level} {title}", _table(("", ""), rows)] if rows else []
+
+
+def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested values as rows; what says nothing is left out, and paths lose their folders."""
+    rows = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{name}: ")
+        elif isinstance(value, (list, tuple)):
+            rows.append((name, ", ".join(_cell(entry) for entry in value)))
+        elif value is not None and value != "":
+            rows.append((name, _cell(value)))
+    return [row for row in rows if row[1]]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return " ".join(_cell(entry) for entry in value.values())
+    text = str(value)
+    # Where things lay when the model was trained is nobody's business.
+    return os.path.basename(text.rstrip("/")) if os.path.isabs(text) or "://" in text else text
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |"
+                     for line in lines)  # fmt: skip
+
+
+def _signature_rows(signatures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    return [
+        (
+            f"`{name}`",
+            _specs(_inputs(function)),
+            _specs(function.structured_outputs),
+        )
+        for name, function in signatures.items()
+    ]
+
+
+def _inputs(function: Any) -> dict[str, Any]:
+    """Specs of a function's arguments by name, whether they go by position or by name."""
+    by_position, by_name = function.structured_input_signature
+    given = {spec.name: spec for spec in by_position if hasattr(spec, "dtype")}
+    return {**given, **by_name}
+
+
+def _specs(specs: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"`{name}` {spec.dtype.name} {['?' if n is None else n for n in spec.shape]}".replace(
+            "'", ""
+        )
+        for name, spec in specs.items()
+    )
+
+
+def _check_text(report: Mapping[str, Any]) -> str:
+    """The outcome of the self-check in a sentence; the figures are in the file."""
+    probes, versions = report["probes"], report["versions"]
+    largest = max(max(probe["largest_difference"].values()) for probe in probes)
+    ran = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"Loaded in a fresh process ({ran}) and called {len(probes)} times, in two batch sizes and "
+        f"two lengths: outputs differ from those of the model it was made of by at most "
+        f"{largest:.1e} of their largest value (`self_check.json`)."
+    )

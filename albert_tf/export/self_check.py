@@ -1,0 +1,127 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The check of every export: what was written answers, in a fresh process, as the model does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.export import probe_process
+
+#: Of the largest value of an output, or of 1 if that is smaller.
+TOLERANCE = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """A call of a SavedModel, with the answers it has to give.
+
+    Attributes:
+      inputs: arrays by name; strings as bytes.
+      expected: the source model's outputs by name; an output that is a list as name/0, name/1, …
+        The SavedModel may have further outputs.
+      attribute: of the root, what is called; empty for the root itself.
+      length: of the inputs, in what their kind is measured in; for the report.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    expected: Mapping[str, np.ndarray]
+    attribute: str = ""
+    length: str = ""
+
+
+def self_check(folder: str, probes: Sequence[Probe]) -> dict[str, Any]:
+    """Loads a SavedModel in a process of its own through tensorflow_hub, and compares answers.
+
+    Numbers may differ by TOLERANCE, everything else not at all.
+
+    Args:
+      folder: of the SavedModel.
+      probes: what to call and what to expect.
+
+    Returns:
+      The report, as JSON values: `versions`, `tolerance`, and for each probe `called`,
+      `batch_size`, `length` and `largest_difference` by output.
+
+    Raises:
+      AlbertError: it cannot be loaded or called there, or it gives other answers.
+    """
+    outputs, versions = _run(folder, probes)
+    rows = []
+    for number, probe in enumerate(probes):
+        called = probe.attribute or "the model"
+        differences = {}
+        for name, expected in probe.expected.items():
+            found = outputs.get(f"{number}/{name}")
+            difference = _difference(found, expected)
+            if difference is None or not difference <= TOLERANCE:
+                what = "other values" if difference is None else f"a difference of {difference:.2g}"
+                raise AlbertError(
+                    f"The SavedModel does not answer as the model does: {called} has {what} in "
+                    f"{name!r}; nothing was written."
+                )
+            differences[name] = difference
+        rows.append(
+            {
+                "called": called,
+                "batch_size": len(next(iter(probe.inputs.values()))),
+                "length": probe.length,
+                "largest_difference": differences,
+            }
+        )
+    return {"versions": versions, "tolerance": TOLERANCE, "probes": rows}
+
+
+def largest_difference(report: Mapping[str, Any]) -> float:
+    """Over all probes and outputs."""
+    return max(max(probe["largest_difference"].values()) for probe in report["probes"])
+
+
+def _difference(found: np.ndarray | None, expected: np.ndarray) -> float | None:
+    """The largest difference, relative to the largest value above 1; None for what is no number."""
+    if found is None or found.shape != expected.shape:
+        return None
+    if expected.dtype.kind != "f":
+        return 0.0 if np.array_equal(found, expected) else None
+    if not expected.size:
+        return 0.0
+    scale = max(1.0, float(np.abs(expected).max()))
+    return float(np.abs(found - expected).max()) / scale
+
+
+def _run(folder: str, probes: Sequence[Probe]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The outputs of all calls as number/name, and the versions of what ran them."""
+    with tempfile.TemporaryDirectory() as work:
+        calls = [{"attribute": p.attribute, "inputs": list(p.inputs)} for p in probes]
+        files.write_json(os.path.join(work, "calls.json"), calls)
+        inputs = {f"{i}/{name}": a for i, p in enumerate(probes) for name, a in p.inputs.items()}
+        np.savez(os.path.join(work, "inputs.npz"), **inputs)
+        # Relative paths would mean another folder there.
+        local = os.path.abspath(folder) if "://" not in folder else folder
+        done = subprocess.run(
+            [sys.executable, probe_process.__file__, local, work],
+            cwd=work,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode:
+            reason = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
+            raise AlbertError(
+                f"The SavedModel cannot be used in a fresh process ({reason}); nothing was written."
+            )
+        with np.load(os.path.join(work, "outputs.npz")) as arrays:
+            outputs = dict(arrays.items())
+        with open(os.path.join(work, "versions.json"), encoding="utf-8") as f:
+            return outputs, json.load(f)

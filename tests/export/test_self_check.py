@@ -1,0 +1,103 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""An export that does not answer as its model does never appears."""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.export.encoder import encoder_export
+from albert_tf.export.model_card import ModelFacts
+from albert_tf.export.publish import publish
+from albert_tf.export.saved_model import write_saved_model
+from albert_tf.export.self_check import Probe, self_check
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+CONFIG = AlbertConfig(
+    vocab_size=30,
+    embedding_size=4,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=8,
+    max_position_embeddings=12,
+    initializer_range=0.3,
+)
+
+
+@pytest.fixture
+def export():
+    return encoder_export(AlbertPretrainer(CONFIG, dtype="float32"))
+
+
+def published(export, path):
+    with files.new_folder(str(path)) as folder:
+        publish(export, folder, ModelFacts("small", CONFIG))
+
+
+def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(export, tmp_path):
+    published(export, tmp_path / "saved")
+    report = json.loads((tmp_path / "saved" / "self_check.json").read_text())
+    called = {(p["called"], p["batch_size"], p["length"]) for p in report["probes"]}
+    assert called == {
+        (name, size, f"{length} pieces")
+        for name in ("the model", "mlm", "sop")
+        for size in (1, 3)
+        for length in (3, 12)
+    }
+    for probe in report["probes"]:
+        for difference in probe["largest_difference"].values():
+            assert 0 <= difference < 1e-5
+    # All outputs, each layer's among them.
+    assert set(report["probes"][0]["largest_difference"]) == {
+        "default", "pooled_output", "sequence_output", "encoder_outputs/0",
+    }  # fmt: skip
+    assert report["versions"]["tensorflow"] == tf.__version__
+    # Nothing was imported that an encoder must do without.
+    assert "tensorflow_text" not in report["versions"]
+    # No path of this machine is in anything that was written.
+    for path in (tmp_path / "saved").rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            for text in (str(tmp_path), str(pathlib.Path(__file__).parents[2])):
+                assert text.encode() not in content, path
+
+
+def test_other_answers_than_the_models_are_refused_and_nothing_is_left(export, tmp_path):
+    # After the model has answered the probes.
+    export.root.trainable_variables[3].assign_add([0.01] * 4)
+    with pytest.raises(AlbertError, match=r"the model has a difference of .* in 'sequence_output'"):
+        published(export, tmp_path / "saved")
+    assert not list(tmp_path.iterdir())
+
+
+def test_words_and_whole_numbers_must_be_equal(tmp_path):
+    root = tf.Module()
+    root.__call__ = tf.function(
+        lambda sentences: {"label": sentences, "index": tf.strings.length(sentences)},
+        input_signature=[tf.TensorSpec([None], tf.string, "sentences")],
+    )
+    write_saved_model(root, {}, str(tmp_path / "saved"))
+    right = {"label": np.array([b"one", b"three"]), "index": np.array([3, 5], np.int32)}
+    probe = Probe({"sentences": np.array([b"one", b"three"])}, right)
+    report = self_check(str(tmp_path / "saved"), [probe])
+    assert report["probes"][0]["largest_difference"] == {"label": 0.0, "index": 0.0}
+    odd = dataclasses.replace(probe, expected={**right, "label": np.array([b"one", b"tree"])})
+    with pytest.raises(AlbertError, match="other values in 'label'"):
+        self_check(str(tmp_path / "saved"), [odd])
+
+
+def test_what_cannot_be_loaded_is_refused(export, tmp_path):
+    path = tmp_path / "saved"
+    write_saved_model(export.root, export.signatures, str(path))
+    data = next(iter((path / "variables").glob("*.data-*")))
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.raises(AlbertError, match=r"cannot be used in a fresh process \(.+\)"):
+        self_check(str(path), export.probes)
