@@ -27,6 +27,7 @@ from albert_tf.tokenization import Tokenizer
 BOOKS = "demo/data/books"
 AUTHORS = "demo/data/authors"
 SEEDS = (1, 2, 3)
+QUESTION = "Nature and substance are one, by the preceding proposition."
 RECORDS = {"max_seq_length": 128, "short_seq_prob": 0.1, "num_workers": 2, "random_seed": 1}
 PRETRAINING = {
     "albert_config_file": "demo/albert_config.json",
@@ -148,6 +149,33 @@ def stages(out: str) -> list[Stage]:
                     seconds=25,
                 )
             )
+    classifier = f"{out}/classifier/pretrained-{SEEDS[0]}"
+    result += [
+        Stage(
+            "Export the first classifier as a SavedModel that reads text",
+            f"{out}/export",
+            "export_tfhub.py",
+            {
+                "albert_directory": classifier,
+                "export_type": "classifier",
+                "export_path": f"{out}/export/authors",
+            },
+            [f"{classifier}/eval_results.json"],
+            seconds=15,
+        ),
+        Stage(
+            "Ask the SavedModel",
+            f"{out}/answer",
+            "demo/ask.py",
+            {
+                "saved_model": f"{out}/export/authors",
+                "text": QUESTION,
+                "output_dir": f"{out}/answer",
+            },
+            [f"{out}/export/authors/saved_model.pb"],
+            seconds=5,
+        ),
+    ]
     return result
 
 
@@ -191,6 +219,7 @@ def results(out: str) -> dict[str, object]:
         "held_out": pretraining,
         "unigram_accuracy": accuracy,
         "unigram_loss": loss,
+        "answer": files.read_json(f"{out}/answer/answer.json"),
         **{
             f"{start}_accuracy": [
                 files.read_json(f"{out}/classifier/{start}-{seed}/eval_results.json")["accuracy"]
@@ -203,7 +232,7 @@ def results(out: str) -> dict[str, object]:
 
 def table(out: str, found: dict[str, object]) -> str:
     """The figures in at most 80 columns."""
-    held_out = found["held_out"]
+    held_out, answer = found["held_out"], found["answer"]
     labels = [line.split("\t")[1] for line in read_lines(FINE_TUNING["eval_file"])][1:]
     commonest = max(Counter(labels).values()) / len(labels)
     batch, length = PRETRAINING["train_batch_size"], RECORDS["max_seq_length"]
@@ -240,11 +269,16 @@ def table(out: str, found: dict[str, object]) -> str:
             ("fine-tuned, not pretrained", *seeds("random")),
             ("always the same author", f"{commonest:.1%}", ""),
         ],
+        "Who wrote this? The exported SavedModel answers": [
+            (answer["text"], "", ""),
+            (f"→ {answer['label']}", f"{answer['probability']:.1%}", ""),
+        ],
         "Where things are": [
             ("vocabulary", "", f"{out}/vocabulary"),
             ("records", "", f"{out}/records"),
             ("checkpoints and logs", "", f"{out}/pretrained"),
             ("classifiers", "", f"{out}/classifier"),
+            ("SavedModel", "", f"{out}/export/authors"),
             ("these figures", "", f"{out}/results.json"),
         ],
     }

@@ -1,0 +1,33 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Asks an exported classifier about one text, with TensorFlow and its text operations alone."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("saved_model", None, "Folder of the SavedModel.", required=True)
+flags.DEFINE_string("text", None, "What to classify.", required=True)
+flags.DEFINE_string("output_dir", None, "Folder for answer.json.", required=True)
+
+
+def main(_: list[str]) -> None:
+    """Prints and writes the answer."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  It registers the operations that read text.
+
+    classify = tf.saved_model.load(FLAGS.saved_model)
+    found = classify([FLAGS.text])
+    label, probability = found["label"][0].numpy().decode(), float(max(found["probabilities"][0]))
+    print(f"{FLAGS.text}\n→ {label} ({probability:.0%})")
+    with tf.io.gfile.GFile(os.path.join(FLAGS.output_dir, "answer.json"), "w") as f:
+        json.dump({"text": FLAGS.text, "label": label, "probability": probability}, f)
+
+
+if __name__ == "__main__":
+    app.run(main)
