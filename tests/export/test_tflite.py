@@ -154,6 +154,18 @@ def test_a_model_that_is_not_its_source_s_is_refused(contents, encoder):
         tflite.numerics(contents["none"], tflite.encoder_outputs(other), encoder.config, "none")
 
 
+def test_weights_too_large_for_float16_are_refused():
+    model = trained_encoder()
+    # Its normalisation makes the float32 model indifferent to the size.
+    for name in ("word", "token_type", "position"):
+        table = model.named_weights()[f"bert/embeddings/{name}_embeddings"]
+        table.assign(table * 1e8)
+    function = tflite.encoder_outputs(model)
+    content = tflite.convert_encoder(model, "float16")
+    with pytest.raises(AlbertError, match="'float16' is no good: its pooled_output differs"):
+        tflite.numerics(content, function, model.config, "float16")
+
+
 @pytest.mark.parametrize("activation", ["gelu_erf", "relu", "tanh", "linear"])
 def test_every_activation_is_built_in(activation, capfd):
     tf.keras.utils.set_random_seed(2)
