@@ -22,7 +22,8 @@ Activation = Callable[[tf.Tensor, bool], tf.Tensor]
 def _gelu(x: tf.Tensor) -> tf.Tensor:
     z = tf.cast(x, tf.float32)
     t = tf.tanh(z * (_SCALE + (_SCALE * _CUBIC) * (z * z)))
-    return tf.cast(0.5 * z * (1.0 + t), x.dtype)
+    # Not 0.5 * z: TensorFlow Lite's converter would make it a second product with halved weights.
+    return tf.cast(z * (0.5 * (1.0 + t)), x.dtype)
 
 
 @fused

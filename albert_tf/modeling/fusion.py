@@ -11,24 +11,19 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.streams import standard_error_shut
+
 
 @functools.cache
 def _start_xla() -> None:
     """Uses XLA once with standard error shut: TensorFlow announces the first use like a warning."""
-    stderr = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1.0))
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
+    with standard_error_shut():
+        tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1.0))
 
 
 _inference = contextvars.ContextVar("fused_inference", default=False)

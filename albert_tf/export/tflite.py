@@ -1,0 +1,278 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow Lite: the encoder and classifiers with built-in operations, and how exact they are.
+
+content = convert_encoder(model, "int8")
+numerics(content, encoder_outputs(model), model.config, "int8")["outputs"]["pooled_output"]
+tf.lite.Interpreter(model_content=content).get_signature_runner()(input_word_ids=…, …)
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.lite.python import schema_py_generated as schema
+from tensorflow.lite.python.convert_phase import ConverterError
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.export.encoder import input_specs, serving_signature
+from albert_tf.export.saved_model import Reusable
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.streams import standard_error_shut
+from albert_tf.tasks.text_classification import TextClassificationTask
+
+#: float32 throughout; weights in float16; weights in int8, one scale for each output of a product,
+#: and activations rounded to int8 while they are multiplied (no data needed for calibration).
+QUANTIZATIONS = ("none", "float16", "int8")
+
+#: How far a model may be from its source, as a share of an output's largest value: ten and more
+#: times what was measured. The converter clips weights that are too large for float16 silently.
+TOLERANCES = {"none": 1e-4, "float16": 0.05, "int8": 0.5}
+
+_STRINGS = (
+    "TensorFlow Lite has no built-in operations for the strings that it takes; give ids to an "
+    "exported encoder, or export a SavedModel."
+)
+_REFUSED = {
+    "model_with_mlm": "the pretraining heads stay behind; take --export_type=model.",
+    "preprocessing": _STRINGS,
+    "squad": _STRINGS,
+    "multiple_choice": _STRINGS,
+}
+
+#: Outputs by name of the model's inputs by name and of `training`.
+Outputs = Callable[[Mapping[str, tf.Tensor], bool], dict[str, tf.Tensor]]
+
+
+def check_kind(export_type: str) -> None:
+    """Refuses what does not become a TensorFlow Lite model.
+
+    Raises:
+      AlbertError: `export_type` is none of "model" and "classifier".
+    """
+    if export_type in _REFUSED:
+        raise AlbertError(
+            f"--export_type={export_type} cannot be exported to TensorFlow Lite: "
+            f"{_REFUSED[export_type]}"
+        )
+
+
+def encoder_outputs(model: AlbertEncoder) -> Outputs:
+    """The function of an encoder: `pooled_output` [B, H] and `sequence_output` [B, S, H]."""
+
+    def encode(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        outputs = model(inputs, training=training)
+        return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
+
+    return encode
+
+
+def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) -> Outputs:
+    """The function of a classifier: `probabilities` [B, labels], or for regression `value` [B]."""
+
+    def classify(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        logits = model(inputs, training=training)["logits"]
+        if task.spec.labels:
+            return {"probabilities": tf.nn.softmax(logits)}
+        return {"value": logits[:, 0]}
+
+    return classify
+
+
+def convert_encoder(model: AlbertEncoder, quantization: str = "none") -> bytes:
+    """Makes a TensorFlow Lite model of an encoder.
+
+    Its one signature, `serving_default`, takes `input_word_ids`, `input_mask` and
+    `input_type_ids`, int32 [B, S] of any B and S, and gives the outputs of `encoder_outputs`.
+
+    Args:
+      model: in float32.
+      quantization: of QUANTIZATIONS.
+
+    Returns:
+      The content of the .tflite file; the same for the same weights.
+
+    Raises:
+      AlbertError: see `convert`.
+    """
+    return convert(encoder_outputs(model), model.named_weights(), quantization)
+
+
+def convert_classifier(
+    task: TextClassificationTask, model: AlbertClassifier, quantization: str = "none"
+) -> bytes:
+    """Makes a TensorFlow Lite model of a classifier; see `convert_encoder`, `classifier_outputs`.
+
+    It takes ids in place of texts: the strings that the SavedModel takes need operations that
+    TensorFlow Lite has not.
+    """
+    return convert(classifier_outputs(task, model), model.named_weights(), quantization)
+
+
+def convert(function: Outputs, weights: Mapping[str, tf.Variable], quantization: str) -> bytes:
+    """Makes a TensorFlow Lite model of a function of the encoder's inputs.
+
+    Args:
+      function: what it computes.
+      weights: the variables that the function reads.
+      quantization: of QUANTIZATIONS.
+
+    Raises:
+      AlbertError: the function needs more than TensorFlow Lite's built-in operations, or there is
+        no such quantization.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise AlbertError(
+            f"There is no quantization {quantization!r}; take one of {', '.join(QUANTIZATIONS)}."
+        )
+    serve = serving_signature(function, input_specs())
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [serve], Reusable(serve, list(weights.values()))
+    )
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    if quantization != "none":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if quantization == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    try:
+        # The converter tells of every operation that it sees, and of errors at length.
+        with standard_error_shut():
+            return converter.convert()
+    except ConverterError as error:
+        raise AlbertError(
+            f"TensorFlow Lite cannot compute this model with built-in operations: {_cause(error)}."
+        ) from error
+
+
+def _cause(error: ConverterError) -> str:
+    """The operations that are missing, or else the first line of a long message."""
+    missing = re.findall(r"(?:TF Select|Custom) ops: ([^\n]+)", str(error))
+    if missing:
+        return "it lacks " + ", ".join(dict.fromkeys(missing))
+    return str(error).strip().split("\n")[0].rstrip(".")
+
+
+def operations(content: bytes) -> dict[str, int]:
+    """How often a TensorFlow Lite model uses each built-in operation, by its name.
+
+    Raises:
+      AlbertError: it uses others, which not every interpreter has.
+    """
+    names = {value: name for name, value in vars(schema.BuiltinOperator).items()}
+    model = schema.Model.GetRootAs(content)
+    kinds = []
+    for index in range(model.OperatorCodesLength()):
+        code = model.OperatorCodes(index)
+        if code.CustomCode():
+            raise AlbertError(
+                f"The TensorFlow Lite model uses {code.CustomCode().decode()}, which is no "
+                "built-in operation."
+            )
+        # Older readers know the second field alone, in which large numbers have no place.
+        kinds.append(names[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())])
+    count: collections.Counter[str] = collections.Counter()
+    for index in range(model.SubgraphsLength()):
+        graph = model.Subgraphs(index)
+        count.update(
+            kinds[graph.Operators(i).OpcodeIndex()] for i in range(graph.OperatorsLength())
+        )
+    return dict(sorted(count.items()))
+
+
+def probes(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
+    """Random inputs of two batch sizes and two lengths; all rows but the first have padding."""
+    generator = np.random.default_rng(0)
+    longest = min(64, config.max_position_embeddings)
+    batches = []
+    for rows in (1, 4):
+        for length in ((longest + 3) // 4, longest):
+            used = generator.integers(length // 2, length, [rows, 1])
+            used[0] = length
+            mask = (np.arange(length) < used).astype(np.int32)
+            ids = generator.integers(0, config.vocab_size, mask.shape)
+            types = (np.arange(length) >= used // 2) * (config.type_vocab_size > 1)
+            batches.append(
+                {
+                    "input_word_ids": (ids * mask).astype(np.int32),
+                    "input_mask": mask,
+                    "input_type_ids": (types * mask).astype(np.int32),
+                }
+            )
+    return batches
+
+
+def numerics(
+    content: bytes, function: Outputs, config: AlbertConfig, quantization: str
+) -> dict[str, Any]:
+    """Compares a TensorFlow Lite model with its source on `probes`.
+
+    Args:
+      content: what `convert` returned.
+      function: of the source; see `encoder_outputs` and `classifier_outputs`.
+      config: of the source.
+      quantization: what `convert` was told.
+
+    Returns:
+      For JSON: `quantization`, `bytes`, `operations` (see `operations`), `inputs` (the shapes of
+      the probes) and `outputs`: for every output the largest `absolute` difference, the same
+      `relative` to the largest value, and where an output is vectors the smallest `cosine` between
+      two of them; for probabilities also `same_label`, the share of rows with the same best label.
+
+    Raises:
+      AlbertError: there are other than built-in operations, or an output is off by more than
+        TOLERANCES, or not finite.
+    """
+    used = operations(content)
+    batches = probes(config)
+    with standard_error_shut():  # It announces its delegate for the CPU.
+        run = tf.lite.Interpreter(model_content=content).get_signature_runner()
+        found = [run(**batch) for batch in batches]
+    expected = [
+        function({name: tf.constant(value) for name, value in batch.items()}, False)
+        for batch in batches
+    ]
+    outputs = {
+        name: _difference(
+            name, [batch[name] for batch in found], [batch[name].numpy() for batch in expected]
+        )
+        for name in expected[0]
+    }
+    for name, figures in outputs.items():
+        # Not the other way round: whatever is compared with what is no number is false.
+        if not figures["relative"] <= TOLERANCES[quantization]:
+            raise AlbertError(
+                f"The TensorFlow Lite model with quantization {quantization!r} is no good: its "
+                f"{name} differs from the source's by {figures['absolute']:.2g}, "
+                f"{figures['relative']:.2g} of the largest value; take another quantization, or "
+                "export a SavedModel."
+            )
+    return {
+        "quantization": quantization,
+        "bytes": len(content),
+        "operations": used,
+        "inputs": [list(batch["input_mask"].shape) for batch in batches],
+        "outputs": outputs,
+    }
+
+
+def _difference(name: str, found: list[np.ndarray], expected: list[np.ndarray]) -> dict[str, float]:
+    """The figures of one output; see `numerics`."""
+    flat = [np.concatenate([array.ravel() for array in arrays]) for arrays in (found, expected)]
+    absolute, largest = float(np.abs(flat[0] - flat[1]).max()), float(np.abs(flat[1]).max())
+    figures = {"absolute": absolute, "relative": absolute / max(largest, 1e-12)}
+    if expected[0].ndim == 1:
+        return figures
+    width = expected[0].shape[-1]
+    ours, theirs = (array.astype(np.float64).reshape(-1, width) for array in flat)
+    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
+    figures["cosine"] = float(((ours * theirs).sum(axis=1) / norms).min())
+    if name == "probabilities":
+        figures["same_label"] = float((ours.argmax(axis=1) == theirs.argmax(axis=1)).mean())
+    return figures
