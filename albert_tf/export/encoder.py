@@ -112,33 +112,37 @@ def build_encoder(model: AlbertEncoder | AlbertPretrainer) -> tuple[Reusable, di
     return root, {"serving_default": serving_signature(encode, input_specs())}
 
 
-def encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
-    """Random pieces in two batch sizes and two lengths, some rows padded, with all outputs."""
-    heads = model if isinstance(model, AlbertPretrainer) else None
-    encoder = model.encoder if heads else model
-    config, generator, probes = encoder.config, np.random.default_rng(0), []
+def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
+    """Random inputs of two batch sizes and two lengths; all rows but the first have padding."""
+    generator = np.random.default_rng(0)
     longest = min(64, config.max_position_embeddings)
-    for rows, length in itertools.product((1, 3), (longest // 4, longest)):
-        # Row i lacks i eighths.
-        kept = length - length * np.arange(rows)[:, None] // 8
-        mask = (np.arange(length) < kept).astype(np.int32)
-        types = (np.arange(length) >= length // 2) * (mask if config.type_vocab_size > 1 else 0)
-        inputs = {
-            "input_word_ids": generator.integers(config.vocab_size, size=mask.shape, dtype=np.int32)
-            * mask,
-            "input_mask": mask,
-            "input_type_ids": types.astype(np.int32),
-        }
-        positions = generator.integers(length // 2, size=[rows, 3], dtype=np.int32)
-        with_positions = {**inputs, "masked_lm_positions": positions}
-        outputs = {} if heads is None else heads(with_positions)
+    batches = []
+    for rows, length in itertools.product((1, 4), ((longest + 3) // 4, longest)):
+        used = generator.integers(length // 2, length, [rows, 1])
+        used[0] = length
+        mask = (np.arange(length) < used).astype(np.int32)
+        ids = generator.integers(config.vocab_size, size=mask.shape)
+        types = (np.arange(length) >= used // 2) * (config.type_vocab_size > 1)
+        batch = {"input_word_ids": ids * mask, "input_mask": mask, "input_type_ids": types * mask}
+        batches.append({name: value.astype(np.int32) for name, value in batch.items()})
+    return batches
+
+
+def encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
+    """All outputs on `probe_batches`, and the heads' logits."""
+    heads = model if isinstance(model, AlbertPretrainer) else None
+    encoder, probes = model.encoder if heads else model, []
+    for inputs in probe_batches(model.config):
         answers = _arrays(encoder(inputs))
-        answers["default"] = answers["pooled_output"]
-        calls = [("", inputs, answers)]
-        for name, given in (("mlm", with_positions), ("sop", inputs)):
-            if heads:
-                logits = outputs[f"{name}_logits"].numpy()
-                calls.append((name, given, {f"{name}_logits": logits}))
+        calls = [("", inputs, {**answers, "default": answers["pooled_output"]})]
+        rows, length = inputs["input_mask"].shape
+        if heads:
+            positions = np.arange(rows * 3, dtype=np.int32).reshape([rows, 3]) % (length // 2)
+            with_positions = {**inputs, "masked_lm_positions": positions}
+            outputs = heads(with_positions)
+            for name, given in (("mlm", with_positions), ("sop", inputs)):
+                key = f"{name}_logits"
+                calls.append((name, given, {key: outputs[key].numpy()}))
         probes += [Probe(given, want, name, f"{length} pieces") for name, given, want in calls]
     return probes
 

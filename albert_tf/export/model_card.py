@@ -39,7 +39,14 @@ KINDS = {
         'choose = tf.saved_model.load("{name}")\n'
         'choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]',
     ),
+    "lite_encoder": (
+        "ALBERT encoder for TensorFlow Lite",
+        'run = tf.lite.Interpreter("{name}/model.tflite").get_signature_runner("serving_default")\n'
+        "ids = np.array([[2, 21, 1854, 9, 3]], np.int32)  # [CLS], pieces, [SEP]\n"
+        "run(input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_like(ids))",
+    ),
 }
+KINDS["lite_classifier"] = ("ALBERT text classifier for TensorFlow Lite", KINDS["lite_encoder"][1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,27 +76,28 @@ class ModelFacts:
     evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def model_card(
-    kind: str, signatures: Mapping[str, Any], facts: ModelFacts, report: Mapping[str, Any]
-) -> str:
+def model_card(kind: str, signatures: Mapping[str, Any], facts: ModelFacts, check: str) -> str:
     """The card as Markdown.
 
     Args:
       kind: one of KINDS.
       signatures: concrete functions by name.
       facts: of the model.
-      report: of the self-check.
+      check: the outcome of the self-check, in sentences.
     """
     title, example = KINDS[kind]
-    imports = "import tensorflow as tf\n"
-    if "hub." in example:
-        imports += "import tensorflow_hub as hub\n"
-    if kind != "encoder":
-        imports += "import tensorflow_text  # registers the operations that read text\n"
+    imports = "".join(
+        f"{line}\n" for line, is_used in (
+            ("import numpy as np", "np." in example),
+            ("import tensorflow as tf", True),
+            ("import tensorflow_hub as hub", "hub." in example),
+            ("import tensorflow_text  # registers the operations that read text", "tf.lite" not in
+             example and kind != "encoder"),
+        ) if is_used
+    )  # fmt: skip
     sections = [
         f"# {title}: {facts.name}",
-        f"A TensorFlow 2 SavedModel of ALBERT (Lan et al., ICLR 2020), written by albert_tf "
-        f"{__version__}.",
+        f"ALBERT (Lan et al., ICLR 2020) for TensorFlow 2, written by albert_tf {__version__}.",
         f"```python\n{imports}\n{example.format(name=facts.name)}\n```",
         "## Signatures",
         _table(("signature", "takes", "gives"), _signature_rows(signatures)),
@@ -109,7 +117,7 @@ def model_card(
         sections += _section("Settings", facts.training, "###")
         sections += _section("Data", facts.data, "###")
     sections += _section("Evaluation", facts.evaluation)
-    sections += ["## Check", _check_text(report)]
+    sections += ["## Check", check]
     sections += [
         "## To be filled in",
         "What the model is meant for, what its training text may be used for, and whom its errors "
@@ -177,16 +185,4 @@ def _specs(specs: Mapping[str, Any]) -> str:
             "'", ""
         )
         for name, spec in specs.items()
-    )
-
-
-def _check_text(report: Mapping[str, Any]) -> str:
-    """The outcome of the self-check in a sentence; the figures are in the file."""
-    probes, versions = report["probes"], report["versions"]
-    largest = max(max(probe["largest_difference"].values()) for probe in probes)
-    ran = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return (
-        f"Loaded in a fresh process ({ran}) and called {len(probes)} times, in two batch sizes and "
-        f"two lengths: outputs differ from those of the model it was made of by at most "
-        f"{largest:.1e} of their largest value (`self_check.json`)."
     )

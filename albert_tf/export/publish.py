@@ -58,6 +58,13 @@ def publish(export: Export, folder: str, facts: ModelFacts) -> float:
     write_saved_model(export.root, concrete, folder, export.assets)
     report = self_check(folder, export.probes)
     files.write_json(os.path.join(folder, REPORT_FILE), report)
-    card = model_card(export.kind, concrete, facts, report)
+    largest = largest_difference(report)
+    ran = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    check = (
+        f"Loaded in a fresh process ({ran}) and called {len(report['probes'])} times, in two batch "
+        f"sizes and two lengths: outputs differ from those of the model it was made of by at most "
+        f"{largest:.1e} of their largest value (`{REPORT_FILE}`)."
+    )
+    card = model_card(export.kind, concrete, facts, check)
     files.write_text(os.path.join(folder, CARD_FILE), card)
-    return largest_difference(report)
+    return largest

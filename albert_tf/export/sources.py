@@ -15,12 +15,13 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.load import open_source
 from albert_tf.convert.source import find_beside
 from albert_tf.errors import AlbertError
+from albert_tf.export import tflite
 from albert_tf.export.classifier import build_classifier
-from albert_tf.export.encoder import encoder_export
-from albert_tf.export.model_card import CARD_FILE, ModelFacts
+from albert_tf.export.encoder import encoder_export, input_specs, serving_signature
+from albert_tf.export.model_card import CARD_FILE, ModelFacts, model_card
 from albert_tf.export.multiple_choice import build_multiple_choice
 from albert_tf.export.preprocessor import build_preprocessor
-from albert_tf.export.publish import Export, publish
+from albert_tf.export.publish import REPORT_FILE, Export, publish
 from albert_tf.export.squad import build_squad
 from albert_tf.export.text_probes import (
     classifier_probes,
@@ -178,3 +179,42 @@ def export_squad(source: ModelFolder, path: str) -> None:
     root, signatures = build_squad(task, model, threshold)
     probes = squad_probes(QuestionAnswerer(task, model, threshold))
     _publish(source, Export("squad", root, signatures, probes), path, task.tokenizer, model)
+
+
+def export_lite(source: ModelFolder, kind: str, path: str, quantization: str) -> None:
+    """Writes a TensorFlow Lite model with vocabulary, report and card; see export.tflite.
+
+    Args:
+      source: the model.
+      kind: "model" or "classifier"; others are refused.
+      path: the folder to make.
+      quantization: of tflite.QUANTIZATIONS.
+    """
+    tflite.check_kind(kind)
+    labels: tuple[str, ...] = ()
+    if kind == "classifier":
+        task = text_classification.load_task(source.path, {})
+        model, tokenizer, labels = task.build_model(), task.tokenizer, task.spec.labels
+        function = tflite.classifier_outputs(task, model)
+    else:
+        config, tokenizer = source.config_and_tokenizer()
+        model = AlbertEncoder(config, dtype="float32")
+        function = tflite.encoder_outputs(model)
+    source.load(model)
+    content = tflite.convert(function, model.named_weights(), quantization)
+    report = tflite.numerics(content, function, model.config, quantization)
+    with files.new_folder(path) as folder:
+        files.write_bytes(os.path.join(folder, "model.tflite"), content)
+        tokenizer.save(folder)
+        if labels:
+            files.write_text(os.path.join(folder, "labels.txt"), "\n".join(labels) + "\n")
+        files.write_json(os.path.join(folder, REPORT_FILE), report)
+        card = model_card(
+            "lite_classifier" if kind == "classifier" else "lite_encoder",
+            {"serving_default": serving_signature(function, input_specs())},
+            source.facts(os.path.basename(path.rstrip("/")), tokenizer, model),
+            tflite.summary(report),
+        )
+        files.write_text(os.path.join(folder, CARD_FILE), card)
+    print(f"The TensorFlow Lite model is in {path}; {CARD_FILE} there describes it.")
+    print(tflite.summary(report))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow Lite: the encoder and classifiers with built-in operations, and how exact they are.
 
-content = convert_encoder(model, "int8")
+content = convert(encoder_outputs(model), model.named_weights(), "int8")
 numerics(content, encoder_outputs(model), model.config, "int8")["outputs"]["pooled_output"]
 tf.lite.Interpreter(model_content=content).get_signature_runner()(input_word_ids=…, …)
 """
@@ -21,7 +21,7 @@ from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.encoder import input_specs, serving_signature
+from albert_tf.export.encoder import input_specs, probe_batches, serving_signature
 from albert_tf.export.saved_model import Reusable
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -86,43 +86,19 @@ def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) ->
     return classify
 
 
-def convert_encoder(model: AlbertEncoder, quantization: str = "none") -> bytes:
-    """Makes a TensorFlow Lite model of an encoder.
+def convert(function: Outputs, weights: Mapping[str, tf.Variable], quantization: str) -> bytes:
+    """Makes a TensorFlow Lite model.
 
     Its one signature, `serving_default`, takes `input_word_ids`, `input_mask` and
-    `input_type_ids`, int32 [B, S] of any B and S, and gives the outputs of `encoder_outputs`.
+    `input_type_ids`, int32 [B, S] of any B and S, and gives what the function gives.
 
     Args:
-      model: in float32.
+      function: of `encoder_outputs` or `classifier_outputs`, of a model in float32.
+      weights: the variables that the function reads.
       quantization: of QUANTIZATIONS.
 
     Returns:
       The content of the .tflite file; the same for the same weights.
-
-    Raises:
-      AlbertError: see `convert`.
-    """
-    return convert(encoder_outputs(model), model.named_weights(), quantization)
-
-
-def convert_classifier(
-    task: TextClassificationTask, model: AlbertClassifier, quantization: str = "none"
-) -> bytes:
-    """Makes a TensorFlow Lite model of a classifier; see `convert_encoder`, `classifier_outputs`.
-
-    It takes ids in place of texts: the strings that the SavedModel takes need operations that
-    TensorFlow Lite has not.
-    """
-    return convert(classifier_outputs(task, model), model.named_weights(), quantization)
-
-
-def convert(function: Outputs, weights: Mapping[str, tf.Variable], quantization: str) -> bytes:
-    """Makes a TensorFlow Lite model of a function of the encoder's inputs.
-
-    Args:
-      function: what it computes.
-      weights: the variables that the function reads.
-      quantization: of QUANTIZATIONS.
 
     Raises:
       AlbertError: the function needs more than TensorFlow Lite's built-in operations, or there is
@@ -186,32 +162,10 @@ def operations(content: bytes) -> dict[str, int]:
     return dict(sorted(count.items()))
 
 
-def probes(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
-    """Random inputs of two batch sizes and two lengths; all rows but the first have padding."""
-    generator = np.random.default_rng(0)
-    longest = min(64, config.max_position_embeddings)
-    batches = []
-    for rows in (1, 4):
-        for length in ((longest + 3) // 4, longest):
-            used = generator.integers(length // 2, length, [rows, 1])
-            used[0] = length
-            mask = (np.arange(length) < used).astype(np.int32)
-            ids = generator.integers(0, config.vocab_size, mask.shape)
-            types = (np.arange(length) >= used // 2) * (config.type_vocab_size > 1)
-            batches.append(
-                {
-                    "input_word_ids": (ids * mask).astype(np.int32),
-                    "input_mask": mask,
-                    "input_type_ids": (types * mask).astype(np.int32),
-                }
-            )
-    return batches
-
-
 def numerics(
     content: bytes, function: Outputs, config: AlbertConfig, quantization: str
 ) -> dict[str, Any]:
-    """Compares a TensorFlow Lite model with its source on `probes`.
+    """Compares a TensorFlow Lite model with its source on `encoder.probe_batches`.
 
     Args:
       content: what `convert` returned.
@@ -230,7 +184,7 @@ def numerics(
         TOLERANCES, or not finite.
     """
     used = operations(content)
-    batches = probes(config)
+    batches = probe_batches(config)
     with standard_error_shut():  # It announces its delegate for the CPU.
         run = tf.lite.Interpreter(model_content=content).get_signature_runner()
         found = [run(**batch) for batch in batches]
@@ -260,6 +214,18 @@ def numerics(
         "inputs": [list(batch["input_mask"].shape) for batch in batches],
         "outputs": outputs,
     }
+
+
+def summary(report: Mapping[str, Any]) -> str:
+    """What `numerics` found, in two lines."""
+    differences = ", ".join(
+        f"{name} {figures['relative']:.1e}" for name, figures in report["outputs"].items()
+    )
+    return (
+        f"{report['bytes'] / 1e6:.1f} MB, built-in operations alone, quantization "
+        f"{report['quantization']}.\nLargest differences from the source, as shares of the largest "
+        f"value: {differences}."
+    )
 
 
 def _difference(name: str, found: list[np.ndarray], expected: list[np.ndarray]) -> dict[str, float]:

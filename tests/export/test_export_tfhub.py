@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """export_tfhub.py: from folders with models to SavedModels that answer as the models do."""
 
+import json
 import pathlib
 import random
 import shutil
@@ -24,6 +25,7 @@ from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+from albert_tf.tokenization import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
@@ -209,6 +211,49 @@ def test_a_squad_model_finds_no_answer_in_no_text(sentencepiece_tokenizer, run_s
     found = tf.saved_model.load(path)(["the people", "the", ""], ["", "the river, stone", "x"])
     assert found["answer"][0] == b"" and (found["start"][0], found["end"][0]) == (0, 0)
     assert found["answer"][1] != b"" and found["answer"][2] == b"x"
+
+
+def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(
+    sentencepiece_tokenizer, run_script, tmp_path
+):
+    task = classification_task(sentencepiece_tokenizer)
+    write_run(task, tmp_path / "run")
+    shared = {"export_type": "classifier", "format": "tflite"}
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
+    classify = tf.saved_model.load(path)
+    lite = export(run_script, tmp_path / "run", tmp_path / "lite", **shared)
+    tokenizer = Tokenizer.from_file(f"{lite}/tokenizer.json")
+    ids = tokenizer.encode("the people, (x)")
+    ids = np.array([[tokenizer.cls_id, *ids, tokenizer.sep_id]], np.int32)
+    run = tf.lite.Interpreter(f"{lite}/model.tflite").get_signature_runner("serving_default")
+    found = run(
+        input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_like(ids)
+    )["probabilities"]
+    expected = classify(["the people, (x)"])
+    np.testing.assert_allclose(found, expected["probabilities"], atol=1e-5)
+    labels = (tmp_path / "lite" / "labels.txt").read_text().split()
+    assert labels[found[0].argmax()] == expected["label"][0].numpy().decode()
+    report = json.loads((tmp_path / "lite" / "self_check.json").read_text())
+    assert report["outputs"]["probabilities"]["same_label"] == 1.0
+    assert "tf.lite.Interpreter" in (tmp_path / "lite" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"format": "tflite", "export_type": "squad"}, "no built-in operations for the strings"),
+        ({"format": "tflite", "export_type": "preprocessing"}, "no built-in operations for"),
+        ({"format": "tflite", "export_type": "model_with_mlm"}, "heads stay behind"),
+        ({"quantization": "int8"}, "for --format=tflite alone"),
+    ],
+)
+def test_what_lite_models_cannot_do_is_said(release, run_script, tmp_path, flags, message):
+    flags = [f"--{name}={value}" for name, value in flags.items()]
+    done = run_script(
+        export_tfhub, f"--albert_directory={release}", f"--export_path={tmp_path}/lite", *flags
+    )
+    assert done.returncode == 1 and message in done.stderr
+    assert not (tmp_path / "lite").exists()
 
 
 @pytest.fixture

@@ -8,12 +8,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.model_card import KINDS, ModelFacts, model_card
 
-REPORT = {
-    "versions": {"tensorflow": "2.15.1"},
-    "probes": [{"largest_difference": {"a": 3e-7, "b": 0.0}}, {"largest_difference": {"a": 1e-6}}],
-}
-
-
+CHECK = "It was checked."
 FACTS = ModelFacts(
     "movies",
     AlbertConfig.from_preset("albert_base_v2"),
@@ -46,7 +41,7 @@ def rows(card):
 
 
 def test_everything_known_is_told(signatures):
-    card = model_card("classifier", signatures, FACTS, REPORT)
+    card = model_card("classifier", signatures, FACTS, CHECK)
     found = rows(card)
     assert found["parameters"] == "1,234,567" and found["hidden_size"] == "768"
     assert found["labels"] == r"bad, good\|great" and found["columns: text"] == "sentence"
@@ -55,22 +50,22 @@ def test_everything_known_is_told(signatures):
     assert found["options: input_files"] == "train.tsv 10"
     assert found["statistics: mean_length"] == "13.25" and found["accuracy"] == "0.8254"
     assert "`sentences` string [?]" in card and "`probabilities` float32 [?, 2]" in card
-    assert "2 times" in card and "at most 1.0e-06" in card
+    assert CHECK in card
     assert 'tf.saved_model.load("movies")' in card and "ckpt-400" in card
 
 
 def test_paths_lose_their_folders(signatures):
-    card = model_card("classifier", signatures, FACTS, REPORT)
+    card = model_card("classifier", signatures, FACTS, CHECK)
     assert rows(card)["init_checkpoint"] == "base" and "/home" not in card
 
 
 def test_what_is_not_known_is_not_invented(signatures):
-    card = model_card("encoder", signatures, ModelFacts("x", origin="Some weights."), REPORT)
+    card = model_card("encoder", signatures, ModelFacts("x", origin="Some weights."), CHECK)
     assert "How they were trained is not recorded" in card
     assert "## Task" not in card and "## Evaluation" not in card and "parameters" not in card
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_of_use_is_python(kind, signatures):
-    card = model_card(kind, signatures, ModelFacts("x"), REPORT)
+    card = model_card(kind, signatures, ModelFacts("x"), CHECK)
     compile(card.split("```python\n")[1].split("```")[0], kind, "exec")

@@ -49,7 +49,7 @@ def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(export, tmp_p
     assert called == {
         (name, size, f"{length} pieces")
         for name in ("the model", "mlm", "sop")
-        for size in (1, 3)
+        for size in (1, 4)
         for length in (3, 12)
     }
     for probe in report["probes"]:

@@ -30,6 +30,15 @@ CONFIG = AlbertConfig(
 )
 
 
+def convert_encoder(model, quantization="none"):
+    return tflite.convert(tflite.encoder_outputs(model), model.named_weights(), quantization)
+
+
+def convert_classifier(task, model, quantization="none"):
+    function = tflite.classifier_outputs(task, model)
+    return tflite.convert(function, model.named_weights(), quantization)
+
+
 def trained_encoder():
     return albert_tf.load_pretrained(str(TF1_TINY)).encoder
 
@@ -42,7 +51,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def contents(encoder):
-    return {name: tflite.convert_encoder(encoder, name) for name in tflite.QUANTIZATIONS}
+    return {name: convert_encoder(encoder, name) for name in tflite.QUANTIZATIONS}
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +152,7 @@ def test_fewer_bits_make_a_smaller_and_less_exact_model(reports):
 
 
 def test_the_same_weights_make_the_same_bytes(contents):
-    assert tflite.convert_encoder(trained_encoder(), "int8") == contents["int8"]
+    assert convert_encoder(trained_encoder(), "int8") == contents["int8"]
 
 
 def test_a_model_that_is_not_its_source_s_is_refused(contents, encoder):
@@ -161,7 +170,7 @@ def test_weights_too_large_for_float16_are_refused():
         table = model.named_weights()[f"bert/embeddings/{name}_embeddings"]
         table.assign(table * 1e8)
     function = tflite.encoder_outputs(model)
-    content = tflite.convert_encoder(model, "float16")
+    content = convert_encoder(model, "float16")
     with pytest.raises(AlbertError, match="'float16' is no good: its pooled_output differs"):
         tflite.numerics(content, function, model.config, "float16")
 
@@ -172,7 +181,7 @@ def test_every_activation_is_built_in(activation, capfd):
     config = dataclasses.replace(CONFIG, hidden_act=activation, num_hidden_layers=1)
     model = AlbertEncoder(config, dtype="float32")
     capfd.readouterr()
-    content = tflite.convert_encoder(model)
+    content = convert_encoder(model)
     report = tflite.numerics(content, tflite.encoder_outputs(model), config, "none")
     assert report["outputs"]["sequence_output"]["relative"] < 1e-5
     assert capfd.readouterr() == ("", "")
@@ -209,7 +218,7 @@ def test_what_tensorflow_lite_cannot_do_is_refused(kind):
 
 def test_an_unknown_quantization_is_refused(encoder):
     with pytest.raises(AlbertError, match="take one of none, float16, int8"):
-        tflite.convert_encoder(encoder, "int4")
+        convert_encoder(encoder, "int4")
 
 
 def examples(count, seed):
@@ -248,7 +257,7 @@ def classifier():
 def test_a_classifier_keeps_its_answers(quantization, classifier, sentencepiece_tokenizer):
     spec = ClassificationSpec(("few", "many"), 16)
     task = TextClassificationTask(CONFIG, sentencepiece_tokenizer, spec)
-    content = tflite.convert_classifier(task, classifier, quantization)
+    content = convert_classifier(task, classifier, quantization)
     function = tflite.classifier_outputs(task, classifier)
     report = tflite.numerics(content, function, CONFIG, quantization)
     assert report["outputs"]["probabilities"]["same_label"] == 1.0
@@ -271,7 +280,7 @@ def test_a_regression_gives_its_value(sentencepiece_tokenizer):
     tf.keras.utils.set_random_seed(5)
     model = AlbertClassifier(CONFIG, 1, dtype="float32")
     task = TextClassificationTask(CONFIG, sentencepiece_tokenizer, ClassificationSpec((), 16))
-    content = tflite.convert_classifier(task, model)
+    content = convert_classifier(task, model)
     report = tflite.numerics(content, tflite.classifier_outputs(task, model), CONFIG, "none")
     assert set(report["outputs"]) == {"value"}
     assert runner(content)(**examples(3, 0)[0])["value"].shape == (3,)
