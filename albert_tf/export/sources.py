@@ -78,7 +78,7 @@ class ModelFolder:
         Raises:
           AlbertError: the checkpoint lacks one.
         """
-        print(load_weights(self.weights, model.named_weights(), required_prefix=""))
+        print(load_weights(self.weights, model.named_weights(), whole=True))
 
 
 def export_preprocessor(source: ModelFolder, path: str, seq_length: int) -> None:

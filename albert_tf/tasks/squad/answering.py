@@ -61,7 +61,7 @@ class QuestionAnswerer:
             threshold = (load_threshold(folder) or [DEFAULT_THRESHOLD])[0]
         self.threshold = threshold
         self.model = self.task.build_model()
-        load_weights(folder, self.model.named_weights(), required_prefix="")
+        load_weights(folder, self.model.named_weights(), whole=True)
         token = tf.TensorSpec([None, None], tf.int32)
         names = ("input_word_ids", "input_mask", "input_type_ids")
         self._predict = tf.function(
