@@ -77,7 +77,13 @@ class HuggingFaceSource(Source):
     def _file(self) -> SafetensorsFile | _TorchFile:
         path = os.path.join(self.location, WEIGHTS)
         if tf.io.gfile.exists(path):
-            return SafetensorsFile(path)
+            file = SafetensorsFile(path)
+            if any(name.endswith(":0") for name in file.shapes):
+                raise AlbertError(
+                    f"{path} was saved by a TensorFlow class of Hugging Face; save it from the "
+                    "PyTorch class (AlbertForPreTraining.from_pretrained(folder, from_tf=True))."
+                )
+            return file
         if tf.io.gfile.exists(path + ".index.json"):
             raise AlbertError(
                 f"The weights in {self.location} are cut into several files; save them as one "

@@ -173,6 +173,15 @@ def test_an_encoder_saved_alone_has_no_prefix_and_is_loaded_in_part(folder):
     assert len(model.load_report.matched) == 25 and not model.load_report.unexpected
 
 
+def test_weights_of_a_tensorflow_class_are_refused_with_a_way_out(folder):
+    def rename(tensors):
+        tensors["albert/pooler/kernel:0"] = tensors.pop("albert.pooler.weight").T.copy()
+
+    change_tensors(folder, rename)
+    with pytest.raises(AlbertError, match=r"saved by a TensorFlow class .* from_tf=True"):
+        albert_tf.load_pretrained(str(folder))
+
+
 def test_a_masked_lm_saved_without_its_pooler_is_loaded_in_part(folder, hf_tiny):
     def cut(tensors):
         for name in list(tensors):
