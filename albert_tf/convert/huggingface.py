@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.config import AlbertConfig
+from albert_tf.convert.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.convert.names import PROJECTION, hugging_face_names, shared_by_groups
 from albert_tf.convert.safetensors import SafetensorsFile, write_safetensors
 from albert_tf.convert.source import Source, find_only
@@ -30,6 +31,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TORCH_WEIGHTS = "pytorch_model.bin"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+_PIPELINE = "tokenizer.json"
 _PREFIX = "albert."
 _SAME_KEYS = (
     "attention_probs_dropout_prob",
@@ -77,7 +79,13 @@ class HuggingFaceSource(Source):
     def _file(self) -> SafetensorsFile | _TorchFile:
         path = os.path.join(self.location, WEIGHTS)
         if tf.io.gfile.exists(path):
-            return SafetensorsFile(path)
+            file = SafetensorsFile(path)
+            if any(name.endswith(":0") for name in file.shapes):
+                raise AlbertError(
+                    f"{path} was saved by a TensorFlow class of Hugging Face; save it from the "
+                    "PyTorch class (AlbertForPreTraining.from_pretrained(folder, from_tf=True))."
+                )
+            return file
         if tf.io.gfile.exists(path + ".index.json"):
             raise AlbertError(
                 f"The weights in {self.location} are cut into several files; save them as one "
@@ -292,10 +300,17 @@ def write_hugging_face(
 
 def _write_tokenizer(folder: str, tokenizer: Tokenizer) -> None:
     spec = tokenizer.spec
-    options: dict[str, Any] = {"do_lower_case": spec.lower_case}
+    # Without the second, transformers 5 tells the model nothing of the segments of a pair.
+    options: dict[str, Any] = {
+        "do_lower_case": spec.lower_case,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    }
     if spec.kind == SENTENCEPIECE:
         name = "spiece.model"
         options.update(tokenizer_class="AlbertTokenizer", keep_accents=not spec.strip_accents)
+        pipeline = sentencepiece_pipeline(tokenizer)
+        if pipeline:
+            files.write_json(os.path.join(folder, _PIPELINE), pipeline)
     else:
         name = "vocab.txt"
         options.update(tokenizer_class="BertTokenizer", strip_accents=spec.strip_accents)

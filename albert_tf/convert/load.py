@@ -19,9 +19,6 @@ from albert_tf.convert.tfhub import HANDLE, SAVED_MODEL, SavedModelSource, resol
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
-#: Every variable below it must be there, even of a source that is loaded in part.
-ENCODER_SCOPE = "bert/"
-
 
 def open_source(path: str) -> Source:
     """Recognises what lies at `path`; its weights are not touched yet.
@@ -84,7 +81,8 @@ def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
     Args:
       path: see `open_source`.
       allow_partial: accept a source whose heads are others, such as a fine-tuned model: heads that
-        it lacks stay at random, and a warning names what was left out. The encoder must be whole.
+        it lacks stay at random, as does the pooler, and a warning names what was left out. The
+        rest of the encoder must be there.
 
     Raises:
       AlbertError: there is no model at `path`, it cannot be read, has no configuration, has
@@ -122,7 +120,7 @@ def _check(report: LoadReport, allow_partial: bool) -> None:
         parts.append(f"it also has {', '.join(report.unexpected)}")
     if not parts:
         return
-    whole = not any(name.startswith(ENCODER_SCOPE) for name in report.missing)
+    whole = not report.missing_of_encoder
     if allow_partial and whole:
         warnings.warn(f"{report.checkpoint} was loaded in part: {'; '.join(parts)}.", stacklevel=3)
         return

@@ -20,6 +20,11 @@ from albert_tf.tokenization import Tokenizer
 
 #: What vocabularies are called in releases.
 VOCABULARIES = ("*.model", "*vocab*.txt")
+#: Variables of the encoder have names below it.
+ENCODER_SCOPE = "bert/"
+#: What an encoder may lack: Hugging Face's models of all tasks that look at single tokens (masked
+#: LM, questions) are saved without.
+POOLER = frozenset({"bert/pooler/dense/kernel", "bert/pooler/dense/bias"})
 
 
 class Source(abc.ABC):
@@ -64,6 +69,11 @@ class LoadReport:
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
     state: tuple[str, ...] = ()
+
+    @property
+    def missing_of_encoder(self) -> list[str]:
+        """Names in `missing` without which a source is no encoder: all but heads and pooler."""
+        return [n for n in self.missing if n.startswith(ENCODER_SCOPE) and n not in POOLER]
 
     def __str__(self) -> str:
         """A few lines for the terminal."""

@@ -196,8 +196,8 @@ def write_hub_encoder(
     missing = sorted(set(variables) - set(weights))
     if missing:
         raise AlbertError(
-            f"A SavedModel holds both pretraining heads or none, and here {', '.join(missing)} are "
-            "missing."
+            "A SavedModel holds the whole encoder and both pretraining heads or none; "
+            f"{', '.join(missing)} are missing here."
         )
     for name, variable in variables.items():
         variable.assign(weights[name])

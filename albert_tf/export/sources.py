@@ -93,7 +93,7 @@ class ModelFolder:
         Raises:
           AlbertError: the checkpoint lacks one.
         """
-        print(load_weights(self.weights, model.named_weights(), required_prefix=""))
+        print(load_weights(self.weights, model.named_weights(), whole=True))
 
     def facts(self, name: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
         """What the files beside the weights tell of the model.

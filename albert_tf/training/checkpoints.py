@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.convert.checkpoint import BEST, BEST_RECORD, CHECKPOINTS
-from albert_tf.convert.load import ENCODER_SCOPE, open_source
+from albert_tf.convert.load import open_source
 from albert_tf.convert.source import LoadReport, assign_weights, first_line
 from albert_tf.errors import AlbertError
 
@@ -125,22 +125,22 @@ class CheckpointStore:
 
 
 def load_weights(
-    path: str, named_weights: Mapping[str, tf.Variable], required_prefix: str = ENCODER_SCOPE
+    path: str, named_weights: Mapping[str, tf.Variable], whole: bool = False
 ) -> LoadReport:
     """Assigns weights from a checkpoint by name.
 
     Args:
       path: anything `albert_tf.convert.load.open_source` recognises.
       named_weights: the model's weights by official name.
-      required_prefix: every variable below it must be in the checkpoint. Others (task heads) may
-        be missing, or be of another shape, and then keep their initial values.
+      whole: every variable must be in the checkpoint. Otherwise task heads may be missing, or be
+        of another shape, and the pooler may be missing; they keep their initial values.
 
     Raises:
       AlbertError: there is no readable checkpoint, or a required variable is missing or of
         another shape.
     """
     report = assign_weights(open_source(path), named_weights)
-    required = [name for name in report.missing if name.startswith(required_prefix)]
+    required = report.missing if whole else report.missing_of_encoder
     if required:
         raise AlbertError(
             f"The checkpoint {report.checkpoint} does not fit the model; it lacks "

@@ -124,7 +124,7 @@ class Estimator:
                     raise
                 checkpoint = self.config.init_checkpoint
         with self.strategy.scope():
-            print(load_weights(checkpoint, self.model.named_weights(), required_prefix=""))
+            print(load_weights(checkpoint, self.model.named_weights(), whole=True))
 
     def _outputs(self, input_fn: InputFn, max_steps: int | None, label: str) -> dict:
         collected: list[dict[str, np.ndarray]] = []

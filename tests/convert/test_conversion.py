@@ -4,24 +4,29 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
+from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 
 import albert_tf
 import convert_checkpoint
 from albert_tf.convert.checkpoint import write_tf1, write_tf2
 from albert_tf.convert.conversion import WRITERS, convert
+from albert_tf.convert.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.convert.names import shared_by_groups
 from albert_tf.convert.safetensors import SafetensorsFile
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.normalization import normalize
 from albert_tf.tokenization import Tokenizer
 
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(115))]
 
 
@@ -153,6 +158,28 @@ def test_a_sentencepiece_model_keeps_its_rules_at_hugging_face(released_model, t
         found = albert_tf.load_pretrained(str(folder)).tokenizer
         assert found.encode("Café 9,000") == tokenizer.encode("Café 9,000")
         assert (found.spec.lower_case, found.spec.strip_accents) == (lower, strip)
+
+
+def test_the_pipeline_for_hugging_face_segments_as_the_digit_comma_rule_does(released_model):
+    tokenizer = Tokenizer.from_file(released_model)
+    pipeline = sentencepiece_pipeline(tokenizer)
+    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.data)
+    for piece, (text, score) in zip(model.pieces, pipeline["model"]["vocab"]):
+        assert piece.piece == text
+        piece.score = score
+    plain = SentencePieceProcessor(model_proto=model.SerializeToString())
+    cases = json.loads((GOLDEN / "tokenization_cases.json").read_text("utf-8"))
+    texts = [case["text"] for case in cases] + ["1,234 20,5 x9, (12,) 1999,2000,"]
+    for text in texts:
+        assert plain.encode(normalize(text, True, True)) == tokenizer.encode(text)
+
+
+def test_the_pipeline_for_hugging_face_finds_only_special_pieces_first(released_model):
+    pipeline = sentencepiece_pipeline(Tokenizer.from_file(released_model, lower_case=False))
+    found = {token["content"]: token["id"] for token in pipeline["added_tokens"]}
+    assert found == {"<pad>": 0, "<unk>": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
+    steps = [step["type"] for step in pipeline["normalizer"]["normalizers"]]
+    assert steps == ["NFKD", "StripAccents", "Precompiled"]
 
 
 class TestScript:

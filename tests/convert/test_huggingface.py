@@ -173,6 +173,33 @@ def test_an_encoder_saved_alone_has_no_prefix_and_is_loaded_in_part(folder):
     assert len(model.load_report.matched) == 25 and not model.load_report.unexpected
 
 
+def test_weights_of_a_tensorflow_class_are_refused_with_a_way_out(folder):
+    def rename(tensors):
+        tensors["albert/pooler/kernel:0"] = tensors.pop("albert.pooler.weight").T.copy()
+
+    change_tensors(folder, rename)
+    with pytest.raises(AlbertError, match=r"saved by a TensorFlow class .* from_tf=True"):
+        albert_tf.load_pretrained(str(folder))
+
+
+def test_a_masked_lm_saved_without_its_pooler_is_loaded_in_part(folder, hf_tiny):
+    def cut(tensors):
+        for name in list(tensors):
+            if "pooler" in name or name.startswith("sop_classifier"):
+                del tensors[name]
+
+    change_tensors(folder, cut)
+    with pytest.raises(AlbertError, match=r"it lacks bert/pooler/dense/kernel.*loaded in part"):
+        albert_tf.load_pretrained(str(folder))
+    with pytest.warns(UserWarning, match="it lacks bert/pooler/dense/kernel"):
+        model = albert_tf.load_pretrained(str(folder), allow_partial=True)
+    expected = np.load(hf_tiny / "expected.npz")
+    names = {"input_ids": "word_ids", "input_mask": "mask", "segment_ids": "type_ids"}
+    batch = {f"input_{new}": expected[old].astype(np.int32) for old, new in names.items()}
+    logits = model(batch)["mlm_logits"]
+    np.testing.assert_allclose(logits, expected["mlm_logits"], rtol=0, atol=1e-5)
+
+
 def test_half_precision_is_widened_exactly(tmp_path):
     values = np.array([1.5, -0.3, 3e-5, 6e4], np.float32)
     for dtype, stored in (("F16", values.astype(np.float16)),

@@ -87,6 +87,19 @@ def test_an_encoder_variable_of_another_shape_is_an_error_that_names_both(tmp_pa
         load_weights(str(tmp_path), variables(0, **{"bert/a/kernel": [3]}))
 
 
+def test_the_pooler_may_be_missing_unless_the_model_must_be_whole(tmp_path):
+    pooler = {f"bert/pooler/dense/{part}": [2] for part in ("bias", "kernel")}
+    store_of(tmp_path, variables(1, **{"bert/a/kernel": [2]})).save(1)
+    fresh = variables(0, **{"bert/a/kernel": [2], **pooler})
+    assert load_weights(str(tmp_path), fresh).missing == tuple(pooler)
+    with pytest.raises(AlbertError, match=r"it lacks bert/pooler/dense/bias, bert/pooler"):
+        load_weights(str(tmp_path), fresh, whole=True)
+    store_of(tmp_path / "odd", variables(1, **{"bert/a/kernel": [2], **pooler})).save(1)
+    wider = variables(0, **{"bert/a/kernel": [2], **{name: [3] for name in pooler}})
+    with pytest.raises(AlbertError, match=r"bert/pooler/dense/bias \(shape \[2\], not \[3\]\)"):
+        load_weights(str(tmp_path / "odd"), wider)
+
+
 def test_heads_may_be_missing_and_are_reported(tmp_path):
     store_of(tmp_path, variables(1, **{"bert/a/kernel": [2], "cls/x": [1]})).save(1)
     fresh = variables(0, **{"bert/a/kernel": [2], "output_bias": [5]})

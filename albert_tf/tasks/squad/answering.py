@@ -79,7 +79,7 @@ class QuestionAnswerer:
         if threshold is None:
             threshold = (load_threshold(folder) or [DEFAULT_THRESHOLD])[0]
         model = task.build_model()
-        load_weights(folder, model.named_weights(), required_prefix="")
+        load_weights(folder, model.named_weights(), whole=True)
         return cls(task, model, threshold)
 
     def answer(self, question: str, context: str) -> FoundAnswer:
