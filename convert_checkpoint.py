@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 
-from absl import flags
+from absl import flags, logging
 
 from albert_tf import cli
 
@@ -46,6 +46,8 @@ def _main() -> None:
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.conversion import convert
 
+    # TensorFlow logs every name that it changes while saving.
+    logging.set_verbosity(logging.WARNING)
     # What was left out is printed below.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
     report = convert(FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial)
