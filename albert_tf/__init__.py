@@ -22,6 +22,7 @@ _HOME = {
     "RunConfig": "albert_tf.training.specs",
     "Tokenizer": "albert_tf.tokenization",
     "TrainSpec": "albert_tf.training.specs",
+    "export_saved_model": "albert_tf.export.sources",
     "load_pretrained": "albert_tf.convert.load",
 }
 

@@ -37,7 +37,7 @@ from albert_tf.tasks.finetuning import TASK_FILE
 from albert_tf.tasks.multiple_choice import task as multiple_choice
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
-from albert_tf.tasks.squad.task import load_squad_task
+from albert_tf.tasks.squad.task import SquadTask, load_squad_task
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import RUN_CONFIG, TRAINING_DATA
@@ -179,6 +179,37 @@ def export_squad(source: ModelFolder, path: str) -> None:
     root, signatures = build_squad(task, model, threshold)
     probes = squad_probes(QuestionAnswerer(task, model, threshold))
     _publish(source, Export("squad", root, signatures, probes), path, task.tokenizer, model)
+
+
+_BY_TASK = {
+    text_classification.TextClassificationTask.name: export_classifier,
+    multiple_choice.MultipleChoiceTask.name: export_multiple_choice,
+    SquadTask.name: export_squad,
+}
+
+
+def export_saved_model(directory: str, path: str) -> None:
+    """Exports the model of an output directory as the SavedModel that fits its task.
+
+    A fine-tuned model becomes one that takes text, a pretrained one an encoder with its heads; see
+    docs/export.md.
+
+    Args:
+      directory: the output directory of a run, or any model that load_pretrained takes.
+      path: the folder to make.
+
+    Raises:
+      AlbertError: there is no model, it has no vocabulary, or there is something at `path`.
+
+    Example:
+      albert_tf.export_saved_model("runs/rte", "exports/rte")
+    """
+    source = ModelFolder(directory)
+    task_file = find_beside(source.path, TASK_FILE)
+    if task_file:
+        _BY_TASK[files.read_json(task_file)["task"]](source, path)
+    else:
+        export_encoder(source, path, with_heads=True)
 
 
 def export_lite(source: ModelFolder, kind: str, path: str, quantization: str) -> None:

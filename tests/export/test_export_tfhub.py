@@ -294,6 +294,16 @@ def test_an_exported_encoder_is_loaded_again_weight_by_weight(release, run_scrip
         np.testing.assert_array_equal(found.named_weights()[name], weight, err_msg=name)
 
 
+def test_one_call_exports_what_fits_the_task(release, wordpiece_tokenizer, tmp_path):
+    task = classification_task(wordpiece_tokenizer)
+    write_run(task, tmp_path / "run")
+    albert_tf.export_saved_model(str(tmp_path / "run"), str(tmp_path / "classifier"))
+    classify = tf.saved_model.load(str(tmp_path / "classifier"))
+    assert classify(["the people"])["probabilities"].shape == [1, 3]
+    albert_tf.export_saved_model(str(release), str(tmp_path / "encoder"))
+    assert len(hub.load(str(tmp_path / "encoder")).mlm.variables) == 30
+
+
 def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_path):
     shared = {"checkpoint_name": "model.ckpt-best", "do_lower_case": True}
     encoder = hub.load(export(run_script, release, tmp_path / "encoder", **shared))
