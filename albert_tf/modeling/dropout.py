@@ -24,22 +24,35 @@ _stream = _Stream()
 
 
 @contextlib.contextmanager
-def dropout_seed(seed: tf.Tensor) -> Iterator[None]:
+def dropout_seed(seed: tf.Tensor, calls: int = 0) -> Iterator[None]:
     """Makes every dropout mask drawn inside a function of `seed` and of the call's position.
 
-    The position is counted while the graph is traced, from 0 at the entry. A function that is to
-    be traced again (tf.recompute_grad) gets the same masks if it enters the context itself. The
-    context belongs to the thread: under MirroredStrategy enter it inside the replica function.
+    The position is counted while the graph is traced, from `calls` at the entry. A function that is
+    traced again gets the same masks inside `dropout_seed(*position)`, with what `dropout_position`
+    gave before the first time. The context belongs to the thread: under MirroredStrategy enter it
+    inside the replica function.
 
     Args:
       seed: int32 [2]; derive it from the step and the replica.
+      calls: how many calls are taken to have drawn already.
     """
     previous = _stream.seed, _stream.calls
-    _stream.seed, _stream.calls = tf.convert_to_tensor(seed, tf.int32), 0
+    _stream.seed, _stream.calls = tf.convert_to_tensor(seed, tf.int32), calls
     try:
         yield
     finally:
         _stream.seed, _stream.calls = previous
+
+
+def dropout_position() -> tuple[tf.Tensor, int]:
+    """The arguments with which `dropout_seed` makes the next masks come again.
+
+    Raises:
+      ValueError: outside of `dropout_seed`, where masks are random.
+    """
+    if _stream.seed is None:
+        raise ValueError("Masks can come again only inside dropout_seed.")
+    return _stream.seed, _stream.calls
 
 
 def _next_seed() -> tf.Tensor:

@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.activations import get_activation
-from albert_tf.modeling.attention import Attention
+from albert_tf.modeling.attention import Attention, PackedAttention
 from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
+from albert_tf.modeling.recompute import recomputed
 
 
 class PackedFeedForward(NamedTuple):
@@ -88,10 +90,24 @@ class Transformer(tf.keras.layers.Layer):
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
         """Applies the stack to x [B * S, H]; returns the [B * S, H] output of every block pair."""
-        packed = [block.pack() for block in self.blocks]
+        packed = {index: block.pack() for index, block in enumerate(self.blocks)}
         outputs = []
-        for attention, ffn in self._steps:
-            x = self.blocks[attention](x, mask, packed[attention], training=training)
-            x = self.blocks[ffn](x, packed[ffn], training=training)
+        for step in self._steps:
+            layer = functools.partial(self._layer, step, mask, training)
+            x, *weights = recomputed(layer, x, *(packed[block] for block in step))
+            packed.update(zip(step, weights))
             outputs.append(x)
         return outputs
+
+    def _layer(
+        self,
+        step: tuple[int, int],
+        mask: tf.Tensor,
+        training: bool,
+        x: tf.Tensor,
+        attention_weights: PackedAttention,
+        ffn_weights: PackedFeedForward,
+    ) -> tf.Tensor:
+        attention, ffn = (self.blocks[block] for block in step)
+        x = attention(x, mask, attention_weights, training=training)
+        return ffn(x, ffn_weights, training=training)

@@ -39,6 +39,10 @@ def define_training_flags(
         "gradient_accumulation_steps", 1, "Cut each training batch into so many parts, one after "
         "the other: less memory, the same result.", 1
     )  # fmt: skip
+    flags.DEFINE_bool(
+        "recompute", False, "Keep of each layer the output alone and compute the rest again in the "
+        "backward pass: much less memory, the same result, steps up to a third longer."
+    )  # fmt: skip
     flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "Optimizer.")
     flags.DEFINE_bool(
         "bias_correction", False, "Bias-corrected moments as in You et al. (2020); the ALBERT "

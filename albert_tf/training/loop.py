@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.dropout import dropout_seed
 from albert_tf.modeling.fusion import fused_inference
+from albert_tf.modeling.recompute import recomputation
 from albert_tf.optimization.optimizer import AlbertOptimizer, clip_by_global_norm
 from albert_tf.training.specs import InputContext, InputFn, RunConfig
 from albert_tf.training.task import Batch, Task
@@ -153,7 +154,8 @@ class TrainLoop:
     def _micro_batch_gradients(
         self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        with tf.GradientTape() as tape, dropout_seed(seed):
+        recompute = recomputation(self._config.recompute)
+        with tf.GradientTape() as tape, dropout_seed(seed), recompute:
             sums = self._task.sums(self._model, batch, training=True)
             loss = self._task.means(sums, weights)["loss"]
         gradients = tape.gradient(

@@ -93,6 +93,7 @@ class RunConfig:
       train_batch_size: examples of one optimizer step, over all replicas and micro-batches.
       eval_batch_size: examples of one evaluation or prediction batch, over all replicas.
       gradient_accumulation_steps: micro-batches a training batch is cut into, to save memory.
+      recompute: compute each layer's inner values again in the backward pass, to save memory.
       optimizer: "lamb" or "adamw".
       learning_rate: the peak rate, as used (already scaled).
       num_warmup_steps: steps of linear warm-up.
@@ -119,6 +120,7 @@ class RunConfig:
     train_batch_size: int = 4096
     eval_batch_size: int = 64
     gradient_accumulation_steps: int = 1
+    recompute: bool = False
     optimizer: str = "lamb"
     learning_rate: float = 0.00176
     num_warmup_steps: int = 3125

@@ -1,0 +1,113 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What benchmarks of the training step share: the real step on random records, the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from albert_tf.config import AlbertConfig
+
+#: The flags' names of the precision policies.
+PRECISIONS = {"float32": "float32", "bf16": "mixed_bfloat16"}
+
+
+def predictions_of(seq_length: int) -> int:
+    """Masked positions of an example: the builder's share."""
+    return max(1, round(0.15 * seq_length))
+
+
+def random_columns(config: AlbertConfig, seq_length: int, examples: int) -> dict[str, np.ndarray]:
+    """Pretraining examples of random tokens, without padding."""
+    rng = np.random.default_rng(0)
+    shape = (examples, seq_length)
+    predictions = predictions_of(seq_length)
+    positions = rng.permuted(np.tile(np.arange(seq_length), (examples, 1)), axis=1)
+    return {
+        "input_ids": rng.integers(5, config.vocab_size, shape),
+        "input_mask": np.ones(shape, np.int64),
+        "segment_ids": np.tile(np.arange(seq_length) >= seq_length // 2, (examples, 1)),
+        "token_boundary": np.ones(shape, np.int64),
+        "masked_lm_positions": np.sort(positions[:, :predictions], axis=1),
+        "masked_lm_ids": rng.integers(5, config.vocab_size, (examples, predictions)),
+        "masked_lm_weights": np.ones((examples, predictions), np.float32),
+        "next_sentence_labels": rng.integers(0, 2, examples),
+    }
+
+
+class RandomStep:
+    """The pretraining step that `run_pretraining.py` makes, LAMB included, on random records.
+
+    Args:
+      config: the model.
+      seq_length: positions of an example.
+      batch_size: examples of a step.
+      precision: a Keras policy.
+      run_options: other fields of RunConfig.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        seq_length: int,
+        batch_size: int,
+        precision: str,
+        **run_options: Any,
+    ) -> None:
+        import tensorflow as tf
+
+        from albert_tf.data import records
+        from albert_tf.optimization.optimizer import create_optimizer
+        from albert_tf.optimization.schedule import WarmupPolynomialDecay
+        from albert_tf.tasks.pretraining import PretrainingTask, open_records
+        from albert_tf.training.loop import TrainLoop, distribute
+        from albert_tf.training.specs import RunConfig
+        from albert_tf.training.strategy import make_strategy
+
+        self._folder = tempfile.TemporaryDirectory()
+        path = os.path.join(self._folder.name, "random.tfrecord")
+        columns = random_columns(config, seq_length, 2 * batch_size)
+        layout = records.pretraining_features(seq_length, predictions_of(seq_length))
+        records.write_shard(path, records.encode_examples(columns, layout))
+        source = open_records(path, config)
+        task = PretrainingTask(config, source)
+        run = RunConfig("unused", train_batch_size=batch_size, precision=precision, **run_options)
+        schedule = WarmupPolynomialDecay(learning_rate=1e-4, num_train_steps=100_000)
+        tf.keras.mixed_precision.set_global_policy(precision)
+        strategy = make_strategy(run)
+        with strategy.scope():
+            self.model = task.build_model()
+            self.optimizer = create_optimizer("lamb", schedule, self.model.named_weights())
+        self._loop = TrainLoop(strategy, task, self.model, self.optimizer, schedule, run)
+        self._batches = iter(distribute(strategy, source.train_input_fn, batch_size))
+
+    def __call__(self, steps: int = 1) -> dict[str, np.ndarray]:
+        """Makes steps; gives their metrics, float32 [steps] each."""
+        return self._loop.run(self._batches, steps)
+
+
+def machine() -> dict[str, Any]:
+    """What figures depend on: processors, memory and versions."""
+    import tensorflow as tf
+
+    found: dict[str, Any] = {
+        "processors": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+    }
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            lines = (line.split(":", 1) for line in f if ":" in line)
+            info = {key.strip(): value.strip() for key, value in lines}
+    except OSError:  # Not Linux.
+        return found
+    units = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+    found["model"] = info.get("model name", platform.machine())
+    found["units"] = [unit for unit in units if unit in info.get("flags", "").split()]
+    return found
