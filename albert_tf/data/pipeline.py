@@ -121,8 +121,12 @@ class RecordSource:
             rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
             return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
 
-        dataset = dataset.rebatch(chunk).enumerate(first_chunk).flat_map(batches)
-        dataset = dataset.skip(batches_before)
+        dataset = dataset.prefetch(1).rebatch(chunk)
+        if self._chunk_batches > 1:
+            dataset = dataset.enumerate(first_chunk).flat_map(batches).skip(batches_before)
+        else:  # A chunk is a batch as it is; cutting it would copy every record.
+            length = tf.constant(max(self.lengths, default=0), tf.int64)
+            dataset = dataset.map(lambda batch: (batch, length))
         rows = _rows_of(context)
         dataset = dataset.map(
             lambda batch, length: self._parse(batch[rows], context.rows, length),
