@@ -104,9 +104,11 @@ class TrainLoop:
         history = tf.TensorArray(tf.float32, size=steps)
         finished = tf.timestamp()
         for i in tf.range(steps):
+            # Whether a step begins, and asks for its batch, before the one before it is over is up
+            # to TensorFlow. Nothing waits for a batch before both have come about.
+            wanted = tf.maximum(tf.timestamp(), finished)
             batch = next(iterator)
-            # A batch may be there before the step before it is over: then nothing waits for it.
-            wait = tf.maximum(_time_of(batch) - finished, 0.0)
+            wait = tf.maximum(_time_of(batch) - wanted, 0.0)
             metrics = self._strategy.run(self._replica_step, args=(batch,))
             metrics = self._strategy.experimental_local_results(metrics)[0]
             finished = _time_of(metrics)
