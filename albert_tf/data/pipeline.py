@@ -28,7 +28,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.training.specs import InputContext
 
 #: Records shuffled together. Builders shuffle within shards already; 16384 records of length 512
-#: take about 50 MB.
+#: take about 50 MB, and the next window is read meanwhile.
 SHUFFLE_WINDOW = 16384
 #: Shards read in turn. A builder may put all that it makes of one text into one shard; read alone,
 #: the same sentences would come back again and again until the next shard.
