@@ -71,6 +71,7 @@ class SentencePieceModel:
         self._replacement_lengths: dict[int, list[int]] = {}
         if split_digit_comma and "," in self.ids:
             self._tabulate_digit_commas()
+        self._split_ids = frozenset(self.replacements)
 
     def _tabulate_digit_commas(self) -> None:
         """Maps pieces that end in digit and comma to the ids they are split into, and lengths.
@@ -90,7 +91,7 @@ class SentencePieceModel:
             self._replacement_lengths[i] = [len(part.replace(WORD_START, "")) for part in parts]
 
     def _split_digit_commas(self, ids: list[int]) -> list[int]:
-        if self.replacements.keys().isdisjoint(ids):
+        if self._split_ids.isdisjoint(ids):
             return ids
         split: list[int] = []
         for i in ids:

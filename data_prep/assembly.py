@@ -34,17 +34,17 @@ class Batch:
 
     @property
     def input_mask(self) -> np.ndarray:
-        """int32 [n, length]: 1 up to the last [SEP]."""
-        column = np.arange(self.input_ids.shape[1])
-        return (column < self.lengths[:, None]).astype(np.int32)
+        """bool [n, length]: true up to the last [SEP]."""
+        return _columns(self.input_ids) < self.lengths[:, None]
 
     @property
     def segment_ids(self) -> np.ndarray:
-        """int32 [n, length]: 1 for B and its [SEP]."""
-        column = np.arange(self.input_ids.shape[1])
-        return ((column >= self.a_lengths[:, None] + 2) & (column < self.lengths[:, None])).astype(
-            np.int32
-        )
+        """bool [n, length]: true for B and its [SEP]."""
+        return self.input_mask & (_columns(self.input_ids) >= self.a_lengths[:, None] + 2)
+
+
+def _columns(sequences: np.ndarray) -> np.ndarray:
+    return np.arange(sequences.shape[1], dtype=np.int32)
 
 
 def assemble(
@@ -63,17 +63,15 @@ def assemble(
     column = np.arange(max_seq_length, dtype=np.int32)
     separator = (a_lengths + 1)[:, None]
     ends = np.where(b_lengths > 0, a_lengths + b_lengths + 2, a_lengths + 1)[:, None]
-    in_b = (column > separator) & (column < ends)
-    is_text = in_b | ((column > 0) & (column < separator))
-    shift = np.where(
-        in_b, instances.b_start[:, None] - separator - 1, instances.a_start[:, None] - 1
-    )
-    input_ids = np.where(is_text, tokens.take(column + shift, mode="clip"), 0)
+    in_b = column > separator
+    is_text = (column > 0) & (column < ends) & (column != separator)
+    source = column + (instances.a_start[:, None] - 1)
+    source += in_b * (instances.b_start[:, None] - separator - instances.a_start[:, None])
+    input_ids = tokens.take(source, mode="clip").astype(np.int32, copy=False)
+    input_ids *= is_text
     rows = np.arange(len(input_ids))
     input_ids[:, 0] = tokenizer.cls_id
     input_ids[rows, separator[:, 0]] = tokenizer.sep_id
     input_ids[rows, ends[:, 0]] = tokenizer.sep_id
-    piece_starts = tokenizer.word_starts[input_ids] & (column <= ends)
-    return Batch(
-        input_ids.astype(np.int32), is_text, piece_starts, a_lengths, b_lengths, ends[:, 0] + 1
-    )
+    piece_starts = tokenizer.word_starts.take(input_ids) & (column <= ends)
+    return Batch(input_ids, is_text, piece_starts, a_lengths, b_lengths, ends[:, 0] + 1)

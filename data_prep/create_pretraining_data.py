@@ -64,7 +64,11 @@ def define_flags() -> None:
     )
     _define_instance_flags(PretrainingOptions())
     flags.DEFINE_integer(
-        "num_workers", 1, "Processes. The records do not depend on it.", lower_bound=1
+        "num_workers",
+        1,
+        "Processes. The records do not depend on it. Each writes whole shards, so a number that "
+        "divides the shards' is best.",
+        lower_bound=1,
     )
 
 

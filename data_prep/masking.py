@@ -65,14 +65,11 @@ class Words:
     """The words of each instance, numbered from 0, in text positions (without [CLS] and [SEP]).
 
     Attributes:
-      of_position: int32 [n, length]: the word that a position of the sequence belongs to; of
-        meaning only where the batch's `is_text` holds.
       bounds: int32 [n, most_words + 1]: word w has the text positions [bounds[w], bounds[w + 1]).
       counts: int32 [n].
       first_of_b: int32 [n]: number of the first word that no span from segment A may reach.
     """
 
-    of_position: np.ndarray
     bounds: np.ndarray
     counts: np.ndarray
     first_of_b: np.ndarray
@@ -86,17 +83,26 @@ def find_words(batch: Batch, options: MaskingOptions) -> Words:
     if options.within_segments:
         has_b = batch.b_lengths > 0
         starts[rows[has_b], batch.a_lengths[has_b] + 2] = True
-    running = np.cumsum(starts, axis=1, dtype=np.int32)
-    counts = running[:, -1]
-    lengths = batch.a_lengths + batch.b_lengths
-    bounds = np.repeat(lengths[:, None], counts.max() + 1, axis=1).astype(np.int32)
-    row, position = np.nonzero(starts)
+    counts = np.count_nonzero(starts, axis=1).astype(np.int32)
+    row, position = _unravel(np.flatnonzero(starts), starts.shape[1])
     after_separator = position > batch.a_lengths[row]
-    bounds[row, running[row, position] - 1] = position - 1 - after_separator
+    most_words = int(counts.max())
+    lengths = (batch.a_lengths + batch.b_lengths).astype(np.int32)
+    bounds = np.repeat(lengths[:, None], most_words + 1, axis=1)
+    # The words of a row come in order and fill its first places.
+    bounds[np.arange(most_words + 1, dtype=np.int32) < counts[:, None]] = (
+        position - 1 - after_separator
+    )
     first_of_b = counts
     if options.within_segments:
-        first_of_b = running[rows, batch.a_lengths]
-    return Words(running - 1, bounds, counts, first_of_b)
+        first_of_b = counts - np.bincount(row[after_separator], minlength=len(counts))
+    return Words(bounds, counts, first_of_b)
+
+
+def _unravel(places: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of places in a flattened array of a width; many times divmod's speed."""
+    rows = places // width
+    return rows, places - rows * width
 
 
 def choose_words(
@@ -125,43 +131,62 @@ def choose_words(
     """
     n, most_words = words.bounds.shape[0], words.bounds.shape[1] - 1
     width = most_words + 1
-    keys = rng.random((n, most_words), dtype=np.float32)
-    keys[np.arange(most_words) >= words.counts[:, None]] = 2
-    order = np.argsort(keys, axis=1).astype(np.int32)
+    order = _random_order(words.counts, most_words, rng)
     bounds = words.bounds.ravel()
     unavailable = np.zeros((n, width), bool)
     if taken is not None:
         unavailable[:, :most_words] = taken
     chosen = unavailable.ravel()
-    room = budgets.copy()
     spans = np.zeros(options.ngram, np.int64)
     thresholds = options.span_thresholds()[:-1]
-    rows = np.arange(n)
+    rows, room, counts, first_of_b = np.arange(n), budgets, words.counts, words.first_of_b
     for turn in range(most_words):
-        rows = rows[(room[rows] > 0) & (words.counts[rows] > turn)]
-        if not len(rows):
-            break
-        base = rows * width
-        start = order[rows, turn]
+        unfinished = (room > 0) & (counts > turn)
+        if not unfinished.all():
+            rows, room, counts, first_of_b = (
+                column[unfinished] for column in (rows, room, counts, first_of_b)
+            )
+            if not len(rows):
+                break
+        start = order[turn].take(rows)
         drawn = 1 + np.searchsorted(thresholds, rng.random(len(rows)), side="right")
-        first_of_b = words.first_of_b[rows]
-        limit = np.where(start < first_of_b, first_of_b, words.counts[rows])
-        end = np.minimum(start + drawn, limit)
-        begin_token = bounds[base + start]
+        end = np.minimum(start + drawn, np.where(start < first_of_b, first_of_b, counts))
+        base = rows * width
+        begin_token = bounds.take(base + start)
         for _ in range(options.ngram - 1):
-            too_long = (bounds[base + end] - begin_token > room[rows]) & (end > start + 1)
+            too_long = (bounds.take(base + end) - begin_token > room) & (end > start + 1)
             end -= too_long
-        size = bounds[base + end] - begin_token
-        accepted = size <= room[rows]
-        for k in range(options.ngram):
-            accepted &= ~chosen[base + np.minimum(start + k, end - 1)]
-        base, start, end = base[accepted], start[accepted], end[accepted]
-        for k in range(options.ngram):
-            chosen[base + np.minimum(start + k, end - 1)] = True
-        room[rows[accepted]] -= size[accepted]
-        spans += np.bincount(end - start - 1, minlength=options.ngram)
+        size = bounds.take(base + end) - begin_token
+        accepted = size <= room
+        span = [base + np.minimum(start + k, end - 1) for k in range(options.ngram)]
+        for word in span:
+            accepted &= ~chosen.take(word)
+        for word in span:
+            chosen[word[accepted]] = True
+        room = room - size * accepted
+        spans += np.bincount((end - start)[accepted] - 1, minlength=options.ngram)
     chosen = chosen.reshape(n, width)[:, :most_words]
     return chosen if taken is None else chosen & ~taken, spans
+
+
+def _random_order(counts: np.ndarray, most_words: int, rng: np.random.Generator) -> np.ndarray:
+    """int32 [most_words, n]: in each column the words of an instance in random order, then others.
+
+    Args:
+      counts: int32 [n]: words of the instances.
+      most_words: the largest of them.
+      rng: source of all randomness.
+    """
+    column = np.arange(most_words, dtype=np.int32)
+    keys = rng.random((len(counts), most_words), dtype=np.float32)
+    keys[column >= counts[:, None]] = 2
+    # Floats from 0 on are in the order of their bits. The word's number below them makes the keys
+    # different, and so the order the same with any method of sorting.
+    unique = keys.view(np.uint32).astype(np.uint64)
+    unique <<= np.uint64(32)
+    unique |= column.astype(np.uint64)
+    unique.sort(axis=1)
+    return np.ascontiguousarray(unique.astype(np.int32).T)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,36 +231,38 @@ def mask(
     words = find_words(batch, options)
     budgets = options.budgets(batch.lengths)
     chosen, span_counts = choose_words(words, budgets, options, rng)
-    predicted = _positions(batch, words, chosen)
-    input_ids = batch.input_ids.copy()
-    draw = rng.random(int(predicted.sum()))
+    predicted = _places(batch, words, chosen)
+    original = batch.input_ids.ravel()
+    input_ids = original.copy()
+    draw = rng.random(len(predicted))
     by_random = draw >= MASK_SHARE + KEEP_SHARE
-    replacement = np.where(draw < MASK_SHARE, mask_id, input_ids[predicted])
+    replacement = np.where(draw < MASK_SHARE, mask_id, original[predicted])
     replacement[by_random] = random_ids[rng.integers(len(random_ids), size=by_random.sum())]
     input_ids[predicted] = replacement
     permuted = 0
     if options.permute:
         others, _ = choose_words(words, budgets, options, rng, taken=chosen)
-        shuffled = _positions(batch, words, others)
-        row = np.nonzero(shuffled)[0]
-        permuted = len(row)
+        shuffled = _places(batch, words, others)
+        permuted = len(shuffled)
         # A random order within each row, as the rows are in order already.
-        order = np.lexsort((rng.random(permuted), row))
-        input_ids[shuffled] = batch.input_ids[shuffled][order]
-        predicted |= shuffled
+        order = np.lexsort((rng.random(permuted), shuffled // batch.input_ids.shape[1]))
+        input_ids[shuffled] = original[shuffled][order]
+        predicted = np.sort(np.concatenate([predicted, shuffled]))
 
-    row, position = np.nonzero(predicted)
-    counts = np.bincount(row, minlength=len(chosen))
-    slot = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = (len(chosen), options.predictions)
+    row, position = _unravel(predicted, batch.input_ids.shape[1])
+    counts = np.bincount(row, minlength=len(chosen))
+    slot = (
+        np.arange(len(row)) + (np.arange(len(chosen)) * shape[1] - np.cumsum(counts) + counts)[row]
+    )
     positions, labels = np.zeros((2, *shape), np.int32)
-    positions[row, slot] = position
-    labels[row, slot] = batch.input_ids[row, position]
+    positions.ravel()[slot] = position
+    labels.ravel()[slot] = original[predicted]
     weights = np.zeros(shape, np.float32)
-    weights[row, slot] = 1
+    weights.ravel()[slot] = 1
     by_mask = int((draw < MASK_SHARE).sum())
     return Masked(
-        input_ids,
+        input_ids.reshape(batch.input_ids.shape),
         positions,
         labels,
         weights,
@@ -247,7 +274,12 @@ def mask(
     )
 
 
-def _positions(batch: Batch, words: Words, chosen: np.ndarray) -> np.ndarray:
-    """bool [n, length]: the text positions that belong to chosen words."""
-    flat_words = words.of_position + (np.arange(len(chosen)) * chosen.shape[1])[:, None]
-    return batch.is_text & chosen.ravel()[np.maximum(flat_words, 0)]
+def _places(batch: Batch, words: Words, chosen: np.ndarray) -> np.ndarray:
+    """int64: places of the chosen words' tokens in the flattened sequences, ascending."""
+    width = words.bounds.shape[1]
+    row, word = _unravel(np.flatnonzero(chosen), chosen.shape[1])
+    first = words.bounds.ravel()[row * width + word]
+    sizes = words.bounds.ravel()[row * width + word + 1] - first
+    text = np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+    row = np.repeat(row, sizes)
+    return row * batch.input_ids.shape[1] + text + 1 + (text >= batch.a_lengths[row])

@@ -38,7 +38,7 @@ _EXPANSION = {".gz": 3, ".bz2": 4, ".xz": 4}
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerSource:
-    """Where workers load the tokenizer from; see Tokenizer.from_file."""
+    """Where the tokenizer is; see Tokenizer.from_file."""
 
     path: str
     lower_case: bool | None = None
@@ -105,7 +105,7 @@ def build_pretraining_data(
     if finished:
         return finished
     build = _Build(plan, output, options)
-    with Workers(num_workers, _make_context, (tokenizer_source, options)) as workers:
+    with Workers(num_workers, Context, (tokenizer, options)) as workers:
         spill = build.tokenize(input_files, workers)
         results = build.write_shards(spill, workers)
     manifest = _manifest(plan, options, spill, results)
@@ -128,10 +128,6 @@ def _gfile() -> Any:
     import tensorflow as tf
 
     return tf.io.gfile
-
-
-def _make_context(source: TokenizerSource, options: PretrainingOptions) -> Context:
-    return Context(source.load(), options)
 
 
 def _plan(

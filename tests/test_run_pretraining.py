@@ -114,6 +114,7 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(run, tmp_path
         "tokens_per_second",
         "model_flops_per_second",
         "padding_share",
+        "input_wait_share",
         "learning_rate",
         "gradient_norm",
     } <= set(last)

@@ -29,7 +29,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.training.specs import InputContext
 
 #: Records shuffled together. Builders shuffle within shards already; 16384 records of length 512
-#: take about 50 MB.
+#: take about 50 MB, and the next window is read meanwhile.
 SHUFFLE_WINDOW = 16384
 #: Shards read in turn. A builder may put all that it makes of one text into one shard; read alone,
 #: the same sentences would come back again and again until the next shard.
@@ -125,11 +125,6 @@ class RecordSource:
         size = context.batch_size
         first_chunk, batches_before = divmod(context.start_step, self._chunk_batches)
         chunk = size * self._chunk_batches
-        first_epoch, offset = divmod(first_chunk * chunk, self.num_examples)
-        first_offset, zero = tf.constant(offset, tf.int64), tf.constant(0, tf.int64)
-        dataset = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
-            lambda epoch: self._epoch(epoch, tf.where(epoch == first_epoch, first_offset, zero))
-        )
 
         def batches(number: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
             rows, lengths = self._cut(serialized, size)
@@ -140,14 +135,26 @@ class RecordSource:
             rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
             return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
 
-        dataset = dataset.rebatch(chunk).enumerate(first_chunk).flat_map(batches)
-        dataset = dataset.skip(batches_before)
+        dataset = self.windows(first_chunk * chunk).prefetch(1).rebatch(chunk)
+        if self._chunk_batches > 1:
+            dataset = dataset.enumerate(first_chunk).flat_map(batches).skip(batches_before)
+        else:  # A chunk is a batch as it is; cutting it would copy every record.
+            length = tf.constant(max(self.lengths, default=0), tf.int64)
+            dataset = dataset.map(lambda batch: (batch, length))
         rows = _rows_of(context)
         dataset = dataset.map(
             lambda batch, length: self._parse(batch[rows], context.rows, length),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         return dataset.prefetch(tf.data.AUTOTUNE)
+
+    def windows(self, position: int = 0) -> tf.data.Dataset:
+        """The endless training order from a position on: serialized records, string [<= window]."""
+        first_epoch, offset = divmod(position, self.num_examples)
+        first_offset, zero = tf.constant(offset, tf.int64), tf.constant(0, tf.int64)
+        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
+            lambda epoch: self._epoch(epoch, tf.where(epoch == first_epoch, first_offset, zero))
+        )
 
     def eval_input_fn(self, context: InputContext) -> tf.data.Dataset:
         """Every record once; `example_index` tells which it is. See specs.InputFn."""

@@ -242,43 +242,47 @@ def _encode_feature(
     """Encodes one feature of n examples: n map entries with their tags."""
     if spec.shape == (None,):
         flat = np.concatenate(column)
-        counts = np.array([len(values) for values in column])
+        bounds = np.cumsum([0, *map(len, column)])
     elif column.shape[1:] == spec.shape:
         flat = np.ascontiguousarray(column).reshape(-1)
-        counts = np.full(n, len(flat) // n)
+        bounds = np.arange(n + 1) * (len(flat) // n)
     else:
         raise AlbertError(
             f"The record feature {name!r} has shape {column.shape[1:]}, its layout {spec.shape}."
         )
     if spec.dtype == "float32":
-        payload, ends = flat.astype("<f4").tobytes(), 4 * np.arange(1, len(flat) + 1)
+        payload, ends = flat.astype("<f4").tobytes(), (4 * bounds).tolist()
     else:
-        payload, ends = _pack_varints(flat.astype(np.int64))
-    starts = np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(counts)])]
-    entries = []
-    start = 0
-    for end in starts[1:].tolist():
-        entries.append(_entry_head(name, spec.dtype, end - start) + payload[start:end])
-        start = end
-    return entries
+        payload, ends = _pack_varints(flat, bounds)
+    return [
+        _entry_head(name, spec.dtype, end - start) + payload[start:end]
+        for start, end in zip(ends, ends[1:])
+    ]
 
 
-def _pack_varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Encodes int64 [m] as varints; also gives the end of each, [m]."""
-    unsigned = values.view(np.uint64)
-    largest = int(unsigned.max(initial=0))
+def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, list[int]]:
+    """Encodes integers or bools [m] as varints; also gives `bounds` between them in bytes."""
+    if values.dtype == np.bool_:
+        return values.tobytes(), bounds.tolist()
+    if values.min(initial=0) < 0:  # Varints are of 64 bits, so -1 takes ten bytes.
+        values = values.astype(np.int64).view(np.uint64)
+    largest = int(values.max(initial=0))
     if largest < 1 << 7:
-        return unsigned.astype(np.uint8).tobytes(), np.arange(1, len(values) + 1)
-    if largest < 1 << 31:
-        unsigned = unsigned.astype(np.uint32)
+        return values.astype(np.uint8).tobytes(), bounds.tolist()
+    rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
     width = -(-largest.bit_length() // 7)
     groups = np.empty((len(values), width), np.uint8)
-    used = np.empty(groups.shape, bool)
+    used = np.ones(groups.shape, np.bool_)
+    sizes = np.ones(len(values), np.uint8)
     for i in range(width):
-        rest = unsigned >> unsigned.dtype.type(7 * i)
-        used[:, i] = rest > 0 if i else True
-        groups[:, i] = (rest & 0x7F) | ((rest > 0x7F) << 7).astype(rest.dtype)
-    return groups[used].tobytes(), np.cumsum(used.sum(axis=1))
+        more = rest > 0x7F
+        groups[:, i] = rest.astype(np.uint8) | more.view(np.uint8) << 7
+        if i + 1 < width:
+            used[:, i + 1] = more
+            sizes += more
+            rest >>= rest.dtype.type(7)
+    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    return groups[used].tobytes(), ends[bounds].tolist()
 
 
 @functools.lru_cache(maxsize=65536)

@@ -192,6 +192,7 @@ def open_records(
             f"max_position_embeddings={config.max_position_embeddings}."
         )
     layout = records.pretraining_features(*_lengths(features))
+    del layout["token_boundary"]  # The builder's record of word starts; no model reads it.
     return RecordSource(paths, layout, seed)
 
 

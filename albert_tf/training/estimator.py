@@ -23,7 +23,7 @@ from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
-from albert_tf.training.monitors import ChanceWatch, MetricsLog, short_rate
+from albert_tf.training.monitors import ChanceWatch, InputWatch, MetricsLog, short_rate
 from albert_tf.training.specs import EvalSpec, InputFn, RunConfig, TrainSpec
 from albert_tf.training.strategy import fast_precision, is_chief, make_strategy
 from albert_tf.training.task import Task
@@ -198,6 +198,7 @@ class _TrainingRun:
         self.initial_step = step
         self.progress = Progress("train", last, "steps", step)
         window = _Window(self.config.train_batch_size, self.task.training_flops)
+        self.input_watch = InputWatch()
         chance = ChanceWatch(self.task.chance_loss, self.config.num_warmup_steps)
         loop_steps, tokens, positions = 1, 0.0, 0.0
         with self._signals(), _data_errors():
@@ -320,6 +321,9 @@ class _TrainingRun:
             text += f" {short_rate(means['tokens_per_second'])} tok/s"
         self.progress.update(steps, text, show=first or final)
         if step % self.config.log_every_steps == 0 or first or final:
+            warning = self.input_watch.look(step, means.get("input_wait_share", 0.0))
+            if warning:
+                self._note(warning)
             if self.chief:
                 skipped = {"skipped_steps": float(self.skipped.numpy())}
                 self.log.write(step, "train", {**means, **skipped})
@@ -401,7 +405,7 @@ class _Window:
 
     def clear(self) -> None:
         self._metrics: list[dict[str, np.ndarray]] = []
-        self._steps, self._seconds, self._tokens = 0, 0.0, 0.0
+        self._steps, self._seconds, self._tokens, self._waited = 0, 0.0, 0.0, 0.0
 
     def add(self, metrics: dict[str, np.ndarray], seconds: float | None) -> None:
         self._metrics.append(metrics)
@@ -409,10 +413,12 @@ class _Window:
             self._steps += len(metrics["finite"])
             self._seconds += seconds
             self._tokens += float(np.sum(metrics["tokens"]))
+            self._waited += float(np.sum(metrics["input_wait"]))
 
     def means(self) -> dict[str, float]:
         columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
         finite = columns.pop("finite") > 0
+        del columns["input_wait"]
         tokens, positions = columns.pop("tokens"), columns.pop("positions")
         means = {
             k: float(np.mean(v[finite])) if finite.any() else float("nan")
@@ -423,6 +429,7 @@ class _Window:
         if self._seconds:
             means["examples_per_second"] = self._steps * self._batch_size / self._seconds
             means["tokens_per_second"] = self._tokens / self._seconds
+            means["input_wait_share"] = self._waited / self._seconds
             flops = self._flops(float(positions.mean()) / self._batch_size)
             if flops:
                 means["model_flops_per_second"] = means["examples_per_second"] * flops

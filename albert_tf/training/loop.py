@@ -48,6 +48,12 @@ def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
     }
 
 
+def _time_of(values: tf.Tensor | Batch) -> tf.Tensor:
+    """The time at which all values are there, float64 seconds."""
+    with tf.control_dependencies(tf.nest.flatten(values, expand_composites=True)):
+        return tf.timestamp()
+
+
 class TrainLoop:
     """Runs training steps on the device, many at a call.
 
@@ -90,16 +96,24 @@ class TrainLoop:
 
         Returns:
           float32 [steps] for the entries of `Task.means` and for learning_rate, gradient_norm,
-          finite (1 or 0), tokens (unmasked ones) and positions (all of them).
+          finite (1 or 0), tokens (unmasked ones), positions (all of them) and input_wait (seconds).
         """
         values = self._loop(iterator, tf.constant(steps)).numpy()
-        return dict(zip(self._metric_names, values.T))
+        return dict(zip([*self._metric_names, "input_wait"], values.T))
 
     def _steps(self, iterator: tf.distribute.DistributedIterator, steps: tf.Tensor) -> tf.Tensor:
         history = tf.TensorArray(tf.float32, size=steps)
+        finished = tf.timestamp()
         for i in tf.range(steps):
-            metrics = self._strategy.run(self._replica_step, args=(next(iterator),))
-            history = history.write(i, self._strategy.experimental_local_results(metrics)[0])
+            # Whether a step begins, and asks for its batch, before the one before it is over is up
+            # to TensorFlow. Nothing waits for a batch before both have come about.
+            wanted = tf.maximum(tf.timestamp(), finished)
+            batch = next(iterator)
+            wait = tf.maximum(_time_of(batch) - wanted, 0.0)
+            metrics = self._strategy.run(self._replica_step, args=(batch,))
+            metrics = self._strategy.experimental_local_results(metrics)[0]
+            finished = _time_of(metrics)
+            history = history.write(i, tf.concat([metrics, [tf.cast(wait, tf.float32)]], 0))
         return history.stack()
 
     def _replica_step(self, batch: Batch) -> tf.Tensor:

@@ -92,6 +92,28 @@ class ChanceWatch:
         )
 
 
+class InputWatch:
+    """Notices that training waits for its input; warns once a run."""
+
+    #: A larger share of the time, in this many logged periods in a row, is worth a word.
+    _SHARE = 0.1
+    _PERIODS = 2
+
+    def __init__(self) -> None:
+        self._in_a_row, self._warned = 0, False
+
+    def look(self, step: int, share: float) -> str | None:
+        """Takes the share of the time before `step` that was spent waiting; gives a warning."""
+        self._in_a_row = self._in_a_row + 1 if share > self._SHARE else 0
+        if self._warned or self._in_a_row < self._PERIODS:
+            return None
+        self._warned = True
+        return (
+            f"Warning: before step {step}, {share:.0%} of the time went to waiting for input. Put "
+            "the records on a local disk, or leave more processor cores to this program."
+        )
+
+
 def _step_of(line: str) -> float:
     try:
         return json.loads(line)["step"]

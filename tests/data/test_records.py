@@ -55,6 +55,16 @@ def test_encoding_gives_the_bytes_of_protobuf():
     ]
 
 
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.uint16, np.int16, np.int32, np.uint32])
+def test_numbers_are_encoded_alike_whatever_type_holds_them(dtype):
+    limits = (0, 1) if dtype is np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    ids = np.random.default_rng(1).integers(*limits, (5, 7), dtype=np.int64, endpoint=True)
+    features = {"ids": FEATURES["ids"]}
+    assert records.encode_examples({"ids": ids.astype(dtype)}, features) == [
+        with_protobuf({"ids": ids}, row).SerializeToString(deterministic=True) for row in range(5)
+    ]
+
+
 def test_encoding_refuses_columns_that_differ_from_the_layout():
     columns = some_columns()
     with pytest.raises(AlbertError, match="disagree on the features"):

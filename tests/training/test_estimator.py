@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -133,6 +134,25 @@ def test_resumed_metrics_have_each_step_once(tmp_path, tiny_config, record_paths
     resumed.train(spec)
     steps = [x["step"] for x in logged(tmp_path)]
     assert steps == sorted(set(steps)) and steps[-1] == STEPS
+
+
+def test_time_spent_waiting_for_input_is_measured_and_warned_of_once(
+    tmp_path, tiny_config, record_paths, capsys
+):
+    estimator, spec, _ = make(tmp_path, tiny_config, record_paths)
+
+    def slow_input_fn(context):
+        def sleep(batch):
+            with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.5), [], [])]):
+                return {name: tf.identity(value) for name, value in batch.items()}
+
+        return spec.input_fn(context).map(sleep)
+
+    estimator.train(dataclasses.replace(spec, input_fn=slow_input_fn, max_steps=7))
+    shares = [x["input_wait_share"] for x in logged(tmp_path) if "input_wait_share" in x]
+    assert len(shares) == 3
+    assert all(0.1 < share <= 1.0 for share in shares)
+    assert capsys.readouterr().err.count("Warning: before step") == 1
 
 
 def test_a_finished_run_is_not_trained_again(uninterrupted, tiny_config, record_paths, capsys):

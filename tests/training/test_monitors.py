@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from albert_tf.training.monitors import ChanceWatch
+from albert_tf.training.monitors import ChanceWatch, InputWatch
 
 CHANCE = math.log(3)
 
@@ -43,3 +43,13 @@ def test_a_loss_that_falls_is_not_warned_of():
 def test_nothing_is_said_without_a_chance_loss_or_of_losses_that_are_not_finite():
     assert not warnings([5.0] * 1000, chance=None)
     assert not warnings([math.nan] * 1000)
+
+
+def told(shares):
+    watch = InputWatch()
+    return [step for step, share in enumerate(shares) if watch.look(step, share)]
+
+
+def test_waiting_for_input_is_warned_of_once_and_not_for_a_single_period():
+    assert told([0.5, 0.01, 0.5, 0.3, 0.5, 0.0, 0.9, 0.9]) == [3]
+    assert not told([0.09] * 50)
