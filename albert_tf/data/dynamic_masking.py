@@ -14,6 +14,7 @@ Source: google-research/albert create_pretraining_data.create_masked_lm_predicti
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _SWAP, _REPLACEMENT, _RANDOM_ID, _TURN = range(16, 20)
 #: Numbers that the generator makes at a time. Rows of a table are multiples of it.
 _BLOCK = 4
+#: What became of a word: not drawn yet, drawn in vain, chosen.
+_NEW, _DRAWN, _CHOSEN = np.arange(3, dtype=np.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,27 +197,23 @@ class DynamicMasking:
           Their ascending places in the flattened sequences, int32 [m], and their numbers in each
           sequence, int32 [n].
         """
-        ngram = self.options.ngram
         column = tf.range(self._length)
         special = (column == 0) | (column == sequences.separator) | (column == sequences.last)
         listed = sequences.starts | special
-        # Word w of all takes the flat places [bounds[w], bounds[w + 1]). What is beyond the list
-        # lets spans look past its end; the first of it is written to where nothing is to change.
         bounds = tf.cast(tf.where(tf.reshape(listed, [-1]))[:, 0], tf.int32)
-        total = tf.size(bounds)
-        unavailable = tf.gather(tf.reshape(special, [-1]), bounds)
-        bounds = tf.pad(bounds, [[0, ngram + 1]], constant_values=numbers.rows * self._length)
-        unavailable = tf.pad(unavailable, [[0, ngram + 1]])
+        is_special = tf.gather(tf.reshape(special, [-1]), bounds)
+        bounds = tf.pad(bounds, [[0, 1]], constant_values=numbers.rows * self._length)
         in_row = tf.reduce_sum(tf.cast(listed, tf.int32), 1)
-        first_word = tf.cumsum(in_row, exclusive=True) + 1
-        last_word = first_word + in_row - 2  # The last [SEP].
-        in_first = tf.cast(sequences.starts & (column < sequences.separator), tf.int32)
-        separator_word = first_word + tf.reduce_sum(in_first, 1)
-        budgets = self.options.budgets(np.arange(self._length + 1))
-        budget = tf.gather(tf.constant(budgets), sequences.last[:, 0] + 1)
-        words = _Words(bounds, total, first_word, separator_word, last_word)
-        chosen, room = self._take_turns(words, unavailable, budget, numbers)
-        chosen = tf.cast(tf.where(chosen & ~unavailable[:total])[:, 0], tf.int32)
+        words = _Words(
+            first=tf.cumsum(in_row, exclusive=True) + 1,
+            count=in_row - 2,
+            is_special=is_special,
+            sizes=_span_sizes(bounds, is_special, self.options.ngram),
+        )
+        budgets = tf.constant(self.options.budgets(np.arange(self._length + 1)))
+        budget = tf.gather(budgets, sequences.last[:, 0] + 1)
+        chosen, room = self._take_turns(words, budget, numbers)
+        chosen = tf.cast(tf.where(chosen)[:, 0], tf.int32)
         places = tf.raw_ops.RaggedRange(
             starts=tf.gather(bounds, chosen),
             limits=tf.gather(bounds, chosen + 1),
@@ -224,61 +223,65 @@ class DynamicMasking:
         return places.rt_dense_values, budget - room
 
     def _take_turns(
-        self, words: _Words, unavailable: tf.Tensor, budget: tf.Tensor, numbers: RowNumbers
+        self, words: _Words, budget: tf.Tensor, numbers: RowNumbers
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Draws spans, one a turn in each sequence, until the budgets are used or words run out.
 
+        A turn draws any word; one that was drawn or chosen before makes the turn void. That gives
+        the words in random order without having to sort them.
+
         Args:
           words: of n sequences.
-          unavailable: bool [total + ngram + 1]: words that cannot be chosen.
           budget: int32 [n]: tokens to choose.
           numbers: for the n sequences.
 
         Returns:
-          bool [total]: words chosen or unavailable; int32 [n]: what is left of the
-          budgets.
+          bool [total]: the words chosen; int32 [n]: what is left of the budgets.
         """
-        ngram = self.options.ngram
-        reach = tf.range(ngram)
-        least = np.concatenate([[0], self.options.span_thresholds()[:-1]]).astype(np.float32)
-        nowhere = words.total
-        count = words.last_word - words.first_word
+        thresholds = [0, *self.options.span_thresholds()[:-1].tolist()]
+        nowhere = tf.fill([numbers.rows], tf.size(words.is_special))
+        count = tf.cast(words.count, tf.float32)
+        states = tf.where(words.is_special, _DRAWN, _NEW)
+        states = tf.pad(states, [[0, self.options.ngram]], constant_values=_DRAWN)
 
-        def is_active(turn: tf.Tensor, room: tf.Tensor) -> tf.Tensor:
-            return (room > 0) & (turn < count)
-
+        # Vectors [n] only: TensorFlow is many times slower where it has to broadcast.
         def take_turn(
-            turn: tf.Tensor, room: tf.Tensor, order: tf.Tensor, taken: tf.Tensor
+            turn: tf.Tensor, room: tf.Tensor, left: tf.Tensor, states: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
-            active = is_active(turn, room)
-            drawn = numbers.uniform(_TURN + turn, 2)
-            # The next word of a random order (Fisher and Yates): swap it with the one at `turn`.
-            left = tf.maximum(count - turn, 1)
-            offset = tf.cast(drawn[:, 0] * tf.cast(left, tf.float32), tf.int32)
-            here = tf.where(active, words.first_word + turn, nowhere)
-            there = tf.where(active, here + tf.minimum(offset, left - 1), nowhere)
-            start = tf.gather(order, there)
-            order = tf.tensor_scatter_nd_update(order, there[:, None], tf.gather(order, here))
-            # The longest part of the span that ends before the [SEP] and fits into the budget.
-            span = start[:, None] + reach
-            sizes = tf.gather(words.bounds, span + 1) - tf.gather(words.bounds, start)[:, None]
-            limit = tf.where(start < words.separator_word, words.separator_word, words.last_word)
-            fits = (drawn[:, 1:] >= least) & (sizes <= room[:, None])
-            fits &= (span < limit[:, None]) | (reach == 0)
-            meets = tf.reduce_any(fits & tf.gather(taken, span), 1)
-            accepted = fits & (active & ~meets)[:, None]
-            where = tf.where(accepted, span, nowhere)
-            taken = tf.tensor_scatter_nd_update(taken, where[:, :, None], tf.ones_like(fits))
-            room -= tf.reduce_max(tf.where(accepted, sizes, 0), 1)
-            return turn + 1, room, order, taken
+            drawn, length = tf.unstack(numbers.uniform(_TURN + turn, 2), axis=1)
+            offset = tf.minimum(tf.cast(drawn * count, tf.int32), words.count - 1)
+            span = [words.first + offset + k for k in range(self.options.ngram)]
+            before = [tf.gather(states, word) for word in span]
+            sizes = [tf.gather(size, span[0]) for size in words.sizes]
+            # The words of the span, less those at its end that do not fit.
+            fits = [(length >= t) & (size <= room) for t, size in zip(thresholds, sizes)]
+            is_new = before[0] == _NEW
+            meets = [fit & (state == _CHOSEN) for fit, state in zip(fits, before)]
+            is_free = is_new & ~functools.reduce(tf.logical_or, meets)
+            chosen = [fit & is_free for fit in fits]
+            changed = [is_new, *chosen[1:]]
+            states = tf.tensor_scatter_nd_update(
+                states,
+                tf.concat([tf.where(c, w, nowhere) for c, w in zip(changed, span)], 0)[:, None],
+                _DRAWN + tf.cast(tf.concat(chosen, 0), tf.uint8),
+            )
+            for k in range(self.options.ngram):
+                # Of a chosen span the last size counts, which is the sum of the differences.
+                shorter = sizes[k - 1] if k else 0
+                room -= tf.cast(chosen[k], tf.int32) * (sizes[k] - shorter)
+                left -= tf.cast(changed[k] & (before[k] == _NEW), tf.int32)
+            return turn + 1, room, left, states
 
-        _, room, _, taken = tf.while_loop(
-            lambda turn, room, order, taken: tf.reduce_any(is_active(turn, room)),
+        in_row = tf.cast(~words.is_special, tf.int32)
+        sums = tf.pad(tf.cumsum(in_row), [[1, 0]])
+        left = tf.gather(sums, words.first + words.count) - tf.gather(sums, words.first)
+        _, room, _, states = tf.while_loop(
+            lambda turn, room, left, states: tf.reduce_any((room > 0) & (left > 0)),
             take_turn,
-            (tf.constant(0), budget, tf.range(words.total + 1), unavailable),
+            (tf.constant(0), budget, left, states),
             parallel_iterations=1,
         )
-        return taken[: words.total], room
+        return states[: -self.options.ngram] == _CHOSEN, room
 
     def _replace(
         self, sequences: _Sequences, places: tf.Tensor, counts: tf.Tensor, numbers: RowNumbers
@@ -313,14 +316,34 @@ class _Words:
     """The words of n sequences in one list of `total`, with [CLS] and [SEP].
 
     Attributes:
-      bounds: int32 [total + more]: word w takes the flat places [bounds[w], bounds[w + 1]).
-      total: int32 scalar.
-      first_word, separator_word, last_word: int32 [n]: numbers of the first word after [CLS], of
-        the first [SEP] and of the last [SEP].
+      first: int32 [n]: number of the first word after [CLS].
+      count: int32 [n]: words from there to the last [SEP], the [SEP] between them counted.
+      is_special: bool [total]: [CLS] or [SEP].
+      sizes: ngram times int32 [total]: tokens of the span of so many words from here on; more than
+        any budget if it has a [CLS] or [SEP].
     """
 
-    bounds: tf.Tensor
-    total: tf.Tensor
-    first_word: tf.Tensor
-    separator_word: tf.Tensor
-    last_word: tf.Tensor
+    first: tf.Tensor
+    count: tf.Tensor
+    is_special: tf.Tensor
+    sizes: list[tf.Tensor]
+
+
+def _span_sizes(bounds: tf.Tensor, is_special: tf.Tensor, ngram: int) -> list[tf.Tensor]:
+    """The `sizes` of _Words.
+
+    Args:
+      bounds: int32 [total + 1]: word w takes the flat places [bounds[w], bounds[w + 1]).
+      is_special: bool [total].
+      ngram: longest span.
+    """
+    impossible = bounds.dtype.max
+    ends = tf.pad(bounds[1:], [[0, ngram - 1]])
+    crosses = tf.pad(is_special, [[0, ngram - 1]], constant_values=True)
+    total = tf.size(is_special)
+    sizes = []
+    crossed = is_special
+    for words in range(ngram):
+        crossed |= crosses[words : words + total]
+        sizes.append(tf.where(crossed, impossible, ends[words : words + total] - bounds[:-1]))
+    return sizes
