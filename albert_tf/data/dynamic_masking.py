@@ -5,7 +5,8 @@
 The distribution is that of the record builder (data_prep/masking.py): every word, in random order,
 is the start of a span; see there. Here all of it is TensorFlow operations on a whole batch. The
 words of all sequences lie in one list, with [CLS] and [SEP] as words that cannot be chosen, and
-the loop goes over the turns of all sequences at once.
+the loop goes over the turns of all sequences at once. Numbers are chosen by products with 0 and 1
+where it counts, as tf.where takes several times as long.
 
 Source: google-research/albert create_pretraining_data.create_masked_lm_predictions; paper, section
 4.1. Masks that change with every epoch: Liu et al. 2019 (RoBERTa), section 4.1.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 _SWAP, _REPLACEMENT, _RANDOM_ID, _TURN = range(16, 20)
 #: Numbers that the generator makes at a time. Rows of a table are multiples of it.
 _BLOCK = 4
-#: What became of a word: not drawn yet, drawn in vain, chosen.
-_NEW, _DRAWN, _CHOSEN = np.arange(3, dtype=np.uint8)
+#: What became of a word: not drawn yet, drawn in vain, chosen; or it is no word.
+_NEW, _DRAWN, _CHOSEN, _SPECIAL = np.arange(4, dtype=np.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,26 +163,23 @@ class DynamicMasking:
         separator = first + 1
         last = tf.where(b > 0, a + b + 2, separator)
         column = tf.range(self._length)
-        in_second = column > separator
+        in_second = tf.cast(column > separator, tf.int32)
         is_text = (column > 0) & (column < last) & (column != separator)
-        # Where in the record's text the segments begin, seen from their first column.
-        shift = tf.where(
-            in_second, tf.where(swapped, 0, a) - separator - 1, tf.where(swapped, a, 0) - 1
-        )
-        place = tf.clip_by_value(column + shift, 0, self._length - 1)
-        place += self._length * tf.range(numbers.rows)[:, None]
-        ids = tf.gather(tf.reshape(columns["text_ids"], [-1]), place)
-        special = tf.where(
-            column == 0,
-            self._tokenizer.cls_id,
-            tf.where((column == separator) | (column == last), self._tokenizer.sep_id, 0),
-        )
+        text = tf.cast(is_text, tf.int32)
+        # Where the segments begin in the flattened texts, seen from the first column.
+        row = self._length * tf.range(numbers.rows)[:, None]
+        to_first = row - 1 + tf.where(swapped, a, 0)
+        to_second = row - 1 + tf.where(swapped, 0, a) - separator
+        place = text * (column + to_first + in_second * (to_second - to_first))
+        ids = text * tf.cast(tf.gather(tf.reshape(columns["text_ids"], [-1]), place), tf.int32)
+        is_separator = tf.cast((column == separator) | (column == last), tf.int32)
+        ids += tf.one_hot(0, self._length, self._tokenizer.cls_id, 0)
+        ids += self._tokenizer.sep_id * is_separator
         starts = is_text
         if self.options.whole_words:
             stored = tf.gather(self._unpack(columns["word_starts"]), place)
             # A segment may begin inside a word; what is left of it counts as one.
             starts &= stored | (column == 1) | (column == separator + 1)
-        ids = tf.where(is_text, tf.cast(ids, tf.int32), special)
         return _Sequences(ids, starts, separator, last, swapped)
 
     def _unpack(self, packed: tf.Tensor) -> tf.Tensor:
@@ -202,21 +201,24 @@ class DynamicMasking:
         listed = sequences.starts | special
         bounds = tf.cast(tf.where(tf.reshape(listed, [-1]))[:, 0], tf.int32)
         is_special = tf.gather(tf.reshape(special, [-1]), bounds)
-        bounds = tf.pad(bounds, [[0, 1]], constant_values=numbers.rows * self._length)
-        in_row = tf.reduce_sum(tf.cast(listed, tf.int32), 1)
+        in_row, of_text = (
+            tf.reduce_sum(tf.cast(x, tf.int32), 1) for x in (listed, sequences.starts)
+        )
+        ngram = self.options.ngram
         words = _Words(
             first=tf.cumsum(in_row, exclusive=True) + 1,
             count=in_row - 2,
-            is_special=is_special,
-            sizes=_span_sizes(bounds, is_special, self.options.ngram),
+            of_text=of_text,
+            states=tf.pad(_SPECIAL * tf.cast(is_special, tf.uint8), [[0, ngram]]),
+            bounds=tf.pad(bounds, [[0, ngram + 1]]),
         )
         budgets = tf.constant(self.options.budgets(np.arange(self._length + 1)))
         budget = tf.gather(budgets, sequences.last[:, 0] + 1)
         chosen, room = self._take_turns(words, budget, numbers)
         chosen = tf.cast(tf.where(chosen)[:, 0], tf.int32)
         places = tf.raw_ops.RaggedRange(
-            starts=tf.gather(bounds, chosen),
-            limits=tf.gather(bounds, chosen + 1),
+            starts=tf.gather(words.bounds, chosen),
+            limits=tf.gather(words.bounds, chosen + 1),
             deltas=1,
             Tsplits=tf.int32,
         )
@@ -239,49 +241,49 @@ class DynamicMasking:
           bool [total]: the words chosen; int32 [n]: what is left of the budgets.
         """
         thresholds = [0, *self.options.span_thresholds()[:-1].tolist()]
-        nowhere = tf.fill([numbers.rows], tf.size(words.is_special))
+        ngram = self.options.ngram
+        nowhere = tf.size(words.states) - ngram
         count = tf.cast(words.count, tf.float32)
-        states = tf.where(words.is_special, _DRAWN, _NEW)
-        states = tf.pad(states, [[0, self.options.ngram]], constant_values=_DRAWN)
 
-        # Vectors [n] only: TensorFlow is many times slower where it has to broadcast.
+        # Vectors [n] only: on matrices as narrow as [n, ngram] TensorFlow takes much longer.
         def take_turn(
             turn: tf.Tensor, room: tf.Tensor, left: tf.Tensor, states: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             drawn, length = tf.unstack(numbers.uniform(_TURN + turn, 2), axis=1)
             offset = tf.minimum(tf.cast(drawn * count, tf.int32), words.count - 1)
-            span = [words.first + offset + k for k in range(self.options.ngram)]
+            span = [words.first + offset + k for k in range(ngram)]
+            bounds = [tf.gather(words.bounds, word) for word in (*span, span[-1] + 1)]
+            sizes = [bound - bounds[0] for bound in bounds[1:]]
             before = [tf.gather(states, word) for word in span]
-            sizes = [tf.gather(size, span[0]) for size in words.sizes]
             # The words of the span, less those at its end that do not fit.
-            fits = [(length >= t) & (size <= room) for t, size in zip(thresholds, sizes)]
+            within = itertools.accumulate((s != _SPECIAL for s in before), tf.logical_and)
+            fits = [
+                inside & (length >= t) & (size <= room)
+                for inside, t, size in zip(within, thresholds, sizes)
+            ]
             is_new = before[0] == _NEW
             meets = [fit & (state == _CHOSEN) for fit, state in zip(fits, before)]
             is_free = is_new & ~functools.reduce(tf.logical_or, meets)
             chosen = [fit & is_free for fit in fits]
             changed = [is_new, *chosen[1:]]
-            states = tf.tensor_scatter_nd_update(
-                states,
-                tf.concat([tf.where(c, w, nowhere) for c, w in zip(changed, span)], 0)[:, None],
-                _DRAWN + tf.cast(tf.concat(chosen, 0), tf.uint8),
-            )
-            for k in range(self.options.ngram):
+            is_changed = tf.cast(tf.concat(changed, 0), tf.int32)
+            where = nowhere + is_changed * (tf.concat(span, 0) - nowhere)
+            what = _DRAWN + tf.cast(tf.concat(chosen, 0), tf.uint8)
+            states = tf.tensor_scatter_nd_update(states, where[:, None], what)
+            for k in range(ngram):
                 # Of a chosen span the last size counts, which is the sum of the differences.
                 shorter = sizes[k - 1] if k else 0
                 room -= tf.cast(chosen[k], tf.int32) * (sizes[k] - shorter)
                 left -= tf.cast(changed[k] & (before[k] == _NEW), tf.int32)
             return turn + 1, room, left, states
 
-        in_row = tf.cast(~words.is_special, tf.int32)
-        sums = tf.pad(tf.cumsum(in_row), [[1, 0]])
-        left = tf.gather(sums, words.first + words.count) - tf.gather(sums, words.first)
         _, room, _, states = tf.while_loop(
             lambda turn, room, left, states: tf.reduce_any((room > 0) & (left > 0)),
             take_turn,
-            (tf.constant(0), budget, left, states),
+            (tf.constant(0), budget, words.of_text, words.states),
             parallel_iterations=1,
         )
-        return states[: -self.options.ngram] == _CHOSEN, room
+        return states[:-ngram] == _CHOSEN, room
 
     def _replace(
         self, sequences: _Sequences, places: tf.Tensor, counts: tf.Tensor, numbers: RowNumbers
@@ -292,7 +294,8 @@ class DynamicMasking:
         rows = tf.RaggedTensor.from_row_lengths(places, counts, validate=False)
         listed = rows.to_tensor(shape=[numbers.rows, width])
         used = tf.range(width) < counts[:, None]
-        labels = tf.where(used, tf.gather(ids, listed), 0)
+        in_use = tf.cast(used, tf.int32)
+        labels = in_use * tf.gather(ids, listed)
         draw = numbers.uniform(_REPLACEMENT, width)
         not_special = np.setdiff1d(
             np.arange(self._tokenizer.vocab_size, dtype=np.int32), self._tokenizer.special_ids
@@ -305,7 +308,7 @@ class DynamicMasking:
         ids = tf.tensor_scatter_nd_update(ids, places[:, None], tf.boolean_mask(new, used))
         return {
             "input_word_ids": tf.reshape(ids, sequences.ids.shape),
-            "masked_lm_positions": tf.where(used, listed % self._length, 0),
+            "masked_lm_positions": in_use * (listed % self._length),
             "masked_lm_ids": labels,
             "masked_lm_weights": tf.cast(used, tf.float32),
         }
@@ -318,32 +321,14 @@ class _Words:
     Attributes:
       first: int32 [n]: number of the first word after [CLS].
       count: int32 [n]: words from there to the last [SEP], the [SEP] between them counted.
-      is_special: bool [total]: [CLS] or [SEP].
-      sizes: ngram times int32 [total]: tokens of the span of so many words from here on; more than
-        any budget if it has a [CLS] or [SEP].
+      of_text: int32 [n]: the same without that [SEP].
+      states: uint8 [total + ngram]: _SPECIAL for [CLS] and [SEP], else _NEW.
+      bounds: int32 [total + ngram + 1]: word w takes the flat places [bounds[w], bounds[w + 1]).
+        As with the states, what is after the last [SEP] only lets one look past the end.
     """
 
     first: tf.Tensor
     count: tf.Tensor
-    is_special: tf.Tensor
-    sizes: list[tf.Tensor]
-
-
-def _span_sizes(bounds: tf.Tensor, is_special: tf.Tensor, ngram: int) -> list[tf.Tensor]:
-    """The `sizes` of _Words.
-
-    Args:
-      bounds: int32 [total + 1]: word w takes the flat places [bounds[w], bounds[w + 1]).
-      is_special: bool [total].
-      ngram: longest span.
-    """
-    impossible = bounds.dtype.max
-    ends = tf.pad(bounds[1:], [[0, ngram - 1]])
-    crosses = tf.pad(is_special, [[0, ngram - 1]], constant_values=True)
-    total = tf.size(is_special)
-    sizes = []
-    crossed = is_special
-    for words in range(ngram):
-        crossed |= crosses[words : words + total]
-        sizes.append(tf.where(crossed, impossible, ends[words : words + total] - bounds[:-1]))
-    return sizes
+    of_text: tf.Tensor
+    states: tf.Tensor
+    bounds: tf.Tensor

@@ -33,24 +33,26 @@ def tokenizer(tmp_path_factory):
 
 @dataclasses.dataclass
 class Text:
-    """n texts of two segments, as records have them; word starts are drawn apart from the ids."""
+    """Texts of two segments, as records have them; word starts are drawn apart from the ids.
+
+    All of them are to be drawn `times` times, one after the other.
+    """
 
     ids: list[np.ndarray]
     starts: list[np.ndarray]
     lengths: np.ndarray
+    times: int = 1
 
     @classmethod
-    def random(cls, n, rng, longest, start_share=0.8, shortest=4):
+    def random(cls, n, rng, longest, start_share=0.8, shortest=4, times=1):
         sizes = rng.integers(shortest, longest + 1, n)
         first = 1 + rng.integers(0, sizes - 1)
         return cls(
             [rng.integers(FIRST_TEXT_ID, VOCAB, size) for size in sizes],
             [rng.random(size) < start_share for size in sizes],
             np.stack([first, sizes - first], 1),
+            times,
         )
-
-    def repeat(self, times):
-        return Text(self.ids * times, self.starts * times, np.tile(self.lengths, (times, 1)))
 
     def serialized(self, length):
         columns = {
@@ -58,16 +60,20 @@ class Text:
             "word_starts": [np.packbits(starts) for starts in self.starts],
             "segment_lengths": self.lengths,
         }
-        return records.encode_examples(columns, records.compact_features(length, VOCAB))
+        examples = records.encode_examples(columns, records.compact_features(length, VOCAB))
+        return examples * self.times
 
     def batch(self, length, swapped):
-        """What the builder masks, laid out row by row."""
-        n = len(self.ids)
-        ids, is_text, starts = np.zeros((3, n, length), np.int32)
-        a, b = self.lengths.T
-        a, b = np.where(swapped, b, a), np.where(swapped, a, b)
+        """What the builder masks; `swapped` says it for each text and time."""
+        layouts = [dataclasses.astuple(self._lay_out(length, order)) for order in (False, True)]
+        number = np.tile(np.arange(len(self.ids)), self.times)
+        return Batch(*(np.stack(pair)[swapped.astype(int), number] for pair in zip(*layouts)))
+
+    def _lay_out(self, length, swapped):
+        ids, is_text, starts = np.zeros((3, len(self.ids), length), np.int32)
+        a, b = self.lengths.T[::-1] if swapped else self.lengths.T
         for row, (text, begins) in enumerate(zip(self.ids, self.starts)):
-            if swapped[row]:
+            if swapped:
                 text, begins = np.roll(text, a[row]), np.roll(begins, a[row])
             parts = [range(1, a[row] + 1)]
             ids[row, [0, a[row] + 1]] = 2, 3
@@ -174,7 +180,8 @@ def test_all_sets_of_masked_words_are_as_likely_as_in_the_builder(
         [np.arange(FIRST_TEXT_ID, FIRST_TEXT_ID + 9)],
         [np.array([1, 1, 0, 1, 1, 0, 0, 1, 1])],
         np.array([[4, 5]]),
-    ).repeat(30_000)
+        times=150_000,
+    )
     options = MaskingOptions(4, 0.35, 3, favor_shorter, whole_words)
     drawn = draw(text, 12, options, tokenizer, swap=False)
     codes = [
@@ -191,7 +198,7 @@ def test_all_sets_of_masked_words_are_as_likely_as_in_the_builder(
 def test_runs_places_and_numbers_of_masked_words_are_distributed_as_in_the_builder(
     tokenizer, longest, predictions, ngram
 ):
-    text = Text.random(400, np.random.default_rng(0), longest, shortest=8).repeat(15)
+    text = Text.random(400, np.random.default_rng(0), longest, shortest=8, times=15)
     options = MaskingOptions(predictions, 0.15, ngram)
     drawn = draw(text, longest + 3, options, tokenizer)
     offline = draw_offline(drawn, options)
@@ -210,7 +217,7 @@ def test_runs_places_and_numbers_of_masked_words_are_distributed_as_in_the_build
 
 
 def test_replacements_are_eighty_ten_ten_and_random_ones_uniform(tokenizer):
-    text = Text.random(2000, np.random.default_rng(1), 125).repeat(3)
+    text = Text.random(1000, np.random.default_rng(1), 125, times=20)
     drawn = draw(text, 128, MaskingOptions(20), tokenizer)
     used, columns = drawn.used, drawn.columns
     rows, positions = np.nonzero(used)[0], columns["masked_lm_positions"][used]
@@ -255,7 +262,7 @@ def test_batches_have_the_form_of_those_of_masked_records(tokenizer):
 
 
 def test_segments_are_swapped_in_half_of_the_cases_or_never(tokenizer):
-    text = Text.random(200, np.random.default_rng(3), 20).repeat(20)
+    text = Text.random(200, np.random.default_rng(3), 20, times=20)
     labels = draw(text, 23, MaskingOptions(3), tokenizer).columns["next_sentence_labels"]
     assert labels.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(4000))
     # Anew each time, not once for a record.
