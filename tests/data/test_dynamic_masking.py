@@ -180,7 +180,7 @@ def test_all_sets_of_masked_words_are_as_likely_as_in_the_builder(
         [np.arange(FIRST_TEXT_ID, FIRST_TEXT_ID + 9)],
         [np.array([1, 1, 0, 1, 1, 0, 0, 1, 1])],
         np.array([[4, 5]]),
-        times=150_000,
+        times=50_000,
     )
     options = MaskingOptions(4, 0.35, 3, favor_shorter, whole_words)
     drawn = draw(text, 12, options, tokenizer, swap=False)
@@ -190,6 +190,20 @@ def test_all_sets_of_masked_words_are_as_likely_as_in_the_builder(
     ]
     assert_same_distribution(*codes)
     assert len(np.unique(codes[0])) > 10
+
+
+@pytest.mark.parametrize("favor_shorter", [True, False])
+def test_spans_are_as_long_as_in_the_builder(tokenizer, favor_shorter):
+    # Three of forty words: they are one, two or three runs as the first spans are long.
+    words = np.full(40, FIRST_TEXT_ID)
+    text = Text([words], [words > 0], np.array([[20, 20]]), times=100_000)
+    options = MaskingOptions(3, favor_shorter_ngram=favor_shorter)
+    drawn = draw(text, 43, options, tokenizer, swap=False)
+    runs = [
+        (predicted[:, 1:] & ~predicted[:, :-1]).sum(1)
+        for predicted in (drawn.predicted, draw_offline(drawn, options))
+    ]
+    assert_same_distribution(*runs)
 
 
 @pytest.mark.parametrize(
