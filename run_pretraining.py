@@ -41,7 +41,8 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "masking", "auto", ["auto", "static", "dynamic"], "Whose masks and sentence order to "
         "train on. static: those in the records. dynamic: drawn anew in every epoch, for records "
-        "built with --record_format=compact. auto: whichever the records in --input_file are for."
+        "built with --record_format=compact. auto: whichever the records in --input_file are for. "
+        "Held-out records always go by what they are; masks drawn for them never change."
     )  # fmt: skip
     flags.DEFINE_float("sop_weight", 1.0, "Factor of the sentence order loss; 0: none.", 0.0)
     flags.DEFINE_float(

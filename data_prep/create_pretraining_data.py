@@ -106,8 +106,8 @@ def _define_instance_flags(default: PretrainingOptions) -> None:
         "dupe_factor",
         None,
         "Passes over the corpus, each with other cuts and masks. The records take about 1.7 times "
-        "the size of the text for each pass. Default: 40; with --record_format=compact, which "
-        "takes about half the size of the text and needs no passes for other masks, 1.",
+        "the size of the text for each pass, compact ones 0.6 times. Default: 40; with "
+        "--record_format=compact, where other masks need no other pass, 1.",
     )
     flags.DEFINE_enum(
         "record_format",

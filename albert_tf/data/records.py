@@ -222,7 +222,10 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
         kind = feature.WhichOneof("kind")
         count = len(getattr(feature, kind).value) if kind else 0
         if kind not in ("int64_list", "float_list") or not count:
-            raise AlbertError(f"The record feature {name!r} is not a list of numbers.")
+            raise AlbertError(
+                f"The record feature {name!r} is not a list of numbers; compact records need the "
+                "manifest.json that was written with them."
+            )
         dtype = "int64" if kind == "int64_list" else "float32"
         features[name] = FeatureSpec(dtype, () if count == 1 else (count,))
     return features

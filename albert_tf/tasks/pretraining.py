@@ -152,7 +152,8 @@ def open_records(
 ) -> RecordSource:
     """Opens pretraining records and checks that the model can read them.
 
-    Compact records are masked as their manifest's options say.
+    Compact records are masked as the options in their manifest say, the first one's if there are
+    several.
 
     Args:
       patterns: comma list of shards, globs or folders with a manifest.

@@ -2,22 +2,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compact records: the text of the masked ones, in a tenth of the space; tools that read them."""
 
+import gzip
 import itertools
+import os
+import pathlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.pretraining import open_records
 from albert_tf.tokenization import Tokenizer
+from albert_tf.training.specs import InputContext
 from data_prep.inspect_records import inspect
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.record_files import find_records
 from data_prep.verify_records import verify
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
+DATA = pathlib.Path(os.environ.get("ALBERT_DATA_DIR", ROOT.parent / "shared" / "data"))
 WORDS = [f"w{i}" for i in range(200)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LENGTH = 64
@@ -213,3 +221,38 @@ def test_verification_finds_faults_of_compact_records(tmp_path, capsys, feature,
     if feature:
         offset = sum(map(len, itertools.islice(examples, 6))) + 6 * records.FRAME_BYTES
         assert f"record 6 (byte {offset}): {message}" in capsys.readouterr().err
+
+
+@pytest.mark.realdata
+def test_real_text_is_masked_while_training_as_by_the_builder(tmp_path):
+    source, model = DATA / "text" / "books_62mb.txt.gz", DATA / "spm" / "30k-clean.model"
+    if not source.exists():
+        pytest.skip(f"needs {source}")
+    with gzip.open(source, "rb") as f:
+        (tmp_path / "text.txt").write_bytes(f.read(1_000_000).rpartition(b"\n")[0] + b"\n")
+    for record_format in ("masked", "compact"):
+        options = PretrainingOptions(max_seq_length=128, dupe_factor=1, record_format=record_format)
+        manifest = build_pretraining_data(
+            [str(tmp_path / "text.txt")],
+            TokenizerSource(str(model)),
+            Output(str(tmp_path / record_format)),
+            options,
+        )
+        if record_format == "masked":
+            expected = manifest.statistics
+    config = AlbertConfig.load("albert_base_v2")
+    opened = open_records(str(tmp_path / "compact"), config)
+    batches = opened.train_input_fn(InputContext(100)).take(200)
+    used = masked = kept = tokens = labels = 0
+    for batch in batches.as_numpy_iterator():
+        ids, in_use = batch["input_word_ids"], batch["masked_lm_weights"] > 0
+        put = np.take_along_axis(ids, batch["masked_lm_positions"], axis=1)
+        used += in_use.sum()
+        masked += (put == 4)[in_use].sum()
+        kept += (put == batch["masked_lm_ids"])[in_use].sum()
+        tokens += batch["input_mask"].sum()
+        labels += batch["next_sentence_labels"].sum()
+    assert used / tokens == pytest.approx(expected["masked_share"], abs=2e-4)
+    assert masked / used == pytest.approx(0.8, abs=0.003)
+    assert kept / used == pytest.approx(0.1, abs=0.003)
+    assert labels / 20_000 == pytest.approx(0.5, abs=0.015)
