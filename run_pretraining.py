@@ -38,6 +38,12 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_integer("max_seq_length", None, "Checked against the records if given.")
     flags.DEFINE_integer("max_predictions_per_seq", None, "Checked against the records if given.")
+    flags.DEFINE_enum(
+        "masking", "auto", ["auto", "static", "dynamic"], "Whose masks and sentence order to "
+        "train on. static: those in the records. dynamic: drawn anew in every epoch, for records "
+        "built with --record_format=compact. auto: whichever the records in --input_file are for. "
+        "Held-out records always go by what they are; masks drawn for them never change."
+    )  # fmt: skip
     flags.DEFINE_float("sop_weight", 1.0, "Factor of the sentence order loss; 0: none.", 0.0)
     flags.DEFINE_float(
         "learning_rate", None, "Peak learning rate. Default: 0.00176 × sqrt(train_batch_size / "
@@ -70,7 +76,9 @@ def _main() -> None:
     if FLAGS.init_checkpoint:
         check_architecture(config, FLAGS.init_checkpoint)
     lengths = {k: FLAGS[k].value for k in ("max_seq_length", "max_predictions_per_seq")}
-    source = pretraining.open_records(FLAGS.input_file, config, seed=FLAGS.random_seed, **lengths)
+    source = pretraining.open_records(
+        FLAGS.input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **lengths
+    )
     eval_spec = None
     if FLAGS.eval_input_file:
         pretraining.check_held_out(FLAGS.input_file, FLAGS.eval_input_file)

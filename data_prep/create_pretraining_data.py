@@ -25,7 +25,7 @@ from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from data_prep.instances import OBJECTIVES
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
-from data_prep.pretraining_options import GOOGLE_RESEARCH, PretrainingOptions
+from data_prep.pretraining_options import GOOGLE_RESEARCH, RECORD_FORMATS, PretrainingOptions
 
 FLAGS = flags.FLAGS
 
@@ -108,9 +108,19 @@ def _define_instance_flags(default: PretrainingOptions) -> None:
     )
     flags.DEFINE_integer(
         "dupe_factor",
-        default.dupe_factor,
+        None,
         "Passes over the corpus, each with other cuts and masks. The records take about 1.7 times "
-        "the size of the text for each pass.",
+        "the size of the text for each pass, compact ones 0.6 times. Default: 40; with "
+        "--record_format=compact, where other masks need no other pass, 1.",
+    )
+    flags.DEFINE_enum(
+        "record_format",
+        default.record_format,
+        RECORD_FORMATS,
+        "masked: records as those of the TF1 release, with masks. compact: text only; masks and "
+        "sentence order are drawn while training, other ones in every epoch. The flags on masking "
+        "and --max_predictions_per_seq then say how training masks. Not for --compat, "
+        "--do_permutation or NSP.",
     )
     flags.DEFINE_integer(
         "random_seed", default.random_seed, "Decides all random choices; not negative."

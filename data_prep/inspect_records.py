@@ -5,7 +5,8 @@
   python -m data_prep.inspect_records --input_file=records --num_examples=2
 
 [word|MASK] is a piece replaced by [MASK], [word|kept] one to be predicted though it is there, and
-[word|other] one replaced by another.
+[word|other] one replaced by another. Compact records are shown as text, since their masks are drawn
+while training.
 """
 
 from __future__ import annotations
@@ -75,11 +76,17 @@ def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer, objec
       tokenizer: the one it was made with.
       objective: "sop", "nsp" or "none": what the sentence label means.
     """
+    predicted: dict[int, int] = {}
+    if "text_ids" in columns:
+        ids, a_end, length = _with_specials(columns, tokenizer)
+        head = f"{length} of {len(columns['text_ids'])} tokens, not masked"
+        if objective == "sop":
+            head += " or swapped"
+        return "\n".join([f"{head} yet", *_segments(ids, predicted, a_end, length, tokenizer)])
     ids = columns["input_ids"]
     length = int(columns["input_mask"].sum())
     a_end = length - int(columns["segment_ids"].sum())
     head = f"{length} of {len(ids)} tokens"
-    predicted: dict[int, int] = {}
     if "masked_lm_positions" in columns:
         used = columns["masked_lm_weights"] > 0
         positions = columns["masked_lm_positions"][used].tolist()
@@ -88,16 +95,30 @@ def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer, objec
         head += f", {len(predicted)} predicted, label {label} ({_MEANINGS[objective][label]})"
     else:
         head += f", label {columns['label_ids']:g}"
-    lines = [head]
+    return "\n".join([head, *_segments(ids, predicted, a_end, length, tokenizer)])
+
+
+def _with_specials(
+    columns: Mapping[str, np.ndarray], tokenizer: Tokenizer
+) -> tuple[np.ndarray, int, int]:
+    """A compact record's ids with [CLS] and [SEP], the end of A and of all."""
+    a, b = columns["segment_lengths"].tolist()
+    text = columns["text_ids"][: a + b].astype(np.int32)
+    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+    ids = np.concatenate([cls, text[:a], sep, text[a:], sep if b else []])
+    return ids.astype(np.int32), a + 2, len(ids)
+
+
+def _segments(
+    ids: np.ndarray, predicted: Mapping[int, int], a_end: int, length: int, tokenizer: Tokenizer
+) -> Iterator[str]:
+    """Segments A and B as paragraphs."""
     for name, start, end in (("A", 0, a_end), ("B", a_end, length)):
         if end > start:
             text = _text(ids, predicted, range(start, end), tokenizer)
-            lines.append(
-                textwrap.fill(
-                    f"{name}  {text}", COLUMNS, subsequent_indent="   ", break_on_hyphens=False
-                )
+            yield textwrap.fill(
+                f"{name}  {text}", COLUMNS, subsequent_indent="   ", break_on_hyphens=False
             )
-    return "\n".join(lines)
 
 
 def _text(

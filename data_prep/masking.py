@@ -13,51 +13,8 @@ import dataclasses
 
 import numpy as np
 
+from albert_tf.data.masking_options import KEEP_SHARE, MASK_SHARE, MaskingOptions
 from data_prep.assembly import Batch
-
-MASK_SHARE = 0.8
-KEEP_SHARE = 0.1
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskingOptions:
-    """How tokens are chosen for prediction.
-
-    Attributes:
-      max_predictions_per_seq: most tokens predicted in an instance.
-      masked_lm_prob: share of an instance's tokens, [CLS] and [SEP] counted, to be predicted.
-      ngram: longest span, in words.
-      favor_shorter_ngram: draw a span of n words with probability proportional to 1/n; else the
-        same probabilities in reverse.
-      whole_words: mask all pieces of a word or none.
-      within_segments: no span and no word crosses a [SEP]. The official builder lets both.
-      permute: choose as many tokens again, shuffle them among themselves and predict them too.
-    """
-
-    max_predictions_per_seq: int
-    masked_lm_prob: float = 0.15
-    ngram: int = 3
-    favor_shorter_ngram: bool = True
-    whole_words: bool = True
-    within_segments: bool = True
-    permute: bool = False
-
-    @property
-    def predictions(self) -> int:
-        """Most tokens predicted in an instance, shuffled ones included."""
-        return self.max_predictions_per_seq * (2 if self.permute else 1)
-
-    def budgets(self, lengths: np.ndarray) -> np.ndarray:
-        """Tokens to predict in instances of the given lengths; halves round to even."""
-        wanted = np.maximum(1, np.rint(lengths * self.masked_lm_prob)).astype(np.int32)
-        return np.minimum(self.max_predictions_per_seq, wanted)
-
-    def span_thresholds(self) -> np.ndarray:
-        """Cumulative probabilities of spans of 1 … ngram words."""
-        weights = 1 / np.arange(1, self.ngram + 1)
-        if not self.favor_shorter_ngram:
-            weights = weights[::-1]
-        return np.cumsum(weights / weights.sum())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from albert_tf import files
-from albert_tf.data.manifest import FILE_NAME, Manifest
-from albert_tf.data.records import ShardInfo, pretraining_features
+from albert_tf.data.manifest import COMPACT_PRETRAINING, FILE_NAME, PRETRAINING, Manifest
+from albert_tf.data.records import ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.progress import Progress, total_bytes
 from albert_tf.tokenization import Tokenizer
@@ -312,8 +312,8 @@ def _manifest(
     for _, shard_counts in results:
         counts.update(shard_counts)
     return Manifest(
-        kind="pretraining",
-        features=pretraining_features(options.max_seq_length, options.masking().predictions),
+        kind=COMPACT_PRETRAINING if options.compact else PRETRAINING,
+        features=options.features(plan["tokenizer"]["vocab_size"]),
         shards=[info for info, _ in results],
         tokenizer=plan["tokenizer"],
         options=plan["options"],
@@ -324,36 +324,19 @@ def _manifest(
 def summarize(
     corpus: dict[str, int], counts: Counter[str], options: PretrainingOptions
 ) -> dict[str, Any]:
-    """The manifest's statistics.
+    """The manifest's statistics; of compact records none of what is drawn while training.
 
     Args:
       corpus: counts of split_documents.
       counts: counts of all shards, over all passes.
       options: the build's options.
     """
-    masked = counts["replaced_by_mask"] + counts["kept"] + counts["replaced_by_random"]
-    spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
-
-    def share(part: int, whole: int) -> float:
-        return round(part / whole, 6) if whole else 0.0
-
+    room = counts["instances"] * options.max_seq_length
     return {
         "corpus": dict(corpus),
         "instances": counts["instances"],
-        "fill_ratio": share(
-            counts["sequence_tokens"], counts["instances"] * options.max_seq_length
-        ),
-        "label_1_share": share(counts["label_1"], counts["instances"]),
-        "instances_without_predictions": counts["instances_without_predictions"],
-        "masked_tokens": masked,
-        "masked_share": share(masked, counts["sequence_tokens"]),
-        "masked_as": {
-            "mask": share(counts["replaced_by_mask"], masked),
-            "original": share(counts["kept"], masked),
-            "random": share(counts["replaced_by_random"], masked),
-        },
-        "permuted_tokens": counts["permuted"],
-        "span_words": {n: share(count, sum(spans.values())) for n, count in spans.items()},
+        "fill_ratio": _share(counts["sequence_tokens"], room),
+        **({} if options.compact else _masking_statistics(counts, options)),
         "cutting": {
             name: counts[name]
             for name in (
@@ -366,6 +349,29 @@ def summarize(
                 "documents_skipped_single_sentence",
             )
         },
+    }
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 6) if whole else 0.0
+
+
+def _masking_statistics(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
+    """What was masked and swapped."""
+    masked = counts["replaced_by_mask"] + counts["kept"] + counts["replaced_by_random"]
+    spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
+    return {
+        "label_1_share": _share(counts["label_1"], counts["instances"]),
+        "instances_without_predictions": counts["instances_without_predictions"],
+        "masked_tokens": masked,
+        "masked_share": _share(masked, counts["sequence_tokens"]),
+        "masked_as": {
+            "mask": _share(counts["replaced_by_mask"], masked),
+            "original": _share(counts["kept"], masked),
+            "random": _share(counts["replaced_by_random"], masked),
+        },
+        "permuted_tokens": counts["permuted"],
+        "span_words": {n: _share(count, sum(spans.values())) for n, count in spans.items()},
     }
 
 

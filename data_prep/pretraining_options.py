@@ -7,11 +7,15 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.records import FeatureSpec, compact_features, pretraining_features
 from albert_tf.errors import AlbertError
 from data_prep.instances import OBJECTIVES, InstanceOptions
-from data_prep.masking import MaskingOptions
 
 GOOGLE_RESEARCH = "google_research"
+MASKED, COMPACT = RECORD_FORMATS = ("masked", "compact")
+#: Passes over the corpus. Compact records get new masks in every epoch of training.
+_DUPE_FACTORS = {MASKED: 40, COMPACT: 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +34,18 @@ class PretrainingOptions:
     do_whole_word_mask: bool = True
     do_permutation: bool = False
     short_seq_prob: float = 0.1
-    dupe_factor: int = 40
+    dupe_factor: int | None = None
     random_seed: int = 12345
     sentence_objective: str = "sop"
     compat: str | None = None
+    record_format: str = MASKED
 
     def __post_init__(self) -> None:
-        """Fills in max_predictions_per_seq and checks all values."""
+        """Fills in max_predictions_per_seq and dupe_factor, and checks all values."""
+        if self.record_format not in RECORD_FORMATS:
+            raise AlbertError(f"--record_format {self.record_format!r} is unknown.")
+        if self.dupe_factor is None:
+            object.__setattr__(self, "dupe_factor", _DUPE_FACTORS[self.record_format])
         for name, least in (("max_seq_length", 8), ("ngram", 1), ("dupe_factor", 1)):
             if getattr(self, name) < least:
                 raise AlbertError(f"--{name} is {getattr(self, name)}; the least is {least}.")
@@ -58,6 +67,28 @@ class PretrainingOptions:
                 f"--max_predictions_per_seq is {self.max_predictions_per_seq}; it must be between "
                 f"1 and the sequence length, {self.max_seq_length}."
             )
+        self._check_compact()
+
+    def _check_compact(self) -> None:
+        """Raises AlbertError for what cannot be drawn while training."""
+        if not self.compact:
+            return
+        refused = {
+            "--sentence_objective=nsp": self.sentence_objective == "nsp",
+            "--do_permutation": self.do_permutation,
+            f"--compat={GOOGLE_RESEARCH}": self.official,
+        }
+        for flag, given in refused.items():
+            if given:
+                raise AlbertError(
+                    f"{flag} does not go with --record_format=compact, whose masks and sentence "
+                    "order are drawn while training; use --record_format=masked."
+                )
+
+    @property
+    def compact(self) -> bool:
+        """Whether masks and sentence order are left to training."""
+        return self.record_format == COMPACT
 
     @property
     def official(self) -> bool:
@@ -74,6 +105,12 @@ class PretrainingOptions:
         return InstanceOptions(
             self.max_seq_length, self.short_seq_prob, self.sentence_objective, self.official
         )
+
+    def features(self, vocab_size: int) -> dict[str, FeatureSpec]:
+        """The records' layout."""
+        if self.compact:
+            return compact_features(self.max_seq_length, vocab_size)
+        return pretraining_features(self.max_seq_length, self.masking().predictions)
 
     def masking(self) -> MaskingOptions:
         """The part that concerns masking."""

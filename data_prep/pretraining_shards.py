@@ -14,6 +14,7 @@ from albert_tf.data import records
 from albert_tf.tokenization import Tokenizer
 from albert_tf.workers import Advance
 from data_prep.assembly import assemble
+from data_prep.compact_records import encode_compact_instances
 from data_prep.instances import Instances, create_instances
 from data_prep.masking import mask
 from data_prep.pretraining_options import PretrainingOptions
@@ -81,9 +82,13 @@ def _examples(
         work = bucket.own_tokens * options.dupe_factor
         for start in range(0, len(instances), batch_size):
             end = min(start + batch_size, len(instances))
-            yield from encode_instances(
-                context, bucket.tokens, instances.take(slice(start, end)), rng, counts
-            )
+            some = instances.take(slice(start, end))
+            if options.compact:
+                yield from encode_compact_instances(
+                    context.tokenizer, options, bucket.tokens, some, counts
+                )
+            else:
+                yield from encode_instances(context, bucket.tokens, some, rng, counts)
             advance(work * end // len(instances) - work * start // len(instances))
 
 
@@ -120,7 +125,7 @@ def encode_instances(
     }
     return records.encode_examples(
         columns,
-        records.pretraining_features(options.max_seq_length, options.masking().predictions),
+        options.features(tokenizer.vocab_size),
     )
 
 

@@ -107,11 +107,35 @@ def check_columns(columns: Columns, tokenizer: Tokenizer | None) -> Iterator[Fau
       columns: arrays [n, ...] under the records' names.
       tokenizer: None: ids are only checked not to be negative.
     """
+    if "text_ids" in columns:
+        yield from _check_compact(columns, tokenizer)
+        return
     yield from _check_sequences(columns, tokenizer)
     if "masked_lm_positions" in columns:
         yield from _check_predictions(columns, tokenizer)
         labels = columns["next_sentence_labels"]
         yield "next_sentence_labels is neither 0 nor 1", (labels != 0) & (labels != 1)
+
+
+def _check_compact(columns: Columns, tokenizer: Tokenizer | None) -> Iterator[Fault]:
+    ids, segments = columns["text_ids"], columns["segment_lengths"]
+    lengths = segments.sum(axis=1)
+    specials = np.where(segments[:, 1] > 0, 3, 2)
+    yield "a segment has a negative length", (segments < 0).any(axis=1)
+    yield "the first segment is empty", segments[:, 0] == 0
+    yield "the text is too long for the sequence", lengths + specials > ids.shape[1]
+    in_text = np.arange(ids.shape[1]) < lengths[:, None]
+    yield "text_ids goes on after the text", ((ids != 0) & ~in_text).any(axis=1)
+    bits = np.unpackbits(columns["word_starts"], axis=1)[:, : ids.shape[1]] > 0
+    yield "word_starts goes on after the text", (bits & ~in_text).any(axis=1)
+    if tokenizer:
+        outside = ids >= tokenizer.vocab_size
+        yield "text_ids has an id outside the vocabulary", outside.any(axis=1)
+        not_text = np.setdiff1d(tokenizer.special_ids, [tokenizer.unk_id])
+        yield "text_ids has a special piece", (np.isin(ids, not_text) & in_text).any(axis=1)
+        starts = tokenizer.word_starts[np.where(outside, 0, ids)]
+        wrong = (bits != starts) & in_text & ~outside
+        yield "word_starts is not that of the vocabulary", wrong.any(axis=1)
 
 
 def _check_sequences(columns: Columns, tokenizer: Tokenizer | None) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ import tensorflow as tf
 
 import run_pretraining
 from albert_tf.convert.conversion import convert
+from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_options import PretrainingOptions
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "tests/golden/tf1_records"
@@ -33,11 +36,11 @@ CONFIG = {
 }
 
 
-def flags_for(folder, *flags, config=CONFIG):
+def flags_for(folder, *flags, config=CONFIG, records=RECORDS / "pretrain_128.tfrecord"):
     path = folder / "config.json"
     path.write_text(json.dumps(config))
     return [
-        f"--input_file={RECORDS / 'pretrain_128.tfrecord'}",
+        f"--input_file={records}",
         f"--albert_config_file={path}",
         f"--output_dir={folder / 'run'}",
         "--train_batch_size=8",
@@ -56,18 +59,47 @@ def run(run_script):
     )
 
 
+@pytest.fixture(scope="module")
+def compact(tmp_path_factory):
+    """A folder of compact records, with a configuration whose vocabulary is theirs."""
+    folder = tmp_path_factory.mktemp("compact")
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(95)]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    lines = [" ".join(rng.choice(words, 9)) if i % 20 else "" for i in range(400)]
+    (folder / "text.txt").write_text("\n".join(lines))
+    build_pretraining_data(
+        [str(folder / "text.txt")],
+        TokenizerSource(str(folder / "vocab.txt")),
+        Output(str(folder / "records")),
+        PretrainingOptions(max_seq_length=32, record_format="compact"),
+    )
+    return folder / "records"
+
+
 def end_state(folder):
     reader = tf.train.load_checkpoint(str(folder / "run/checkpoints/ckpt-16"))
     names = [k for k in reader.get_variable_to_shape_map() if k.endswith("VARIABLE_VALUE")]
     return {k: reader.get_tensor(k) for k in names if "save_counter" not in k}
 
 
-def test_killed_with_kill_9_and_resumed_equals_uninterrupted_bit_for_bit(run, tmp_path):
+@pytest.mark.parametrize("record_format", ["masked", "compact"])
+def test_killed_with_kill_9_and_resumed_equals_uninterrupted_bit_for_bit(
+    run, tmp_path, compact, record_format
+):
+    more = {}
+    if record_format == "compact":
+        more = {"records": compact, "config": {**CONFIG, "vocab_size": 100}}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
     first = subprocess.Popen(
-        [sys.executable, run_pretraining.__file__, *flags_for(killed, "--steps_per_loop=1")],
+        [
+            sys.executable,
+            run_pretraining.__file__,
+            *flags_for(killed, "--steps_per_loop=1", **more),
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -79,10 +111,10 @@ def test_killed_with_kill_9_and_resumed_equals_uninterrupted_bit_for_bit(run, tm
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert not (checkpoints / "ckpt-16.index").exists()
-    resumed = run(killed)
+    resumed = run(killed, **more)
     assert resumed.returncode == 0, resumed.stderr
     assert "Resuming" in resumed.stdout
-    assert run(whole).returncode == 0
+    assert run(whole, **more).returncode == 0
     expected, found = end_state(whole), end_state(killed)
     assert expected.keys() == found.keys() and len(expected) > 3 * 32
     for name, value in expected.items():
@@ -186,6 +218,39 @@ def test_a_truncated_record_file_is_one_sentence(run, tmp_path):
     done = run(tmp_path, f"--input_file={cut}")
     assert done.returncode == 1
     assert "cut.tfrecord is damaged or cut off at record 39" in done.stderr
+
+
+def test_compact_records_are_evaluated_alike_each_time_and_trained_on_when_asked_for(
+    run, tmp_path, compact
+):
+    held_out = tmp_path / "heldout"
+    shutil.copytree(compact, held_out)
+    more = {"records": compact, "config": {**CONFIG, "vocab_size": 100}}
+    flags = [f"--eval_input_file={held_out}", "--do_eval", "--masking=dynamic"]
+    done = run(tmp_path, *flags, "--num_train_steps=4", **more)
+    assert done.returncode == 0, done.stderr
+    results = (tmp_path / "run/eval_results.json").read_text()
+    again = run(tmp_path, *flags, "--do_train=false", "--eval_batch_size=7", **more)
+    assert again.returncode == 0, again.stderr
+    expected = json.loads(results)
+    found = json.loads((tmp_path / "run/eval_results.json").read_text())
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_contradiction_about_masking_is_one_sentence(run, tmp_path, compact):
+    done = run(tmp_path, "--masking=dynamic")
+    assert done.returncode == 1
+    assert "masked already; leave --masking=dynamic out" in done.stderr
+    config = {**CONFIG, "vocab_size": 100}
+    done = run(tmp_path, "--masking=static", records=compact, config=config)
+    assert done.returncode == 1
+    assert "compact and hold no masks; leave --masking=static out" in done.stderr
+    (tmp_path / "alone").mkdir()
+    for path in (*compact.glob("*.tfrecord"), compact / "manifest.json"):
+        shutil.copy(path, tmp_path / "alone")
+    done = run(tmp_path, records=tmp_path / "alone", config=config)
+    assert done.returncode == 1
+    assert "need tokenizer.json beside them" in done.stderr
 
 
 def test_help_tells_the_flags_without_importing_tensorflow():

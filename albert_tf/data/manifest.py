@@ -17,7 +17,15 @@ from albert_tf.errors import AlbertError
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
-KINDS = ("pretraining", "classification", "question_answering", "multiple_choice")
+PRETRAINING = "pretraining"
+COMPACT_PRETRAINING = "compact_pretraining"
+KINDS = (
+    PRETRAINING,
+    COMPACT_PRETRAINING,
+    "classification",
+    "question_answering",
+    "multiple_choice",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,9 @@ at any step without replaying the steps before it, whichever the number of input
 Token sequences are batched with others of similar length: chunks of the shuffled stream are sorted
 by length, cut into batches, and the batches are shuffled again. Each batch is padded to one of a
 few lengths.
+
+Of compact records, batches are masked here, with random numbers that are a function of the seed and
+of an example's place in the stream (training) or among the records (evaluation).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.data import records
+from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.errors import AlbertError
 from albert_tf.training.specs import InputContext
@@ -36,6 +40,8 @@ SHUFFLE_WINDOW = 16384
 _SHARDS_IN_TURN = 16
 #: Batches whose examples are sorted by length together.
 _CHUNK_BATCHES = 64
+#: Examples masked together when batches are smaller; much of the cost is the same for any number.
+_MASKED_TOGETHER = 1024
 #: Lengths that batches are padded to. Few, as each is compiled; close, as padding costs time.
 _BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
 
@@ -56,6 +62,7 @@ class RecordSource:
       shuffle_window: records shuffled together.
       lengths: for records of token sequences (records.sequence_features), the ascending lengths
         that batches may be padded to; the last one must hold every row.
+      masking: for compact records (records.compact_features): what masks them.
 
     Attributes:
       num_examples: records in all shards.
@@ -74,11 +81,13 @@ class RecordSource:
         seed: int = 12345,
         shuffle_window: int = SHUFFLE_WINDOW,
         lengths: tuple[int, ...] = (),
+        masking: DynamicMasking | None = None,
     ) -> None:
         self.files = list(paths)
         self.features = features
         self.seed = seed
         self.lengths = lengths
+        self.masking = masking
         self._window = shuffle_window
         self.manifest = find_manifest(self.files)
         if self.manifest is None:
@@ -92,6 +101,8 @@ class RecordSource:
             self.fingerprint = self.manifest.fingerprint()
         if lengths:  # They take part in the order of training.
             self.fingerprint += f"-{'-'.join(map(str, lengths))}"
+        if masking:
+            self.fingerprint += f"-{masking.fingerprint}"
         self.num_examples = sum(self.counts)
         if not self.num_examples:
             raise AlbertError(f"The record files {_name_some(self.files)} hold no examples.")
@@ -142,6 +153,8 @@ class RecordSource:
             length = tf.constant(max(self.lengths, default=0), tf.int64)
             dataset = dataset.map(lambda batch: (batch, length))
         rows = _rows_of(context)
+        if self.masking:
+            return self._masked(dataset.map(lambda batch, _: batch[rows]), context)
         dataset = dataset.map(
             lambda batch, length: self._parse(batch[rows], context.rows, length),
             num_parallel_calls=tf.data.AUTOTUNE,
@@ -155,6 +168,25 @@ class RecordSource:
         return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
             lambda epoch: self._epoch(epoch, tf.where(epoch == first_epoch, first_offset, zero))
         )
+
+    def _masked(self, batches: tf.data.Dataset, context: InputContext) -> tf.data.Dataset:
+        """Masks this pipeline's batches, string [rows], the first of which is of the first step."""
+        size, rows = context.batch_size, context.rows
+        # Several batches follow each other without a gap only if there is no other pipeline.
+        together = max(1, _MASKED_TOGETHER // size) if context.num_pipelines == 1 else 1
+
+        def mask(step: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+            serialized = tf.ensure_shape(tf.reshape(serialized, [-1]), [together * rows])
+            first = step * size + context.pipeline_index * rows
+            masked = self.masking.draw(serialized, self.seed, first)
+            return {k: tf.reshape(v, [together, rows, *v.shape[1:]]) for k, v in masked.items()}
+
+        dataset = batches.batch(together, drop_remainder=True).enumerate()
+        dataset = dataset.map(
+            lambda number, group: mask(context.start_step + number * together, group),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return dataset.unbatch().prefetch(tf.data.AUTOTUNE)
 
     def eval_input_fn(self, context: InputContext) -> tf.data.Dataset:
         """Every record once; `example_index` tells which it is. See specs.InputFn."""
@@ -170,12 +202,18 @@ class RecordSource:
             cut = tf.gather(index, rows), tf.gather(serialized, rows), lengths
             return tf.data.Dataset.from_tensor_slices(cut)
 
-        def parse(index: tf.Tensor, batch: tf.Tensor, length: tf.Tensor) -> dict[str, tf.Tensor]:
-            parsed = self._parse(batch[own], context.rows, length)
+        def parse(number: tf.Tensor, cut: tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
+            index, batch, length = cut
+            if self.masking:
+                batch = tf.ensure_shape(batch[own], [context.rows])
+                parsed = self.masking.draw(batch, self.seed, number * size + own.start)
+            else:
+                parsed = self._parse(batch[own], context.rows, length)
             return {**parsed, "example_index": tf.ensure_shape(index[own], [context.rows])}
 
         dataset = tf.data.TFRecordDataset(self.files).enumerate()
         dataset = dataset.batch(size * self._chunk_batches).flat_map(batches)
+        dataset = dataset.enumerate()
         return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     def num_batches(self, batch_size: int) -> int:

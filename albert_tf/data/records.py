@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Bytes that TFRecord framing puts around a record: length and its checksum before, checksum after.
 FRAME_BYTES = 16
 
+#: Types of features that are stored as bytes.
+PACKED = ("uint8", "uint16", "int32")
+
 _MODEL_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
 
 
@@ -33,8 +36,9 @@ class FeatureSpec:
     """One feature of a record.
 
     Attributes:
-      dtype: "int64" or "float32".
-      shape: shape within one record; () is a single number, (None,) a list of any length.
+      dtype: "int64" or "float32"; or one of PACKED, numbers stored as little-endian bytes.
+      shape: shape within one record; () is a single number, (None,) a list of any length. Packed,
+        (n,) means at most n numbers, which parsing fills up with zeros.
     """
 
     dtype: str
@@ -42,10 +46,11 @@ class FeatureSpec:
 
     def __post_init__(self) -> None:
         """Raises AlbertError for another dtype or an impossible shape."""
-        if self.dtype not in ("int64", "float32"):
+        if self.dtype not in ("int64", "float32", *PACKED):
             raise AlbertError(f"A record feature is int64 or float32, not {self.dtype!r}.")
         sizes = () if self.shape == (None,) else self.shape
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
+        possible = self.dtype not in PACKED or len(sizes) == 1
+        if not (possible and all(isinstance(size, int) and size > 0 for size in sizes)):
             raise AlbertError(f"A record feature cannot have the shape {self.shape!r}.")
 
 
@@ -97,6 +102,22 @@ def sequence_features(rows: int = 1, **others: FeatureSpec) -> dict[str, Feature
     return {"input_ids": token, "row_lengths": lengths, "first_lengths": lengths, **others}
 
 
+def compact_features(max_seq_length: int, vocab_size: int) -> dict[str, FeatureSpec]:
+    """The layout of a compact pretraining record: two segments of text, nothing masked or swapped.
+
+    `text_ids` are the tokens of the segments one after the other, without [CLS] and [SEP], in the
+    smallest type that holds the vocabulary. `word_starts` has a bit for each, the first in the
+    highest of the first byte: whether a word starts there. `segment_lengths` are two numbers; the
+    second is 0 if there is one segment. `dynamic_masking` makes model inputs of them.
+    """
+    id_type = "uint16" if vocab_size <= 1 << 16 else "int32"
+    return {
+        "text_ids": FeatureSpec(id_type, (max_seq_length,)),
+        "word_starts": FeatureSpec("uint8", (-(-max_seq_length // 8),)),
+        "segment_lengths": FeatureSpec("int64", (2,)),
+    }
+
+
 def to_model_names(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Renames record features to the names the models use; the one place where that is done."""
     return {_MODEL_NAMES.get(name, name): value for name, value in columns.items()}
@@ -105,19 +126,26 @@ def to_model_names(columns: Mapping[str, Any]) -> dict[str, Any]:
 def parse_columns(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
     """Parses serialized records, string [batch], to tensors [batch, *shape] as they are stored.
 
-    Features of any length become ragged tensors.
+    Features of any length become ragged tensors; packed ones are unpacked, and cut at the length
+    that the layout names.
     """
     import tensorflow as tf
 
-    return tf.io.parse_example(
-        serialized,
-        {
-            name: tf.io.RaggedFeature(tf.as_dtype(spec.dtype), row_splits_dtype=tf.int64)
-            if spec.shape == (None,)
-            else tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
-            for name, spec in features.items()
-        },
-    )
+    wanted: dict[str, Any] = {}
+    for name, spec in features.items():
+        if spec.dtype in PACKED:
+            wanted[name] = tf.io.FixedLenFeature((), tf.string)
+        elif spec.shape == (None,):
+            wanted[name] = tf.io.RaggedFeature(tf.as_dtype(spec.dtype), row_splits_dtype=tf.int64)
+        else:
+            wanted[name] = tf.io.FixedLenFeature(spec.shape, tf.as_dtype(spec.dtype))
+    parsed = tf.io.parse_example(serialized, wanted)
+    for name, spec in features.items():
+        if spec.dtype in PACKED:
+            dtype = tf.as_dtype(spec.dtype)
+            size = spec.shape[0] * dtype.size
+            parsed[name] = tf.io.decode_raw(parsed[name], dtype, fixed_length=size)
+    return parsed
 
 
 def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
@@ -194,7 +222,10 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
         kind = feature.WhichOneof("kind")
         count = len(getattr(feature, kind).value) if kind else 0
         if kind not in ("int64_list", "float_list") or not count:
-            raise AlbertError(f"The record feature {name!r} is not a list of numbers.")
+            raise AlbertError(
+                f"The record feature {name!r} is not a list of numbers; compact records need the "
+                "manifest.json that was written with them."
+            )
         dtype = "int64" if kind == "int64_list" else "float32"
         features[name] = FeatureSpec(dtype, () if count == 1 else (count,))
     return features
@@ -204,7 +235,7 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
 # Protobuf's wire format, written out with NumPy for many examples at once. An Example nests four
 # deep; tags are (field number << 3 | 2), 2 meaning length-delimited:
 #   Example.features(1) > Features.feature(1), a map entry > key(1), value(2), a Feature
-#   > float_list(2) or int64_list(3) > value(1), packed.
+#   > bytes_list(1) > value(1), or float_list(2) or int64_list(3) > value(1), packed.
 
 
 def encode_examples(
@@ -215,7 +246,8 @@ def encode_examples(
     The bytes are those of protobuf's deterministic serialization: features in sorted order.
 
     Args:
-      columns: per feature an array [n, *shape]; a list of n arrays if it is of any length.
+      columns: per feature an array [n, *shape]; a list of n arrays if it is packed or of any
+        length.
       features: the layout; its names and `columns`' must be the same.
 
     Raises:
@@ -240,7 +272,7 @@ def _encode_feature(
     n: int, name: str, column: np.ndarray | Sequence[np.ndarray], spec: FeatureSpec
 ) -> list[bytes]:
     """Encodes one feature of n examples: n map entries with their tags."""
-    if spec.shape == (None,):
+    if spec.shape == (None,) or spec.dtype in PACKED:
         flat = np.concatenate(column)
         bounds = np.cumsum([0, *map(len, column)])
     elif column.shape[1:] == spec.shape:
@@ -250,8 +282,9 @@ def _encode_feature(
         raise AlbertError(
             f"The record feature {name!r} has shape {column.shape[1:]}, its layout {spec.shape}."
         )
-    if spec.dtype == "float32":
-        payload, ends = flat.astype("<f4").tobytes(), (4 * bounds).tolist()
+    if spec.dtype != "int64":
+        stored = flat.astype(np.dtype(spec.dtype).newbyteorder("<"))
+        payload, ends = stored.tobytes(), (stored.itemsize * bounds).tolist()
     else:
         payload, ends = _pack_varints(flat, bounds)
     return [
@@ -290,7 +323,7 @@ def _entry_head(name: str, dtype: str, payload_bytes: int) -> bytes:
     """Everything of a map entry that stands before its packed values."""
     packed = b"\n" + _varint(payload_bytes)
     size = len(packed) + payload_bytes
-    numbers = (b"\x12" if dtype == "float32" else b"\x1a") + _varint(size)
+    numbers = {"float32": b"\x12", "int64": b"\x1a"}.get(dtype, b"\n") + _varint(size)
     size += len(numbers)
     value = b"\x12" + _varint(size)
     size += len(value)

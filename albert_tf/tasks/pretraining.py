@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data import records
-from albert_tf.data.manifest import find_manifest
+from albert_tf.data.dynamic_masking import DynamicMasking
+from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest
+from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.pipeline import RecordSource, record_files
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
@@ -21,6 +23,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.task import Batch, Task
 
+AUTO, STATIC, DYNAMIC = MASKING = ("auto", "static", "dynamic")
 #: The release divides the masked LM loss by the sum of weights plus this.
 _EPSILON = 1e-5
 
@@ -43,7 +46,7 @@ class PretrainingTask(Task):
         self.sop_weight = sop_weight
         if source.manifest and source.manifest.options.get("sentence_objective") == "none":
             self.sop_weight = 0.0
-        self._predictions = _lengths(source.features)[1]
+        self._predictions = _lengths(source.features, source.manifest)[1]
         self._tokenizer_file = os.path.join(os.path.dirname(source.files[0]), SPEC_FILE)
 
     def description(self) -> dict[str, object]:
@@ -144,20 +147,25 @@ def open_records(
     *,
     max_seq_length: int | None = None,
     max_predictions_per_seq: int | None = None,
+    masking: str = AUTO,
     seed: int = 12345,
 ) -> RecordSource:
     """Opens pretraining records and checks that the model can read them.
+
+    Compact records are masked as the options in their manifest say, the first one's if there are
+    several.
 
     Args:
       patterns: comma list of shards, globs or folders with a manifest.
       config: of the model.
       max_seq_length: the length expected; None: whatever the records have.
       max_predictions_per_seq: likewise.
-      seed: of the training order.
+      masking: "static" for records that hold masks, "dynamic" for compact ones, "auto" for both.
+      seed: of the training order, and of dynamic masks.
 
     Raises:
-      AlbertError: no such files, not pretraining records, or records that disagree with the model
-        or with the lengths expected.
+      AlbertError: no such files, not pretraining records, or records that disagree with the model,
+        with the lengths or with the masking expected.
     """
     paths = record_files(patterns)
     manifest = find_manifest(paths)
@@ -174,9 +182,12 @@ def open_records(
                 f"The records {patterns} use a vocabulary of {vocab_size} pieces, the model has "
                 f"vocab_size={config.vocab_size}; build them with the model's tokenizer."
             )
-    if not {"input_ids", "masked_lm_positions"} <= set(features):
+    compact = manifest is not None and manifest.kind == COMPACT_PRETRAINING
+    if not compact and not {"input_ids", "masked_lm_positions"} <= set(features):
         raise AlbertError(f"{patterns} does not hold pretraining records.")
-    found = dict(zip(("max_seq_length", "max_predictions_per_seq"), _lengths(features)))
+    _check_masking(patterns, compact, masking)
+    sizes = _lengths(features, manifest)
+    found = dict(zip(("max_seq_length", "max_predictions_per_seq"), sizes))
     for name, wanted in (
         ("max_seq_length", max_seq_length),
         ("max_predictions_per_seq", max_predictions_per_seq),
@@ -191,14 +202,51 @@ def open_records(
             f"The records {patterns} have length {found['max_seq_length']}, the model has "
             f"max_position_embeddings={config.max_position_embeddings}."
         )
-    layout = records.pretraining_features(*_lengths(features))
+    if compact:
+        drawn = _dynamic_masking(os.path.dirname(paths[0]), manifest)
+        return RecordSource(paths, features, seed, masking=drawn)
+    layout = records.pretraining_features(*sizes)
     del layout["token_boundary"]  # The builder's record of word starts; no model reads it.
     return RecordSource(paths, layout, seed)
 
 
-def _lengths(features: records.Features) -> tuple[int, int]:
+def _lengths(features: records.Features, manifest: Manifest | None) -> tuple[int, int]:
     """Length and number of predictions of pretraining records."""
+    if manifest and manifest.kind == COMPACT_PRETRAINING:
+        return features["text_ids"].shape[0], manifest.options["max_predictions_per_seq"]
     return features["input_ids"].shape[0], features["masked_lm_positions"].shape[0]
+
+
+def _check_masking(patterns: str, compact: bool, masking: str) -> None:
+    if compact and masking == STATIC:
+        raise AlbertError(
+            f"The records {patterns} are compact and hold no masks; leave --masking=static out, or "
+            "build them with --record_format=masked."
+        )
+    if not compact and masking == DYNAMIC:
+        raise AlbertError(
+            f"The records {patterns} are masked already; leave --masking=dynamic out, or build "
+            "them with --record_format=compact."
+        )
+
+
+def _dynamic_masking(folder: str, manifest: Manifest) -> DynamicMasking:
+    """What masks the compact records of a folder, as its manifest's options say."""
+    path = os.path.join(folder, SPEC_FILE)
+    if not tf.io.gfile.exists(path):
+        raise AlbertError(f"The compact records in {folder or '.'} need {SPEC_FILE} beside them.")
+    tokenizer = Tokenizer.from_file(path)
+    if tokenizer.spec.sha256 != manifest.tokenizer["sha256"]:
+        raise AlbertError(f"{path} is not the tokenizer these records were made with.")
+    options = MaskingOptions(
+        manifest.options["max_predictions_per_seq"],
+        manifest.options["masked_lm_prob"],
+        manifest.options["ngram"],
+        manifest.options["favor_shorter_ngram"],
+        manifest.options["do_whole_word_mask"],
+    )
+    swap = manifest.options["sentence_objective"] == "sop"
+    return DynamicMasking(manifest.features, options, tokenizer, swap)
 
 
 def check_held_out(train_patterns: str, eval_patterns: str) -> None:

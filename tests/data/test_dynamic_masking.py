@@ -1,0 +1,421 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic masking draws from the builder's distribution, as a function of seed and place."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.data.dynamic_masking import DynamicMasking, RowNumbers
+from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.specs import InputContext
+from data_prep.assembly import Batch
+from data_prep.masking import mask
+
+WORDS = [f"w{i}" for i in range(60)]
+FIRST_TEXT_ID, VOCAB = 5, 65
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    return Tokenizer.from_file(str(path))
+
+
+@dataclasses.dataclass
+class Text:
+    """Texts of two segments, as records have them; word starts are drawn apart from the ids.
+
+    All of them are to be drawn `times` times, one after the other.
+    """
+
+    ids: list[np.ndarray]
+    starts: list[np.ndarray]
+    lengths: np.ndarray
+    times: int = 1
+
+    @classmethod
+    def random(cls, n, rng, longest, start_share=0.8, shortest=4, times=1):
+        sizes = rng.integers(shortest, longest + 1, n)
+        first = 1 + rng.integers(0, sizes - 1)
+        return cls(
+            [rng.integers(FIRST_TEXT_ID, VOCAB, size) for size in sizes],
+            [rng.random(size) < start_share for size in sizes],
+            np.stack([first, sizes - first], 1),
+            times,
+        )
+
+    def serialized(self, length):
+        columns = {
+            "text_ids": self.ids,
+            "word_starts": [np.packbits(starts) for starts in self.starts],
+            "segment_lengths": self.lengths,
+        }
+        examples = records.encode_examples(columns, records.compact_features(length, VOCAB))
+        return examples * self.times
+
+    def batch(self, length, swapped):
+        """What the builder masks; `swapped` says it for each text and time."""
+        layouts = [dataclasses.astuple(self._lay_out(length, order)) for order in (False, True)]
+        number = np.tile(np.arange(len(self.ids)), self.times)
+        return Batch(*(np.stack(pair)[swapped.astype(int), number] for pair in zip(*layouts)))
+
+    def _lay_out(self, length, swapped):
+        ids, is_text, starts = np.zeros((3, len(self.ids), length), np.int32)
+        a, b = self.lengths.T[::-1] if swapped else self.lengths.T
+        for row, (text, begins) in enumerate(zip(self.ids, self.starts)):
+            if swapped:
+                text, begins = np.roll(text, a[row]), np.roll(begins, a[row])
+            parts = [range(1, a[row] + 1)]
+            ids[row, [0, a[row] + 1]] = 2, 3
+            starts[row, [0, a[row] + 1]] = 1
+            if b[row]:
+                parts.append(range(a[row] + 2, a[row] + b[row] + 2))
+                ids[row, a[row] + b[row] + 2] = 3
+                starts[row, a[row] + b[row] + 2] = 1
+            places = list(itertools.chain(*parts))
+            ids[row, places], starts[row, places], is_text[row, places] = text, begins, 1
+        return Batch(ids, is_text > 0, starts > 0, a, b, a + b + np.where(b > 0, 3, 2))
+
+
+@dataclasses.dataclass
+class Drawn:
+    """A drawn batch as arrays, and the same texts unmasked."""
+
+    columns: dict[str, np.ndarray]
+    unmasked: Batch
+
+    @property
+    def used(self):
+        return self.columns["masked_lm_weights"] > 0
+
+    @property
+    def predicted(self):
+        return predicted_of(self.columns["masked_lm_positions"], self.used, self.unmasked)
+
+
+def predicted_of(positions, used, batch):
+    """bool [n, length]: the positions that are predicted."""
+    predicted = np.zeros(batch.input_ids.shape, bool)
+    predicted[np.nonzero(used)[0], positions[used]] = True
+    return predicted
+
+
+def draw(text, length, options, tokenizer, swap=True, seed=1):
+    masking = DynamicMasking(records.compact_features(length, VOCAB), options, tokenizer, swap=swap)
+    columns = masking.draw(tf.constant(text.serialized(length)), seed, 0)
+    columns = {name: value.numpy() for name, value in columns.items()}
+    return Drawn(columns, text.batch(length, columns["next_sentence_labels"] > 0))
+
+
+def draw_offline(drawn, options, seed=1):
+    """The builder's masks for the same sequences, bool [n, length]."""
+    rng = np.random.default_rng(seed)
+    result = mask(drawn.unmasked, options, 4, np.arange(FIRST_TEXT_ID, VOCAB, dtype=np.int32), rng)
+    return predicted_of(result.positions, result.weights > 0, drawn.unmasked)
+
+
+def assert_same_distribution(some, others):
+    """Chi-square test of two arrays of small non-negative numbers, at about five sigma."""
+    counts = np.array([np.bincount(x, minlength=1 + max(map(np.max, (some, others))))
+                       for x in (some, others)])  # fmt: skip
+    rare = counts.sum(0) < 20
+    counts = np.concatenate([counts[:, ~rare], counts[:, rare].sum(1, keepdims=True)], 1)
+    counts = counts[:, counts.sum(0) > 0]
+    expected = counts.sum(1, keepdims=True) * counts.sum(0) / counts.sum()
+    freedom = counts.shape[1] - 1
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert freedom > 0
+    assert chi_square < freedom + 5 * np.sqrt(2 * freedom) + 5
+
+
+def assert_uniform(values, cells):
+    counts = np.bincount(values, minlength=cells)
+    expected = len(values) / cells
+    assert len(counts) == cells and expected > 20
+    assert ((counts - expected) ** 2 / expected).sum() < cells + 5 * np.sqrt(2 * cells)
+
+
+def word_numbers(batch, whole_words=True):
+    """int [n, length]: numbers of the words within each row; words end with their segment."""
+    starts = batch.is_text & (batch.piece_starts | (not whole_words))
+    starts[:, 1] = True
+    rows = np.flatnonzero(batch.b_lengths > 0)
+    starts[rows, batch.a_lengths[rows] + 2] = True
+    return np.cumsum(starts, 1) - 1
+
+
+def run_lengths(predicted, batch):
+    """Lengths in words of the runs of predicted words that follow each other in a segment."""
+    lengths = []
+    words = word_numbers(batch)
+    for row in range(len(predicted)):
+        for segment in (0, 1):
+            begin = 1 if segment == 0 else batch.a_lengths[row] + 2
+            end = begin + (batch.a_lengths, batch.b_lengths)[segment][row]
+            numbers = np.unique(words[row, begin:end][predicted[row, begin:end]])
+            if len(numbers):
+                breaks = np.flatnonzero(np.diff(numbers) != 1)
+                edges = np.concatenate([[-1], breaks, [len(numbers) - 1]])
+                lengths += np.diff(edges).tolist()
+    return np.array(lengths)
+
+
+@pytest.mark.parametrize("favor_shorter", [True, False])
+@pytest.mark.parametrize("whole_words", [True, False])
+def test_all_sets_of_masked_words_are_as_likely_as_in_the_builder(
+    tokenizer, favor_shorter, whole_words
+):
+    # Six words of 1, 2, 1 | 3, 1, 1 pieces: few enough to count every set of them.
+    text = Text(
+        [np.arange(FIRST_TEXT_ID, FIRST_TEXT_ID + 9)],
+        [np.array([1, 1, 0, 1, 1, 0, 0, 1, 1])],
+        np.array([[4, 5]]),
+        times=50_000,
+    )
+    options = MaskingOptions(4, 0.35, 3, favor_shorter, whole_words)
+    drawn = draw(text, 12, options, tokenizer, swap=False)
+    codes = [
+        (predicted * (1 << np.arange(12))).sum(1)
+        for predicted in (drawn.predicted, draw_offline(drawn, options))
+    ]
+    assert_same_distribution(*codes)
+    assert len(np.unique(codes[0])) > 10
+
+
+@pytest.mark.parametrize("favor_shorter", [True, False])
+def test_spans_are_as_long_as_in_the_builder(tokenizer, favor_shorter):
+    # Three of forty words: they are one, two or three runs as the first spans are long.
+    words = np.full(40, FIRST_TEXT_ID)
+    text = Text([words], [words > 0], np.array([[20, 20]]), times=100_000)
+    options = MaskingOptions(3, favor_shorter_ngram=favor_shorter)
+    drawn = draw(text, 43, options, tokenizer, swap=False)
+    runs = [
+        (predicted[:, 1:] & ~predicted[:, :-1]).sum(1)
+        for predicted in (drawn.predicted, draw_offline(drawn, options))
+    ]
+    assert_same_distribution(*runs)
+
+
+@pytest.mark.parametrize(
+    ("longest", "predictions", "ngram"), [(125, 20, 3), (40, 3, 1), (60, 9, 5)]
+)
+def test_runs_places_and_numbers_of_masked_words_are_distributed_as_in_the_builder(
+    tokenizer, longest, predictions, ngram
+):
+    text = Text.random(400, np.random.default_rng(0), longest, shortest=8, times=15)
+    options = MaskingOptions(predictions, 0.15, ngram)
+    drawn = draw(text, longest + 3, options, tokenizer)
+    offline = draw_offline(drawn, options)
+    predicted = drawn.predicted
+    batch = drawn.unmasked
+    assert_same_distribution(run_lengths(predicted, batch), run_lengths(offline, batch))
+    left = [options.budgets(batch.lengths) - p.sum(1) for p in (predicted, offline)]
+    assert min(map(np.min, left)) >= 0
+    if np.max(left) > 0:
+        assert_same_distribution(*left)
+    # Each position on its own, as spans make neighbours depend on each other.
+    share = (predicted.sum(0) + offline.sum(0)) / (2 * len(predicted))
+    error = np.sqrt(2 * share * (1 - share) / len(predicted)) + 1e-9
+    difference = (predicted.sum(0) - offline.sum(0)) / len(predicted)
+    assert np.abs(difference / error).max() < 4.5
+
+
+def test_replacements_are_eighty_ten_ten_and_random_ones_uniform(tokenizer):
+    text = Text.random(1000, np.random.default_rng(1), 125, times=20)
+    drawn = draw(text, 128, MaskingOptions(20), tokenizer)
+    used, columns = drawn.used, drawn.columns
+    rows, positions = np.nonzero(used)[0], columns["masked_lm_positions"][used]
+    labels = columns["masked_lm_ids"][used]
+    np.testing.assert_array_equal(labels, drawn.unmasked.input_ids[rows, positions])
+    put = columns["input_word_ids"][rows, positions]
+    error = 4 / np.sqrt(len(put))
+    by_chance = 0.1 / len(WORDS)  # A random piece may be the one that was there.
+    assert (put == 4).mean() == pytest.approx(0.8, abs=0.4 * error)
+    assert (put == labels).mean() == pytest.approx(0.1 + by_chance, abs=0.3 * error)
+    random = put[(put != 4) & (put != labels)]
+    assert random.min() >= FIRST_TEXT_ID
+    assert_uniform(random - FIRST_TEXT_ID, len(WORDS))
+    untouched = ~drawn.predicted
+    np.testing.assert_array_equal(
+        columns["input_word_ids"][untouched], drawn.unmasked.input_ids[untouched]
+    )
+
+
+def test_batches_have_the_form_of_those_of_masked_records(tokenizer):
+    text = Text.random(500, np.random.default_rng(2), 60)
+    text.lengths[:50] = np.stack([text.lengths[:50].sum(1), np.zeros(50, int)], 1)
+    drawn = draw(text, 64, MaskingOptions(9), tokenizer)
+    columns, batch = drawn.columns, drawn.unmasked
+    np.testing.assert_array_equal(columns["input_mask"], batch.input_mask)
+    np.testing.assert_array_equal(columns["input_type_ids"], batch.segment_ids)
+    assert not columns["next_sentence_labels"][:50].any()
+    used, positions = drawn.used, columns["masked_lm_positions"]
+    counts = used.sum(1)
+    np.testing.assert_array_equal(used, np.arange(9) < counts[:, None])
+    assert counts.min() >= 0 and counts.max() == 9
+    assert not positions[~used].any() and not columns["masked_lm_ids"][~used].any()
+    assert ((np.diff(positions, axis=1) > 0) | ~used[:, 1:]).all()
+    assert batch.is_text[drawn.predicted].all() and drawn.predicted.sum() == used.sum()
+    words = word_numbers(batch) + np.arange(500)[:, None] * 64
+    masked, seen = (
+        np.unique(words[batch.is_text & p]) for p in (drawn.predicted, ~drawn.predicted)
+    )
+    assert not np.intersect1d(masked, seen).size  # Words are masked whole.
+    for name, value in columns.items():
+        assert value.dtype == (np.float32 if name == "masked_lm_weights" else np.int32)
+
+
+def test_segments_are_swapped_in_half_of_the_cases_or_never(tokenizer):
+    text = Text.random(200, np.random.default_rng(3), 20, times=20)
+    labels = draw(text, 23, MaskingOptions(3), tokenizer).columns["next_sentence_labels"]
+    assert labels.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(4000))
+    # Anew each time, not once for a record.
+    assert_same_distribution(
+        labels.reshape(20, 200).sum(0), np.random.default_rng(0).binomial(20, 0.5, 200)
+    )
+    never = draw(text, 23, MaskingOptions(3), tokenizer, swap=False)
+    assert not never.columns["next_sentence_labels"].any()
+
+
+def test_a_row_of_random_numbers_depends_on_seed_stream_and_row_alone():
+    def rows(first, count, seed=1, stream=2, width=6):
+        numbers = RowNumbers(seed, tf.constant(first, tf.int64), count)
+        return [
+            x.numpy() for x in (numbers.uniform(stream, width), numbers.integers(stream, width, 9))
+        ]
+
+    for whole, part in zip(rows(0, 1000), rows(137, 50)):
+        np.testing.assert_array_equal(part, whole[137:187])
+    uniform, integers = rows(1 << 40, 20_000)
+    assert_uniform((uniform * 50).astype(int).ravel(), 50)
+    assert_uniform(integers.ravel(), 9)
+    assert np.abs(np.corrcoef(uniform.T) - np.eye(6)).max() < 0.04
+    assert np.abs(np.corrcoef(uniform[1:, 0], uniform[:-1, 0])[0, 1]) < 0.04
+    for other in ({"seed": 2}, {"stream": 3}):
+        assert (rows(0, 100, **other)[0] != rows(0, 100)[0]).all()
+
+
+LENGTH, EXAMPLES = 32, 300
+
+
+@pytest.fixture(scope="module")
+def source(tokenizer, tmp_path_factory):
+    text = Text.random(EXAMPLES, np.random.default_rng(4), LENGTH - 3)
+    for i, ids in enumerate(text.ids):  # The first two pieces tell the record.
+        ids[:2] = FIRST_TEXT_ID + i // 60, FIRST_TEXT_ID + i % 60
+    paths = []
+    serialized = text.serialized(LENGTH)
+    for i in range(3):
+        paths.append(str(tmp_path_factory.mktemp("shards") / "shard"))
+        records.write_shard(paths[-1], serialized[i::3])
+    features = records.compact_features(LENGTH, VOCAB)
+    masking = DynamicMasking(features, MaskingOptions(5), tokenizer, swap=True)
+    return RecordSource(paths, features, seed=7, shuffle_window=64, masking=masking)
+
+
+def take(dataset, batches):
+    """The first batches, joined, as arrays."""
+    found = [{k: v.numpy() for k, v in batch.items()} for batch in dataset.take(batches)]
+    return {name: np.concatenate([batch[name] for batch in found]) for name in found[0]}
+
+
+def assert_equal(some, others):
+    assert some.keys() == others.keys()
+    for name, value in some.items():
+        np.testing.assert_array_equal(value, others[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def stream(source):
+    """Three epochs, 75 steps of 12 examples."""
+    return take(source.train_input_fn(InputContext(12)), 75)
+
+
+@pytest.mark.parametrize("start", [1, 40])
+def test_starting_at_a_step_gives_the_masks_that_step_would_have_had(source, stream, start):
+    tail = take(source.train_input_fn(InputContext(12, start_step=start)), 75 - start)
+    assert_equal(tail, {name: value[12 * start :] for name, value in stream.items()})
+
+
+def test_masks_do_not_depend_on_the_number_of_pipelines(source, stream):
+    for index in range(3):
+        part = take(source.train_input_fn(InputContext(12, 0, 3, index)), 75)
+        rows = np.arange(900).reshape(75, 3, 4)[:, index].ravel()
+        assert_equal(part, {name: value[rows] for name, value in stream.items()})
+
+
+def original(columns):
+    """The unmasked sequences, in the order of their segments in the text, as bytes."""
+    ids = columns["input_word_ids"].copy()
+    used = columns["masked_lm_weights"] > 0
+    ids[np.nonzero(used)[0], columns["masked_lm_positions"][used]] = columns["masked_lm_ids"][used]
+    texts = []
+    for row, swapped in zip(ids, columns["next_sentence_labels"]):
+        body = row[1 : row.nonzero()[0][-1]].tolist()
+        middle = body.index(3)
+        first, second = body[:middle], body[middle + 1 :]
+        texts.append(tuple(second + first if swapped else first + second))
+    return texts
+
+
+def test_every_epoch_has_the_same_texts_and_new_masks(stream):
+    epochs = [{n: v[i : i + EXAMPLES] for n, v in stream.items()} for i in range(0, 900, EXAMPLES)]
+    by_text = [dict(zip(original(e), range(EXAMPLES))) for e in epochs]
+    assert len(by_text[0]) == EXAMPLES
+    assert by_text[0].keys() == by_text[1].keys() == by_text[2].keys()
+    for (one, rows), (other, other_rows) in itertools.combinations(zip(epochs, by_text), 2):
+        same_masks = same_order = 0
+        for text, row in rows.items():
+            other_row = other_rows[text]
+            same_masks += np.array_equal(
+                one["masked_lm_positions"][row], other["masked_lm_positions"][other_row]
+            )
+            same_order += (
+                one["next_sentence_labels"][row] == other["next_sentence_labels"][other_row]
+            )
+        assert same_masks < 0.15 * EXAMPLES
+        assert abs(same_order / EXAMPLES - 0.5) < 0.12
+
+
+def test_the_seed_decides_the_masks(source, stream):
+    def first(seed):
+        return take(source.reseeded(seed).train_input_fn(InputContext(12)), 1)
+
+    assert_equal(first(7), {name: value[:12] for name, value in stream.items()})
+    assert (first(8)["masked_lm_positions"] != stream["masked_lm_positions"][:12]).any()
+
+
+@pytest.mark.parametrize(("batch_size", "pipelines"), [(64, 1), (7, 1), (10, 2)])
+def test_evaluation_has_the_same_masks_whatever_the_batches(source, batch_size, pipelines):
+    def by_index(size, number):
+        parts = [take(source.eval_input_fn(InputContext(size, 0, number, i)), -1)
+                 for i in range(number)]  # fmt: skip
+        columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+        real = np.flatnonzero(columns["example_index"] >= 0)
+        rows = real[np.argsort(columns["example_index"][real])]
+        return {name: value[rows] for name, value in columns.items()}
+
+    expected = by_index(64, 1)
+    assert expected["example_index"].tolist() == list(range(EXAMPLES))
+    assert_equal(by_index(batch_size, pipelines), expected)
+
+
+def test_shapes_are_static_and_what_decides_the_masks_is_in_the_fingerprint(source, tokenizer):
+    for dataset in (
+        source.train_input_fn(InputContext(6)),
+        source.eval_input_fn(InputContext(6)),
+    ):
+        assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
+    other = DynamicMasking(source.features, MaskingOptions(4), tokenizer, swap=True)
+    changed = RecordSource(source.files, source.features, masking=other)
+    assert changed.fingerprint != source.fingerprint
