@@ -175,7 +175,7 @@ def test_seeds_are_trained_apart_and_the_best_is_remembered(task, tmp_path, caps
     config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3)
     config = dataclasses.replace(config, learning_rate=1e-2, num_warmup_steps=0)
     evaluation = EvalSpec(source.eval_input_fn)
-    fine_tune(task, config, source, 4, [evaluation], num_seeds=3)
+    best = fine_tune(task, config, source, 4, [evaluation], num_seeds=3)
     record = json.loads((tmp_path / "run" / "seeds.json").read_text())
     assert set(record["values"]) == {"seed-3", "seed-4", "seed-5"}
     assert record["values"][record["best"]] == max(record["values"].values())
@@ -183,7 +183,7 @@ def test_seeds_are_trained_apart_and_the_best_is_remembered(task, tmp_path, caps
     printed = capsys.readouterr().out
     assert "accuracy of 3 seeds:" in printed
     assert "a constant answer has 0.5000" in printed
-    results = report(task, config, [evaluation])
+    results = report(best, [evaluation], config.output_dir)
     assert results["accuracy"] == record["values"][record["best"]]
 
 
