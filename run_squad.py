@@ -15,7 +15,6 @@ a question counts as unanswerable. Settings come from a recipe for the model's s
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -66,11 +65,10 @@ def define_flags() -> None:
 def _main() -> None:
     _check_flags()
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.fine_tune import fine_tune, model_folder
+    from albert_tf.tasks.fine_tune import fine_tune, model_folder, open_trained
     from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
     from albert_tf.tasks.squad.evaluation import evaluate, predict
     from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
-    from albert_tf.training.estimator import Estimator
 
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
@@ -90,10 +88,9 @@ def _main() -> None:
         steps = settings.steps(source.num_examples)
         config = settings.run_config(steps)
         print(f"Fine-tuning for {steps:,} steps of {config.train_batch_size} windows.")
-        fine_tune(task, config, source, steps, eval_specs, FLAGS.num_seeds)
-    folder = model_folder(FLAGS.output_dir)
-    if FLAGS.do_eval or FLAGS.do_predict:
-        estimator = Estimator(task, dataclasses.replace(settings.run_config(0), output_dir=folder))
+        estimator = fine_tune(task, config, source, steps, eval_specs, FLAGS.num_seeds)
+    elif FLAGS.do_eval or FLAGS.do_predict:
+        estimator = open_trained(task, settings.run_config(0))
     if FLAGS.do_eval:
         # A threshold from before the training would say nothing of the new weights.
         find = FLAGS.do_train
@@ -101,6 +98,7 @@ def _main() -> None:
     if FLAGS.do_predict:
         predict(estimator, new, FLAGS.output_dir, threshold)
     if FLAGS.interactive:
+        folder = model_folder(FLAGS.output_dir)
         converse(QuestionAnswerer.load(folder, threshold, **_changes()))
 
 

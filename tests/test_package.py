@@ -30,6 +30,14 @@ def test_what_needs_no_tensorflow_does_not_import_it(name):
     assert python(code) == "False"
 
 
+def test_evaluating_needs_neither_the_optimizers_nor_the_exports():
+    code = (
+        "import sys, run_classifier, albert_tf.tasks.fine_tune, albert_tf.tasks.glue.run;"
+        "print({'tensorflow_addons', 'tensorflow_text', 'tensorflow_hub'} & set(sys.modules))"
+    )
+    assert python(code) == "set()"
+
+
 def test_every_public_name_is_there():
     for name in albert_tf.__all__:
         assert getattr(albert_tf, name) is not None

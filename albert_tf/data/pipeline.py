@@ -43,7 +43,7 @@ _CHUNK_BATCHES = 64
 #: Examples masked together when batches are smaller; much of the cost is the same for any number.
 _MASKED_TOGETHER = 1024
 #: Lengths that batches are padded to. Few, as each is compiled; close, as padding costs time.
-_BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
+_BUCKETS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
 
 
 def length_buckets(max_seq_length: int, pad_to_max: bool = False) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ class RecordSource:
             key = tf.random.experimental.stateless_fold_in(
                 tf.constant([self.seed, 1], tf.int64), number
             )
-            order = tf.random.experimental.stateless_shuffle(tf.range(len(lengths)), key)
+            order = tf.random.experimental.stateless_shuffle(tf.range(tf.size(lengths)), key)
             rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
             return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
 
@@ -195,7 +195,7 @@ class RecordSource:
 
         def batches(index: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
             # Padding rows repeat a record, so that they parse; nobody reads their outputs.
-            missing = -len(index) % size
+            missing = -tf.size(index) % size
             index = tf.pad(tf.cast(index, tf.int32), [[0, missing]], constant_values=-1)
             serialized = tf.concat([serialized, tf.repeat(serialized[:1], missing)], 0)
             rows, lengths = self._cut(serialized, size)
@@ -260,8 +260,9 @@ class RecordSource:
           The rows of each batch, int [n, size], and the length it is to be padded to, int64 [n].
         """
         if len(self.lengths) <= 1:
-            rows = tf.reshape(tf.range(len(serialized)), [-1, size])
-            return rows, tf.fill([len(rows)], tf.constant(max(self.lengths, default=0), tf.int64))
+            rows = tf.reshape(tf.range(tf.size(serialized)), [-1, size])
+            length = tf.constant(max(self.lengths, default=0), tf.int64)
+            return rows, tf.fill([tf.shape(rows)[0]], length)
         layout = {"row_lengths": self.features["row_lengths"]}
         longest = tf.reduce_max(records.parse_columns(serialized, layout)["row_lengths"], -1)
         buckets = tf.searchsorted(tf.constant(self.lengths, tf.int64), longest)

@@ -83,15 +83,14 @@ def run(
             f"Fine-tuning for {max_steps:,} steps of {config.train_batch_size}, "
             f"{config.num_warmup_steps:,} warm-up, learning rate {config.learning_rate:g}."
         )
-        fine_tune(task, config, source, max_steps, eval_specs, num_seeds)
-    results = report(task, config, eval_specs) if eval_specs else {}
+        estimator = fine_tune(task, config, source, max_steps, eval_specs, num_seeds)
+    else:
+        estimator = open_trained(task, config)
+    results = report(estimator, eval_specs, config.output_dir) if eval_specs else {}
     outputs = {}
-    if unseen:
-        folder = model_folder(config.output_dir)
-        estimator = Estimator(task, dataclasses.replace(config, output_dir=folder))
-        for name, source in unseen.items():
-            batches = source.num_batches(config.eval_batch_size)
-            outputs[name] = estimator.predict(source.eval_input_fn, max_steps=batches)
+    for name, source in unseen.items():
+        batches = source.num_batches(config.eval_batch_size)
+        outputs[name] = estimator.predict(source.eval_input_fn, max_steps=batches)
     return results, outputs
 
 
@@ -102,8 +101,8 @@ def fine_tune(
     max_steps: int,
     eval_specs: Sequence[EvalSpec] = (),
     num_seeds: int = 1,
-) -> None:
-    """Trains, and evaluates the best weights; with several seeds, does so for each.
+) -> Estimator:
+    """Trains; with several seeds, trains and evaluates the best weights for each.
 
     During training the first of `eval_specs` is evaluated, if its `every_steps` says so, and picks
     the best weights by the task's `best_metric`; `report` then evaluates all of them. With several
@@ -118,12 +117,14 @@ def fine_tune(
       eval_specs: what to evaluate on.
       num_seeds: runs.
 
+    Returns:
+      The Estimator of the run, or of the best one.
+
     Raises:
       AlbertError: several seeds without anything to choose by.
     """
     if num_seeds == 1:
-        _train(task, config, source, max_steps, eval_specs)
-        return
+        return _train(task, config, source, max_steps, eval_specs)
     if not eval_specs:
         raise AlbertError("--num_seeds needs --do_eval: the best run is chosen by evaluation.")
     results: dict[str, dict[str, float]] = {}
@@ -132,8 +133,8 @@ def fine_tune(
         print(f"Seed {seed} ({len(results) + 1} of {num_seeds}):")
         folder = os.path.join(config.output_dir, name)
         run = dataclasses.replace(config, seed=seed, output_dir=folder)
-        _train(task, run, source.reseeded(seed), max_steps, eval_specs)
-        results[name] = evaluate(task, run, eval_specs)
+        estimator = _train(task, run, source.reseeded(seed), max_steps, eval_specs)
+        results[name] = evaluate(estimator, eval_specs)
         tf.keras.backend.clear_session()
     values = {name: result[task.best_metric] for name, result in results.items()}
     sign = 1 if task.best_metric_larger_is_better else -1
@@ -141,6 +142,7 @@ def fine_tune(
     summary = {"metric": task.best_metric, "values": values, "best": best}
     files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
     print(_seeds_line(task, values, best, results[best]))
+    return open_trained(task, config)
 
 
 def _train(
@@ -149,11 +151,19 @@ def _train(
     source: RecordSource,
     max_steps: int,
     eval_specs: Sequence[EvalSpec],
-) -> None:
+) -> Estimator:
     train_spec = TrainSpec(source.train_input_fn, max_steps, source.fingerprint, source.description)
     # With one evaluation only, at the end, there is nothing to choose from: `report` does it.
     chooser = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
-    Estimator(task, config).train_and_evaluate(train_spec, chooser)
+    estimator = Estimator(task, config)
+    estimator.train_and_evaluate(train_spec, chooser)
+    return estimator
+
+
+def open_trained(task: FineTuningTask, config: RunConfig) -> Estimator:
+    """The Estimator of the model in an output directory, or of its best seed."""
+    folder = model_folder(config.output_dir)
+    return Estimator(task, dataclasses.replace(config, output_dir=folder))
 
 
 def model_folder(output_dir: str) -> str:
@@ -164,15 +174,12 @@ def model_folder(output_dir: str) -> str:
     return os.path.join(output_dir, files.read_json(path, "record of the seeds")["best"])
 
 
-def evaluate(
-    task: FineTuningTask, config: RunConfig, eval_specs: Sequence[EvalSpec]
-) -> dict[str, float]:
-    """Metrics of the best weights of the run in `config.output_dir`.
+def evaluate(estimator: Estimator, eval_specs: Sequence[EvalSpec]) -> dict[str, float]:
+    """Metrics of the best weights of the Estimator's run.
 
     The metrics of the first data set go by their own names, those of others by
     <name of the data set>_<name of the metric>.
     """
-    estimator = Estimator(task, config)
     results = estimator.evaluate(eval_specs[0])
     for spec in eval_specs[1:]:
         for name, value in estimator.evaluate_now(spec).items():
@@ -181,12 +188,11 @@ def evaluate(
 
 
 def report(
-    task: FineTuningTask, config: RunConfig, eval_specs: Sequence[EvalSpec]
+    estimator: Estimator, eval_specs: Sequence[EvalSpec], output_dir: str
 ) -> dict[str, float]:
-    """Evaluates the model of an output directory, prints the metrics, writes eval_results.json."""
-    run = dataclasses.replace(config, output_dir=model_folder(config.output_dir))
-    results = evaluate(task, run, eval_specs)
-    path = os.path.join(config.output_dir, RESULTS_FILE)
+    """Evaluates, prints the metrics and writes eval_results.json into `output_dir`."""
+    results = evaluate(estimator, eval_specs)
+    path = os.path.join(output_dir, RESULTS_FILE)
     files.write_json(path, results)
     shown = "\n".join(f"  {name:24} {value:.4f}" for name, value in results.items())
     print(f"{shown}\nWritten to {path}.")

@@ -18,7 +18,6 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.convert.checkpoint import find_checkpoint
 from albert_tf.errors import AlbertError
-from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
@@ -150,6 +149,8 @@ class _TrainingRun:
     def __init__(
         self, estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec | None
     ) -> None:
+        from albert_tf.optimization.optimizer import create_optimizer
+
         self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
         self.train_spec, self.eval_spec = train_spec, eval_spec
         strategy = estimator.strategy

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,9 +13,11 @@ import tensorflow as tf
 from albert_tf.modeling.dropout import dropout_seed
 from albert_tf.modeling.fusion import fused_inference
 from albert_tf.modeling.recompute import recomputation
-from albert_tf.optimization.optimizer import AlbertOptimizer, clip_by_global_norm
 from albert_tf.training.specs import InputContext, InputFn, RunConfig
 from albert_tf.training.task import Batch, Task
+
+if TYPE_CHECKING:
+    from albert_tf.optimization.optimizer import AlbertOptimizer
 
 _SUM = tf.distribute.ReduceOp.SUM
 
@@ -35,7 +38,19 @@ def distribute(
         rows = batch_size // pipelines // replicas
         return dataset.map(lambda batch: _split(batch, replicas, rows)).unbatch()
 
-    return strategy.distribute_datasets_from_function(dataset_fn)
+    return strategy.distribute_datasets_from_function(_as_it_is(dataset_fn))
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, and all it calls, without the conversion of Python's `if` and `for` to graphs.
+
+    No code here is written for that conversion, and it takes as long as the tracing itself.
+    """
+    return tf.autograph.experimental.do_not_convert(function)
+
+
+def _graph(function: Callable[..., Any], jit_compile: bool = False) -> Callable[..., Any]:
+    return tf.function(_as_it_is(function), autograph=False, jit_compile=jit_compile or None)
 
 
 def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
@@ -83,10 +98,8 @@ class TrainLoop:
         self._optimizer, self._config = optimizer, config
         self._schedule = schedule
         self._variables = list(model.named_weights().values())
-        self._gradients = tf.function(
-            self._micro_batch_gradients, jit_compile=config.jit_compile or None
-        )
-        self._loop = tf.function(self._steps)
+        self._gradients = _graph(self._micro_batch_gradients, config.jit_compile)
+        self._loop = _graph(self._steps)
         # Set while tracing: dicts leave the graph as vectors, in the order of these names.
         self._sum_names: list[str] = []
         self._metric_names: list[str] = []
@@ -102,9 +115,7 @@ class TrainLoop:
         return dict(zip([*self._metric_names, "input_wait"], values.T))
 
     def _steps(self, iterator: tf.distribute.DistributedIterator, steps: tf.Tensor) -> tf.Tensor:
-        history = tf.TensorArray(tf.float32, size=steps)
-        finished = tf.timestamp()
-        for i in tf.range(steps):
+        def step(i: tf.Tensor, history: tf.TensorArray, finished: tf.Tensor) -> tuple:
             # Whether a step begins, and asks for its batch, before the one before it is over is up
             # to TensorFlow. Nothing waits for a batch before both have come about.
             wanted = tf.maximum(tf.timestamp(), finished)
@@ -112,12 +123,17 @@ class TrainLoop:
             wait = tf.maximum(_time_of(batch) - wanted, 0.0)
             metrics = self._strategy.run(self._replica_step, args=(batch,))
             metrics = self._strategy.experimental_local_results(metrics)[0]
-            finished = _time_of(metrics)
             history = history.write(i, tf.concat([metrics, [tf.cast(wait, tf.float32)]], 0))
-        return history.stack()
+            return i + 1, history, _time_of(metrics)
+
+        start = (0, tf.TensorArray(tf.float32, size=steps), tf.timestamp())
+        return tf.while_loop(lambda i, *_: i < steps, step, start)[1].stack()
 
     def _replica_step(self, batch: Batch) -> tf.Tensor:
         """One optimizer step, seen from one replica; gives the metrics as a vector."""
+        # Those who only evaluate need not wait for tensorflow-addons.
+        from albert_tf.optimization.optimizer import clip_by_global_norm
+
         replica = tf.distribute.get_replica_context()
         step = self._optimizer.iterations
         counts = {
@@ -156,13 +172,17 @@ class TrainLoop:
             return self._gradients(dict(batch), weights, seed)
         rows = next(iter(batch.values())).shape[0] // parts
         cut = _split(batch, parts, rows)
-        gradients = [tf.zeros(v.shape, v.dtype) for v in self._variables]
-        sums = tf.TensorArray(tf.float32, size=parts)
-        for i in tf.range(parts):
+
+        def add_part(i: tf.Tensor, gradients: list[tf.Tensor], sums: tf.TensorArray) -> tuple:
             part_seed = tf.random.experimental.stateless_fold_in(seed, i)
-            more, part_sums = self._gradients({k: v[i] for k, v in cut.items()}, weights, part_seed)
+            part = {k: v[i] for k, v in cut.items()}
+            more, part_sums = self._gradients(part, weights, part_seed)
             gradients = [a + b for a, b in zip(gradients, more)]
-            sums = sums.write(i, part_sums)
+            return i + 1, gradients, sums.write(i, part_sums)
+
+        zeros = [tf.zeros(v.shape, v.dtype) for v in self._variables]
+        start = (0, zeros, tf.TensorArray(tf.float32, size=parts))
+        _, gradients, sums = tf.while_loop(lambda i, *_: i < parts, add_part, start)
         return gradients, tf.reduce_sum(sums.stack(), 0)
 
     def _micro_batch_gradients(
@@ -191,8 +211,8 @@ class Predictor:
         jit_compile: bool,
     ) -> None:
         self._strategy, self._task, self._model = strategy, task, model
-        self._step = tf.function(self._distributed_step)
-        self._compute = tf.function(self._predict, jit_compile=jit_compile or None)
+        self._step = _graph(self._distributed_step)
+        self._compute = _graph(self._predict, jit_compile)
 
     def __call__(self, iterator: tf.distribute.DistributedIterator) -> dict[str, np.ndarray] | None:
         """Outputs of the next batch and `example_index`, without the rows that pad it.

@@ -16,12 +16,13 @@ from albert_tf.convert.conversion import WRITERS
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.fine_tune import fine_tune, model_folder, report
+from albert_tf.tasks.fine_tune import Examples, fine_tune, model_folder, report, run
 from albert_tf.tasks.finetuning import load_model_files, read_task_file
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.loop import Predictor, TrainLoop
 from albert_tf.training.specs import EvalSpec, InputContext, RunConfig, TrainSpec
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
@@ -175,7 +176,7 @@ def test_seeds_are_trained_apart_and_the_best_is_remembered(task, tmp_path, caps
     config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3)
     config = dataclasses.replace(config, learning_rate=1e-2, num_warmup_steps=0)
     evaluation = EvalSpec(source.eval_input_fn)
-    fine_tune(task, config, source, 4, [evaluation], num_seeds=3)
+    best = fine_tune(task, config, source, 4, [evaluation], num_seeds=3)
     record = json.loads((tmp_path / "run" / "seeds.json").read_text())
     assert set(record["values"]) == {"seed-3", "seed-4", "seed-5"}
     assert record["values"][record["best"]] == max(record["values"].values())
@@ -183,7 +184,7 @@ def test_seeds_are_trained_apart_and_the_best_is_remembered(task, tmp_path, caps
     printed = capsys.readouterr().out
     assert "accuracy of 3 seeds:" in printed
     assert "a constant answer has 0.5000" in printed
-    results = report(task, config, [evaluation])
+    results = report(best, [evaluation], config.output_dir)
     assert results["accuracy"] == record["values"][record["best"]]
 
 
@@ -191,6 +192,29 @@ def test_seeds_without_evaluation_are_refused(task, tmp_path):
     source = task.open_examples(some_examples(8), "train", str(tmp_path), train_seed=1)
     with pytest.raises(AlbertError, match="--num_seeds needs --do_eval"):
         fine_tune(task, RunConfig(str(tmp_path / "run")), source, 4, [], num_seeds=2)
+
+
+def test_a_run_builds_one_model_and_traces_each_graph_once(task, tmp_path, monkeypatch):
+    built = []
+
+    def counted(owner, name):
+        function = getattr(owner, name)
+
+        def wrapper(*args):
+            built.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(owner, name, wrapper)
+
+    counted(TextClassificationTask, "build_model")
+    counted(TrainLoop, "_steps")
+    counted(Predictor, "_distributed_step")
+    texts = some_examples(70)
+    # Several lengths, loops of 1 and more steps, evaluations meanwhile and afterwards, predictions.
+    config = RunConfig(str(tmp_path / "run"), train_batch_size=8, eval_batch_size=8)
+    every = {"max_steps": 11, "eval_every_steps": 4}
+    run(task, Examples(texts, {"eval": texts}, {"new": texts}), config, str(tmp_path), **every)
+    assert sorted(built) == ["_distributed_step", "_steps", "build_model"]
 
 
 def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_path):

@@ -1,0 +1,355 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What batching by length saves in fine-tuning and prediction, and how fast SQuAD is prepared.
+
+  python -m benchmarks.finetune --spm_model_file=30k-clean.model --albert_config_file=albert_tiny \\
+    --glue_dir=glue --squad_file=dev-v1.1.json
+
+The same model, with random weights, reads the same texts in batches padded to a few lengths and in
+batches padded to the longest length allowed, in turns: SST-2 and CoLA are trained on and their
+development sets evaluated, questions of SQuAD are answered. Then SQuAD's questions are taken all
+the way from text to records and from outputs to scores. Prints tables and one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from albert_tf import cli, files
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.optimization.optimizer import create_optimizer
+from albert_tf.optimization.schedule import WarmupPolynomialDecay
+from albert_tf.tasks.finetuning import load_model_files
+from albert_tf.tasks.glue.data import read_split
+from albert_tf.tasks.glue.registry import find_task
+from albert_tf.tasks.squad.answers import extract_answers, predictions
+from albert_tf.tasks.squad.data import read_squad
+from albert_tf.tasks.squad.features import build_squad_records
+from albert_tf.tasks.squad.question_set import QuestionSet
+from albert_tf.tasks.squad.scoring import score
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
+from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.loop import Predictor, TrainLoop, distribute
+from albert_tf.training.specs import RunConfig
+from albert_tf.training.strategy import fast_precision, make_strategy
+from albert_tf.training.task import Task
+from benchmarks import machine
+
+#: Milliseconds a question of google-research/albert squad_utils.convert_examples_to_features, for
+#: contexts of 735 characters; measured once, on one core of a similar machine.
+OFFICIAL_MILLISECONDS = 25.0
+#: Which batches may be padded to a few lengths, and which are all padded to the longest.
+WAYS = {"by length": False, "padded": True}
+TOP = 20
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags."""
+    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
+    flags.DEFINE_string("albert_config_file", None, "Model.", required=True)
+    flags.DEFINE_string("glue_dir", None, "Folder with SST-2/ and CoLA/; none: they are left out.")
+    flags.DEFINE_list("glue_tasks", ["SST-2", "CoLA"], "Tasks of GLUE to train on.")
+    flags.DEFINE_string("squad_file", None, "Questions of SQuAD 1.1; none: they are left out.")
+    flags.DEFINE_integer("questions", 500, "Questions to answer, at random.", 1)
+    flags.DEFINE_integer("glue_length", 128, "Longest sequence of GLUE.", 16)
+    flags.DEFINE_integer("squad_length", 384, "Longest window of SQuAD.", 64)
+    flags.DEFINE_integer("batch_size", 32, "Of training, evaluation and prediction.", 1)
+    flags.DEFINE_integer("batches", 32, "Training batches a turn; 64 hold all lengths evenly.", 1)
+    flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)
+    flags.DEFINE_enum("precision", "auto", ["auto", "float32", "mixed_bfloat16"], "Precision.")
+    flags.DEFINE_integer("workers", 0, "Also cut windows of SQuAD with so many processes.", 0)
+    flags.DEFINE_string("json", None, "File to write the figures to.")
+
+
+class Contestant:
+    """One way of padding: trains without end, and evaluates again and again.
+
+    Args:
+      task: whose model it is.
+      model: shared with the other contestant.
+      strategy: in whose scope it was made.
+      config: of the run.
+      training: what to train on, if anything.
+      held_out: what to evaluate.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: tf.keras.Model,
+        strategy: tf.distribute.Strategy,
+        config: RunConfig,
+        training: RecordSource | None,
+        held_out: RecordSource,
+    ) -> None:
+        size = config.train_batch_size
+        self._evaluation = lambda: iter(distribute(strategy, held_out.eval_input_fn, size))
+        self._predictor = Predictor(strategy, task, model, jit_compile=False)
+        self.tokens = self.positions = 0.0
+        self.work: dict[str, Callable[[], Any]] = {"evaluating": self.evaluate}
+        if training is None:
+            return
+        # At a rate of 0 both keep the same weights.
+        schedule = WarmupPolynomialDecay(learning_rate=0.0, num_train_steps=1, num_warmup_steps=0)
+        with strategy.scope():
+            optimizer = create_optimizer("adamw", schedule, model.named_weights())
+        self._loop = TrainLoop(strategy, task, model, optimizer, schedule, config)
+        self._batches = iter(distribute(strategy, training.train_input_fn, size))
+        self.work["training"] = self.train
+
+    def train(self) -> None:
+        """Trains for a turn."""
+        metrics = self._loop.run(self._batches, FLAGS.batches)
+        self.tokens += metrics["tokens"].sum()
+        self.positions += metrics["positions"].sum()
+
+    def evaluate(self) -> dict[str, np.ndarray]:
+        """Outputs for all examples, in their order."""
+        batches = self._evaluation()
+        parts = list(iter(lambda: self._predictor(batches), None))
+        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        order = np.argsort(outputs.pop("example_index"))
+        return {name: values[order] for name, values in outputs.items()}
+
+
+def compare(
+    task: Task, open_sources: Callable[[bool], tuple[RecordSource | None, RecordSource]]
+) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+    """Lets both ways of padding take turns.
+
+    Args:
+      task: whose model is used.
+      open_sources: makes what to train on and what to evaluate, given whether to pad.
+
+    Returns:
+      The figures, and what each way gave for the examples evaluated.
+    """
+    config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=0.0)
+    strategy = make_strategy(config)
+    precision = fast_precision(strategy) if FLAGS.precision == "auto" else FLAGS.precision
+    tf.keras.mixed_precision.set_global_policy(precision)
+    with strategy.scope():
+        model = task.build_model()
+    sources = {way: open_sources(pad) for way, pad in WAYS.items()}
+    contestants = {
+        way: Contestant(task, model, strategy, config, *pair) for way, pair in sources.items()
+    }
+    seconds: dict[str, dict[str, list[float]]] = {}
+    outputs = {}
+    for turn in range(FLAGS.turns + 1):
+        for what in contestants["padded"].work:
+            for way, contestant in contestants.items():
+                began = time.perf_counter()
+                result = contestant.work[what]()
+                if turn:  # The first one also traces and compiles.
+                    taken = seconds.setdefault(what, {}).setdefault(way, [])
+                    taken.append(time.perf_counter() - began)
+                if what == "evaluating":
+                    outputs[way] = result
+    examples = {
+        "training": FLAGS.batches * FLAGS.batch_size,
+        "evaluating": sources["padded"][1].num_examples,
+    }
+    figures = {what: _figures(examples[what], taken) for what, taken in seconds.items()}
+    if "training" in figures:
+        for way, contestant in contestants.items():
+            share = 1.0 - contestant.tokens / contestant.positions
+            figures["training"][way]["padding_share"] = round(float(share), 3)
+    return {"precision": precision, **figures}, outputs
+
+
+def _figures(examples: int, seconds: dict[str, list[float]]) -> dict[str, Any]:
+    """Examples a second of each way: the median, the slowest and the fastest turn; the ratios."""
+    figures: dict[str, Any] = {}
+    for way, taken in seconds.items():
+        rates = [examples / x for x in (statistics.median(taken), max(taken), min(taken))]
+        figures[way] = dict(zip(("per_second", "slowest", "fastest"), np.round(rates, 1).tolist()))
+    # Turns stand beside each other in time, so other load on the machine hits both.
+    ratios = [slow / fast for slow, fast in zip(seconds["padded"], seconds["by length"])]
+    figures["times_as_fast"] = round(statistics.median(ratios), 2)
+    figures["times_as_fast_range"] = [round(min(ratios), 2), round(max(ratios), 2)]
+    return figures
+
+
+def measure_glue(name: str, folder: str) -> dict[str, Any]:
+    """Trains on one task of GLUE and evaluates its development set."""
+    glue = find_task(name)
+    splits = [
+        read_split(glue, glue.of(kind)[0], FLAGS.glue_dir).examples for kind in ("train", "dev")
+    ]
+    # As many examples as a turn trains on, in random order: their lengths are those of the whole.
+    order = np.random.default_rng(0).permutation(len(splits[0]))
+    train = [splits[0][i] for i in order[: FLAGS.batches * FLAGS.batch_size]]
+    found = load_model_files(FLAGS.albert_config_file, FLAGS.spm_model_file, None, None)
+    task = TextClassificationTask(*found, ClassificationSpec(glue.labels, FLAGS.glue_length))
+
+    def open_sources(pad: bool) -> tuple[RecordSource, RecordSource]:
+        return (
+            task.open_examples(train, "train", folder, train_seed=1, pad_to_max=pad),
+            task.open_examples(splits[1], "dev", folder, pad_to_max=pad),
+        )
+
+    figures, outputs = compare(task, open_sources)
+    by_length, padded = (outputs[way]["probabilities"] for way in WAYS)
+    same = float(np.mean(by_length.argmax(-1) == padded.argmax(-1)))
+    return {
+        "max_seq_length": FLAGS.glue_length,
+        **figures,
+        "largest_difference_of_a_probability": float(np.abs(by_length - padded).max()),
+        "same_answers": same,
+    }
+
+
+def measure_squad(folder: str) -> dict[str, Any]:
+    """Answers questions of SQuAD."""
+    path = os.path.join(folder, "questions.json")
+    files.write_json(path, {"version": "1.1", "data": list(_some_articles())})
+    found = load_model_files(FLAGS.albert_config_file, FLAGS.spm_model_file, None, None)
+    options = WindowOptions(max_seq_length=FLAGS.squad_length)
+    task = SquadTask(*found, SquadSpec("1.1", windows=options))
+    asked = {way: QuestionSet(task, path, folder, pad) for way, pad in WAYS.items()}
+    figures, outputs = compare(task, lambda pad: (None, asked[list(WAYS)[pad]].source))
+    by_length, padded = (predictions(asked[way].answers(outputs[way]), None) for way in WAYS)
+    questions, windows = len(padded), asked["padded"].source.num_examples
+    difference = np.abs(np.subtract(*(outputs[way]["start_top_logits"][:, 0] for way in WAYS)))
+    return {
+        "max_seq_length": FLAGS.squad_length,
+        "questions": questions,
+        "windows": windows,
+        **figures,
+        "largest_difference_of_a_score": float(difference.max()),
+        "same_answers": sum(by_length[key] == padded[key] for key in padded) / questions,
+    }
+
+
+def _some_articles() -> Iterator[dict[str, Any]]:
+    """Paragraphs of the questions' file in random order, each as an article of its own."""
+    articles = files.read_json(FLAGS.squad_file, "SQuAD file")["data"]
+    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+    wanted = FLAGS.questions
+    for i in np.random.default_rng(0).permutation(len(paragraphs)):
+        if wanted <= 0:
+            return
+        wanted -= len(paragraphs[i]["qas"])
+        yield {"title": str(i), "paragraphs": [paragraphs[i]]}
+
+
+def measure_features(folder: str) -> dict[str, Any]:
+    """Takes SQuAD's questions from text to records, and outputs to answers and scores.
+
+    The times of one process are processor time, so that other load on the machine does not count;
+    those of several workers are wall time.
+    """
+    seconds: dict[str, float] = {}
+
+    def timed(
+        step: str, function: Callable[[], Any], clock: Callable[[], float] = time.process_time
+    ) -> Any:
+        began = clock()
+        result = function()
+        seconds[step] = clock() - began
+        return result
+
+    options = WindowOptions(max_seq_length=FLAGS.squad_length)
+    tokenizer = Tokenizer.from_file(FLAGS.spm_model_file)
+    questions = timed("read", lambda: read_squad(FLAGS.squad_file, version="1.1"))
+    windows = timed("align and cut", lambda: make_windows(questions, tokenizer, options))
+    if FLAGS.workers:
+        timed(
+            f"the same, {FLAGS.workers} workers",
+            lambda: make_windows(questions, tokenizer, options, workers=FLAGS.workers),
+            time.perf_counter,
+        )
+    given = {"version": "1.1", "labelled": True}
+    timed(
+        "records, all in all",
+        lambda: build_squad_records(folder, questions, tokenizer, options, **given),
+    )
+    outputs = _random_outputs(windows)
+    search = {"head": "span", "n_best_size": TOP, "max_answer_length": 30}
+    found = timed("answers from outputs", lambda: extract_answers(windows, outputs, **search))
+    timed("scores", lambda: score(questions, predictions(found, None), version="1.1"))
+    milliseconds = {step: 1000 * value / len(questions) for step, value in seconds.items()}
+    official = OFFICIAL_MILLISECONDS / milliseconds["align and cut"]
+    return {
+        "questions": len(questions),
+        "windows": len(windows),
+        "milliseconds_per_question": {step: round(v, 4) for step, v in milliseconds.items()},
+        "alignment_times_official": round(official, 1),
+    }
+
+
+def _random_outputs(windows: Windows) -> dict[str, np.ndarray]:
+    """What a span head might give: random scores, and positions anywhere in the sequence."""
+    rng = np.random.default_rng(0)
+    lengths = (windows.context_start + windows.num_pieces + 1)[:, None]
+    shape = (len(windows), TOP)
+    outputs = {"null_logit": rng.normal(size=len(windows))}
+    for side in ("start", "end"):
+        outputs[f"{side}_top_index"] = rng.integers(0, lengths, shape)
+        outputs[f"{side}_top_logits"] = rng.normal(size=shape)
+    return outputs
+
+
+def _print_comparison(name: str, result: dict[str, Any]) -> None:
+    for what in ("training", "evaluating"):
+        if what in result:
+            figures = result[what]
+            low, high = figures["times_as_fast_range"]
+            rates = "  ".join(f"{figures[way]['per_second']:10.1f}" for way in WAYS)
+            print(
+                f"{name:6} {what:10} {rates}   {figures['times_as_fast']:.2f} ({low} to {high}) ×"
+            )
+    for name in ("largest_difference_of_a_probability", "largest_difference_of_a_score"):
+        if name in result:
+            print(f"       {name.replace('_', ' ')}: {result[name]:.1e}", end="; ")
+    print(f"the same answers: {result['same_answers']:.2%}")
+
+
+def _main() -> None:
+    result: dict[str, Any] = {"benchmark": "finetune", "machine": machine.describe()}
+    result["model"] = FLAGS.albert_config_file
+    with tempfile.TemporaryDirectory() as folder:
+        if FLAGS.glue_dir:
+            for name in FLAGS.glue_tasks:
+                result[name] = measure_glue(name, folder)
+        if FLAGS.squad_file:
+            result["SQuAD"] = measure_squad(folder)
+            result["squad_features"] = measure_features(folder)
+    compared = [name for name in (*FLAGS.glue_tasks, "SQuAD") if name in result]
+    print(f"\nexamples a second: {'by length':>10}  {'padded':>10}   times as fast")
+    for name in compared:
+        _print_comparison(name, result[name])
+    if "squad_features" in result:
+        features = result["squad_features"]
+        print(f"\n{features['questions']:,} questions, {features['windows']:,} windows")
+        for step, value in features["milliseconds_per_question"].items():
+            print(f"  {step:22} {value:8.4f} ms a question")
+        times = features["alignment_times_official"]
+        print(f"Aligning is {times:.0f} times as fast as the TF1 release.")
+    print(json.dumps(result))
+    if FLAGS.json:
+        files.write_json(FLAGS.json, result)
+
+
+def main() -> None:
+    """Entry point."""
+    cli.run(_main, define_flags)
+
+
+if __name__ == "__main__":
+    main()
