@@ -6,8 +6,9 @@
 
 Every step has the same number of tokens and is the real one, LAMB included. Costs are given on the
 clock and in processor seconds, of which other programs on the machine take nothing away. Sharing is
-measured on --sharing_config: the same model with and without, in turns. Prints tables and one line
-of JSON. --plot needs matplotlib.
+measured on --sharing_config: the same model with and without, in turns. With few --tokens much of
+that is LAMB, which has fewer weights to update with sharing. Prints tables and one line of JSON.
+--plot needs matplotlib.
 """
 
 from __future__ import annotations
@@ -145,19 +146,21 @@ def sharing_ratio(name: str, seq_length: int) -> dict[str, Any]:
 
 def plot(rows: Sequence[dict[str, Any]], path: str) -> None:
     """Draws processor seconds a token over the FLOP model, one colour a length."""
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     rate = statistics.median(r["flops_per_token"] / r["processor_seconds_per_token"] for r in rows)
     figure, axes = pyplot.subplots(figsize=(7, 5))
-    for length in sorted({row["seq_length"] for row in rows}):
+    lengths = sorted({row["seq_length"] for row in rows})
+    for length in lengths:
         points = [row for row in rows if row["seq_length"] == length]
         xs = [row["flops_per_token"] / 1e9 for row in points]
         ys = [1e3 * row["processor_seconds_per_token"] for row in points]
         axes.scatter(xs, ys, label=f"length {length}", zorder=2)
-        for x, y, row in zip(xs, ys, points):
-            label = os.path.basename(row["config"]).replace("albert_", "")
+        # The other lengths of a model lie beside the first one.
+        for x, y, row in zip(xs, ys, points if length == lengths[0] else []):
+            name = os.path.basename(row["config"]).replace("albert_", "")
             axes.annotate(
-                f"{label}, {row['layers']} layers", (x, y), (6, -10), textcoords="offset points",
+                f"{name}, {row['layers']} layers", (x, y), (6, -11), textcoords="offset points",
                 fontsize=7,
             )  # fmt: skip
     ends = [f(row["flops_per_token"] for row in rows) / 1e9 for f in (min, max)]
@@ -167,7 +170,12 @@ def plot(rows: Sequence[dict[str, Any]], path: str) -> None:
         xscale="log", yscale="log", xlabel="GFLOP a token (forward and backward pass, model)",
         ylabel="processor milliseconds a token (measured)", title="Cost of a pretraining token",
     )  # fmt: skip
-    axes.grid(True, which="both", alpha=0.3)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
+    axes.margins(x=0.2)
+    axes.grid(True, alpha=0.3)
     axes.legend()
     figure.savefig(path, dpi=120, bbox_inches="tight")
 
