@@ -68,6 +68,8 @@ class Estimator:
         with self.strategy.scope(), _precision(run_config.precision):
             self.model = task.build_model()
         self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
+        # Evaluations are often repeated, and making their input is a large part of a short one.
+        self._inputs: dict[InputFn, tf.distribute.DistributedDataset] = {}
 
     def train(self, train_spec: TrainSpec) -> None:
         """Trains up to `train_spec.max_steps`, going on from the newest checkpoint."""
@@ -127,9 +129,11 @@ class Estimator:
 
     def _outputs(self, input_fn: InputFn, max_steps: int | None, label: str) -> dict:
         collected: list[dict[str, np.ndarray]] = []
-        dataset = distribute(self.strategy, input_fn, self.config.eval_batch_size)
         with _data_errors(), Progress(label, max_steps, "batches") as progress:
-            iterator = iter(dataset)
+            if input_fn not in self._inputs:
+                size = self.config.eval_batch_size
+                self._inputs[input_fn] = distribute(self.strategy, input_fn, size)
+            iterator = iter(self._inputs[input_fn])
             while len(collected) != max_steps:
                 outputs = self._predictor(iterator)
                 if outputs is None:
