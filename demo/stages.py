@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -83,7 +84,7 @@ def run_stages(stages: Sequence[Stage]) -> None:
 def _run(stage: Stage) -> None:
     arguments = stage.arguments()
     shown = textwrap.fill(
-        " ".join(["python", *arguments]),
+        shlex.join(["python", *arguments]),
         76,
         initial_indent="$ ",
         subsequent_indent="    ",
