@@ -10,9 +10,10 @@ from importlib import metadata
 
 
 def describe() -> dict[str, object]:
-    """The processor's name, its units for short floats, the usable cores, and versions."""
+    """The processor's name, its units for short floats, usable cores, memory, and versions."""
     found: dict[str, object] = {
         "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "python": platform.python_version(),
         "tensorflow": metadata.version("tensorflow"),
     }

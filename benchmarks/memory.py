@@ -26,7 +26,8 @@ from absl import flags
 from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from benchmarks.random_step import PRECISIONS, RandomStep, machine
+from benchmarks import machine
+from benchmarks.random_step import PRECISIONS, RandomStep
 
 _CHILD = "import sys; from benchmarks import memory; memory.child(sys.argv[1])"
 
@@ -97,7 +98,7 @@ def child(argument: str) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - baseline
     loss = float(metrics["loss"][0])
     result = {"state_bytes": state, "peak_bytes": peak, "step_seconds": seconds, "loss": loss}
-    print(json.dumps({**result, "machine": machine()}))
+    print(json.dumps({**result, "machine": machine.describe()}))
 
 
 def _run(**given: Any) -> dict[str, Any]:

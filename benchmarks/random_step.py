@@ -1,11 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks of the training step share: the real step on random records, the machine."""
+"""What benchmarks of the training step share: the real step on random records."""
 
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 from typing import Any
 
@@ -89,25 +88,3 @@ class RandomStep:
     def __call__(self, steps: int = 1) -> dict[str, np.ndarray]:
         """Makes steps; gives their metrics, float32 [steps] each."""
         return self._loop.run(self._batches, steps)
-
-
-def machine() -> dict[str, Any]:
-    """What figures depend on: processors, memory and versions."""
-    import tensorflow as tf
-
-    found: dict[str, Any] = {
-        "processors": len(os.sched_getaffinity(0)),
-        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-    }
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as f:
-            lines = (line.split(":", 1) for line in f if ":" in line)
-            info = {key.strip(): value.strip() for key, value in lines}
-    except OSError:  # Not Linux.
-        return found
-    units = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
-    found["model"] = info.get("model name", platform.machine())
-    found["units"] = [unit for unit in units if unit in info.get("flags", "").split()]
-    return found

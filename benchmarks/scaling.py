@@ -29,7 +29,8 @@ from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
-from benchmarks.random_step import PRECISIONS, RandomStep, machine, predictions_of
+from benchmarks import machine
+from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of
 
 #: A weight, and its two moments, are float32, and so are the gradients replicas exchange.
 _WEIGHT_BYTES = 4
@@ -228,7 +229,12 @@ def _main() -> None:
             f"({ratio['processor']:.2f} of its processor time): {ratio['config']}."
         )
     result = {"benchmark": "scaling", "precision": FLAGS.precision, "tokens": FLAGS.tokens}
-    result |= {"rows": rows, "sharing": figures, "sharing_ratio": ratio, "machine": machine()}
+    result |= {
+        "rows": rows,
+        "sharing": figures,
+        "sharing_ratio": ratio,
+        "machine": machine.describe(),
+    }
     print(json.dumps(result))
     if FLAGS.plot:
         plot(rows, FLAGS.plot)
