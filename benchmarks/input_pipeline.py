@@ -159,23 +159,29 @@ def _spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
+def show(result: dict[str, Any]) -> None:
+    """Prints the figures of one folder of records."""
+    order = "the same" if result["same_order_twice"] else "NOT the same"
+    print(f"\nlength {result['max_seq_length']}; two readers give {order} order")
+    print(f"{'examples':26s}{'per second':>12s}{'(least … most)':>22s}{'per processor s':>17s}")
+    for name, wall in result["examples_per_second"].items():
+        spread = f"({wall['least']:,.0f} … {wall['most']:,.0f})"
+        processor = result["examples_per_processor_second"][name]["median"]
+        print(f"{name:26s}{wall['median']:12,.0f}{spread:>22s}{processor:17,.0f}")
+    if "training" in result:
+        training = result["training"]
+        print(
+            f"{training['model']}, steps of {FLAGS.train_batch_size}: "
+            f"{training['examples_per_second']:.1f} examples/s, waiting for input "
+            f"{training['input_wait_share']:.3%} of the time"
+        )
+
+
 def _main() -> None:
-    results = [measure(folder) for folder in FLAGS.records]
-    for result in results:
-        order = "the same" if result["same_order_twice"] else "NOT the same"
-        print(f"\nlength {result['max_seq_length']}; two readers give {order} order")
-        print(f"{'examples':26s}{'per second':>12s}{'(least … most)':>22s}{'per processor s':>17s}")
-        for name, wall in result["examples_per_second"].items():
-            spread = f"({wall['least']:,.0f} … {wall['most']:,.0f})"
-            processor = result["examples_per_processor_second"][name]["median"]
-            print(f"{name:26s}{wall['median']:12,.0f}{spread:>22s}{processor:17,.0f}")
-        if "training" in result:
-            training = result["training"]
-            print(
-                f"{training['model']}, steps of {FLAGS.train_batch_size}: "
-                f"{training['examples_per_second']:.1f} examples/s, waiting for input "
-                f"{training['input_wait_share']:.3%} of the time"
-            )
+    results = []
+    for folder in FLAGS.records:
+        results.append(measure(folder))
+        show(results[-1])
     described = {"benchmark": "input_pipeline", "machine": machine.describe()}
     print(json.dumps({**described, "results": results}))
 
