@@ -10,15 +10,15 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.dropout import dropout
-from albert_tf.modeling.fusion import fused, own_gradient
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
+from albert_tf.modeling.fusion import fused, fuses, own_gradient
+from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
 
 
 class PackedAttention(NamedTuple):
     """An attention block's weights as the layers that share it use them, in the compute type.
 
     Attributes:
-      qkv_kernel: [H, 3 H]: query (scaled by 1/√d), key, value side by side.
+      qkv_kernel: [H, 3 H]: query, key, value side by side.
       qkv_bias: [3 H].
       output_kernel: [H, H].
       output_bias: [H].
@@ -38,21 +38,44 @@ def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
 
 
 @fused
-def _softmax_gradient(probs: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
-    dtype = probs.dtype
-    probs, dy = tf.cast(probs, tf.float32), tf.cast(dy, tf.float32)
-    return tf.cast(probs * (dy - tf.reduce_sum(probs * dy, axis=-1, keepdims=True)), dtype)
+def _scores_gradient(probs: tf.Tensor, dprobs: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    p, dp = tf.cast(probs, tf.float32), tf.cast(dprobs, tf.float32)
+    dscores = p * (dp - tf.reduce_sum(p * dp, axis=-1, keepdims=True)) * scale
+    return tf.cast(dscores, probs.dtype)
 
 
-def masked_softmax(scores: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """Softmax of scores + mask over the last axis, in float32, returned in the type of scores."""
+def attention_probs(
+    query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor, training: bool = False
+) -> tf.Tensor:
+    """Softmax of query · key / √d + mask.
+
+    Args:
+      query: [B, N, S, d].
+      key: [B, N, S, d] of the same type.
+      mask: float32 [B, 1, 1, S], see `additive_mask`.
+      training: whether a backward pass follows.
+
+    Returns:
+      [B, N, S, S] in the type of query.
+    """
+    scale = query.shape[3] ** -0.5
 
     @own_gradient
-    def function(scores: tf.Tensor) -> tf.Tensor:
-        probs = tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32) + mask), scores.dtype)
-        return probs, lambda dy: _softmax_gradient(probs, dy, training=training)
+    def function(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+        # Kept in one type, the product is scaled and masked within oneDNN's kernel, and the softmax
+        # is computed in float32 within its own. Other kernels would compute it in that type.
+        dtype = query.dtype if fuses(training) else tf.float32
+        scores = tf.matmul(query, key, transpose_b=True) * tf.constant(scale, query.dtype)
+        probs = tf.nn.softmax(tf.cast(scores, dtype) + tf.cast(mask, dtype))
+        probs = tf.cast(probs, query.dtype)
 
-    return function(scores)
+        def grad(dprobs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            dscores = _scores_gradient(probs, dprobs, tf.constant(scale), training=training)
+            return tf.matmul(dscores, key), tf.matmul(dscores, query, transpose_a=True)
+
+        return probs, grad
+
+    return function(query, key)
 
 
 class Attention(WeightedLayer):
@@ -71,15 +94,12 @@ class Attention(WeightedLayer):
         self._output = self.dense("attention_1/output/dense", size, size)
         self._norm = self.norm("LayerNorm", size)
 
-    def pack(self) -> PackedAttention:
-        """Joins and casts the weights; called once per forward pass, however many layers share."""
-        scale = self._head_size**-0.5
+    def pack(self, uses: int = 1) -> list[PackedAttention]:
+        """Joins and casts the weights once for `uses` layers."""
         kernels, biases = zip(self._query, self._key, self._value)
-        kernel = tf.concat([kernels[0] * scale, *kernels[1:]], axis=1)
-        bias = tf.concat([biases[0] * scale, *biases[1:]], axis=0)
-        return PackedAttention(
-            *(tf.cast(weight, self.compute_dtype) for weight in (kernel, bias, *self._output))
-        )
+        weights = (tf.concat(kernels, axis=1), tf.concat(biases, axis=0), *self._output)
+        copies = (shared(weight, self.compute_dtype, uses) for weight in weights)
+        return [PackedAttention(*weights) for weights in zip(*copies)]
 
     def call(
         self, x: tf.Tensor, mask: tf.Tensor, packed: PackedAttention, training: bool = False
@@ -89,7 +109,7 @@ class Attention(WeightedLayer):
         Args:
           x: [B * S, H] in the compute type.
           mask: float32 [B, 1, 1, S], see `additive_mask`.
-          packed: what `pack` returned in this forward pass.
+          packed: one of those that `pack` returned in this forward pass.
           training: whether dropout is active.
 
         Returns:
@@ -100,8 +120,7 @@ class Attention(WeightedLayer):
         qkv = affine(x, packed.qkv_kernel, packed.qkv_bias)
         qkv = tf.reshape(qkv, [-1, length, 3, heads, head_size])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
-        probs = masked_softmax(scores, mask, training)
+        probs = attention_probs(query, key, mask, training)  # [B, N, S, S]
         probs = dropout(probs, self._probs_dropout, training)
         context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
         context = tf.reshape(context, [-1, heads * head_size])

@@ -56,6 +56,25 @@ def portable_graph() -> Iterator[None]:
         _portable.reset(token)
 
 
+_compiled = contextvars.ContextVar("compiled_graph", default=False)
+
+
+@contextlib.contextmanager
+def compiled_graph(wanted: bool = True) -> Iterator[None]:
+    """What is traced inside becomes part of one XLA program, which finds its own regions."""
+    token = _compiled.set(wanted)
+    try:
+        yield
+    finally:
+        _compiled.reset(token)
+
+
+def fuses(training: bool) -> bool:
+    """Whether what is traced now is meant for a CPU's own kernels: XLA's beside oneDNN's."""
+    wanted = (training or _inference.get()) and not _portable.get() and not _compiled.get()
+    return wanted and not tf.config.get_visible_devices("GPU")
+
+
 def own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """As tf.custom_gradient; inside `portable_graph` the gradient is left to TensorFlow."""
 
@@ -89,8 +108,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
             return compiled.get_concrete_function(*signature)
 
     def call(*tensors: tf.Tensor, training: bool) -> Any:
-        wanted = (training or _inference.get()) and not _portable.get()
-        if not wanted or tf.config.get_visible_devices("GPU"):
+        if not fuses(training):
             return function(*tensors)
         compiled = compiled_for(*[tf.TensorSpec(t.shape, t.dtype) for t in tensors])
         # A call seen by a gradient tape would also return all intermediate values.

@@ -32,6 +32,11 @@ def recomputation(wanted: bool = True) -> Iterator[None]:
         _wanted.reset(token)
 
 
+def recomputes() -> bool:
+    """Whether what is traced now is inside `recomputation`."""
+    return _wanted.get()
+
+
 @fused
 def _add(total: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
     return tf.cast(total, tf.float32) + tf.cast(gradient, tf.float32)
@@ -59,7 +64,7 @@ def recomputed(
     Raises:
       ValueError: there is no `dropout_seed` inside which the same masks can be drawn again.
     """
-    if not _wanted.get():
+    if not recomputes():
         return function(x, *weights), *weights
     position = dropout_position()
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from typing import NamedTuple
 
@@ -13,8 +14,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.activations import get_activation
 from albert_tf.modeling.attention import Attention, PackedAttention
 from albert_tf.modeling.dropout import dropout
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
-from albert_tf.modeling.recompute import recomputed
+from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
+from albert_tf.modeling.recompute import recomputed, recomputes
 
 
 class PackedFeedForward(NamedTuple):
@@ -38,13 +39,14 @@ class FeedForward(WeightedLayer):
         self._output = self.dense("ffn_1/intermediate/output/dense", inner, size)
         self._norm = self.norm("LayerNorm_1", size)
 
-    def pack(self) -> PackedFeedForward:
-        """Casts the weights; called once per forward pass, however many layers share them."""
+    def pack(self, uses: int = 1) -> list[PackedFeedForward]:
+        """Casts the weights once for `uses` layers."""
         weights = (*self._intermediate, *self._output)
-        return PackedFeedForward(*(tf.cast(weight, self.compute_dtype) for weight in weights))
+        copies = (shared(weight, self.compute_dtype, uses) for weight in weights)
+        return [PackedFeedForward(*weights) for weights in zip(*copies)]
 
     def call(self, x: tf.Tensor, packed: PackedFeedForward, training: bool = False) -> tf.Tensor:
-        """Applies the block to x [rows, H] with what `pack` returned in this forward pass."""
+        """Applies the block to x [rows, H] with one of those that `pack` returned."""
         inner = affine(x, packed.intermediate_kernel, packed.intermediate_bias)  # [rows, F]
         output = affine(self._activation(inner, training), packed.output_kernel, packed.output_bias)
         output = dropout(output, self._dropout_rate, training)
@@ -90,12 +92,20 @@ class Transformer(tf.keras.layers.Layer):
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
         """Applies the stack to x [B * S, H]; returns the [B * S, H] output of every block pair."""
-        packed = {index: block.pack() for index, block in enumerate(self.blocks)}
+        uses = collections.Counter(index for step in self._steps for index in step)
+        # What is computed again passes its weights on, to the next layer that shares them.
+        chained = recomputes()
+        packed = {
+            index: block.pack(1 if chained else uses[index])
+            for index, block in enumerate(self.blocks)
+        }
         outputs = []
         for step in self._steps:
             layer = functools.partial(self._layer, step, mask, training)
-            x, *weights = recomputed(layer, x, *(packed[block] for block in step))
-            packed.update(zip(step, weights))
+            x, *weights = recomputed(layer, x, *(packed[block].pop() for block in step))
+            if chained:
+                for block, block_weights in zip(step, weights):
+                    packed[block].append(block_weights)
             outputs.append(x)
         return outputs
 

@@ -18,6 +18,7 @@ from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest
 from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.pipeline import RecordSource, record_files
 from albert_tf.errors import AlbertError
+from albert_tf.modeling.cross_entropy import cross_entropy
 from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
@@ -119,7 +120,7 @@ def _per_example(model: tf.keras.Model, batch: Batch, training: bool) -> dict[st
     outputs = model({name: batch[name] for name in inputs}, training=training)
     weights = batch["masked_lm_weights"]  # [batch, predictions]
     logits, ids = outputs["mlm_logits"], batch["masked_lm_ids"]  # [batch, predictions, vocab]
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
+    losses = cross_entropy(logits, ids, training)
     right = tf.cast(tf.argmax(logits, -1, tf.int32) == ids, tf.float32)
     labels = tf.reshape(batch["next_sentence_labels"], [-1])  # [batch]
     order = outputs["sop_logits"]  # [batch, 2]

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.dropout import dropout_seed
-from albert_tf.modeling.fusion import fused_inference
+from albert_tf.modeling.fusion import compiled_graph, fused_inference
 from albert_tf.modeling.recompute import recomputation
 from albert_tf.training.specs import InputContext, InputFn, RunConfig
 from albert_tf.training.task import Batch, Task
@@ -189,12 +189,13 @@ class TrainLoop:
         self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         recompute = recomputation(self._config.recompute)
-        with tf.GradientTape() as tape, dropout_seed(seed), recompute:
-            sums = self._task.sums(self._model, batch, training=True)
-            loss = self._task.means(sums, weights)["loss"]
-        gradients = tape.gradient(
-            loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
+        with compiled_graph(self._config.jit_compile):
+            with tf.GradientTape() as tape, dropout_seed(seed), recompute:
+                sums = self._task.sums(self._model, batch, training=True)
+                loss = self._task.means(sums, weights)["loss"]
+            gradients = tape.gradient(
+                loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
         self._sum_names = sorted(sums)
         stacked = tf.stack([tf.cast(sums[name], tf.float32) for name in self._sum_names])
         return [tf.convert_to_tensor(g) for g in gradients], stacked
@@ -213,6 +214,7 @@ class Predictor:
         self._strategy, self._task, self._model = strategy, task, model
         self._step = _graph(self._distributed_step)
         self._compute = _graph(self._predict, jit_compile)
+        self._jit_compile = jit_compile
 
     def __call__(self, iterator: tf.distribute.DistributedIterator) -> dict[str, np.ndarray] | None:
         """Outputs of the next batch and `example_index`, without the rows that pad it.
@@ -239,5 +241,5 @@ class Predictor:
         return {**self._compute(dict(batch)), "example_index": batch["example_index"]}
 
     def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
-        with fused_inference():
+        with fused_inference(), compiled_graph(self._jit_compile):
             return self._task.predict(self._model, batch)

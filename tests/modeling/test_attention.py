@@ -40,8 +40,9 @@ def test_attention_block_computes_the_formula(small_config):
         weights["/".join(name.split("/")[-2:])] = value
     x = generator.normal(size=[2, 5, 32])
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0]])
+    (packed,) = block.pack()
     output = block(
-        tf.constant(x.reshape(10, 32), tf.float32), additive_mask(tf.constant(mask)), block.pack()
+        tf.constant(x.reshape(10, 32), tf.float32), additive_mask(tf.constant(mask)), packed
     )
     expected = numpy_attention(x, mask, weights, small_config.num_attention_heads)
     np.testing.assert_allclose(output, expected.reshape(10, 32), rtol=0, atol=2e-4)

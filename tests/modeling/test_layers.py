@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.modeling.activations import gelu, get_activation
-from albert_tf.modeling.attention import masked_softmax
-from albert_tf.modeling.layers import affine, layer_norm
+from albert_tf.modeling.attention import attention_probs
+from albert_tf.modeling.cross_entropy import cross_entropy
+from albert_tf.modeling.layers import affine, layer_norm, shared
 
 
 def textbook_layer_norm(x, gamma, beta):
@@ -79,12 +80,36 @@ class TestFusedFunctions:
             np.testing.assert_array_equal(y, tf.nn.relu(x))
             np.testing.assert_array_equal(tf.cast(slope, tf.float32), [0, 0, 0.5, 1, 1])
 
-    def test_softmax(self, training):
+    def test_attention_probs(self, training):
         mask = tf.constant([0.0, 0.0, -10000.0, 0.0])[None, None, None]
+
+        def textbook(query, key):
+            scores = tf.matmul(query, key, transpose_b=True) / 8**0.5
+            return tf.nn.softmax(scores + tf.cast(mask, tf.float64))
+
         check(
-            lambda x: masked_softmax(x, mask, training),
-            lambda x: tf.nn.softmax(x + tf.cast(mask, tf.float64)),
-            [normal(2, 3, 4, 4)],
+            lambda query, key: attention_probs(query, key, mask, training),
+            textbook,
+            [normal(2, 3, 4, 8), normal(2, 3, 4, 8)],
+        )
+
+    def test_attention_probs_of_bfloat16_are_those_of_float32(self, training):
+        query, key = (tf.cast(2 * normal(2, 3, 64, 16), tf.bfloat16) for _ in range(2))
+        mask = tf.where(tf.random.uniform([2, 1, 1, 64]) < 0.2, -10000.0, 0.0)
+        scores = tf.cast(tf.matmul(query, key, transpose_b=True) / 4, tf.float32)
+        probs = tf.function(attention_probs)(query, key, mask, training)
+        assert probs.dtype == tf.bfloat16
+        np.testing.assert_allclose(
+            tf.cast(probs, tf.float32), tf.nn.softmax(scores + mask), rtol=0, atol=0.02
+        )
+        np.testing.assert_allclose(tf.reduce_sum(tf.cast(probs, tf.float32), -1), 1, atol=0.01)
+
+    def test_cross_entropy(self, training):
+        labels = tf.constant([[1, 0, 6], [3, 3, 5]])
+        check(
+            lambda logits: cross_entropy(logits, labels, training),
+            lambda logits: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
+            [50 * normal(2, 3, 7)],
         )
 
     def test_layer_norm_of_bfloat16_computes_in_float32(self, training):
@@ -98,6 +123,19 @@ class TestFusedFunctions:
 
 def test_affine():
     check(affine, lambda x, k, b: tf.matmul(x, k) + b, [normal(5, 8), normal(8, 6), normal(6)])
+
+
+def test_gradients_of_a_shared_weight_are_added_up_in_float32():
+    weight = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(weight)
+        copies = shared(weight, tf.bfloat16, 300)
+        # In bfloat16, 256 + 1 is 256.
+        loss = tf.add_n([tf.reduce_sum(tf.cast(copy, tf.float32)) for copy in copies])
+    gradient = tape.gradient(loss, weight)
+    assert {copy.dtype for copy in copies} == {tf.bfloat16}
+    assert gradient.dtype == tf.float32
+    np.testing.assert_array_equal(gradient, [300, 300])
 
 
 def test_gelu_is_the_tanh_approximation():
