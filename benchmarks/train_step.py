@@ -207,11 +207,14 @@ def start_peer(config: AlbertConfig, folder: str) -> Peer:
             "cannot have; use 'all'."
         )
     path = os.path.join(folder, "batch.npz")
-    np.savez(path, **random_columns(config, FLAGS.seq_length, FLAGS.batch_size))
+    batch = random_columns(config, FLAGS.seq_length, FLAGS.batch_size)
+    labels = np.full_like(batch["input_ids"], -100)
+    np.put_along_axis(labels, batch["masked_lm_positions"], batch["masked_lm_ids"], axis=1)
+    np.savez(path, **batch, labels=labels)
     setup = {
         "config": config.to_dict(),
         "batch": path,
-        "precision": FLAGS.precision,
+        "policy": PRECISIONS[FLAGS.precision],
         "mode": FLAGS.peer_mode,
         "masked_only": FLAGS.peer_masked_only,
         "threads": machine.describe()["cores"],
@@ -242,9 +245,11 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
-def shown(values: dict[str, float], digits: int) -> str:
+def shown(values: dict[str, float], digits: int = 0, factor: float = 1) -> str:
     """One cell of the table."""
-    middle, least, most = (f"{values[key]:.{digits}f}" for key in ("median", "least", "most"))
+    middle, least, most = (
+        f"{factor * values[key]:.{digits}f}" for key in ("median", "least", "most")
+    )
     return f"{middle} ({least} … {most})"
 
 
@@ -289,14 +294,15 @@ def print_table(result: dict[str, Any]) -> None:
         f"{os.path.basename(FLAGS.config)}, length {FLAGS.seq_length}, batch {FLAGS.batch_size}, "
         f"{FLAGS.precision}; {FLAGS.turns} turns of {FLAGS.steps} steps"
     )
-    print(f"{'':<17}{'sequences/s':>22}{'GFLOP/s':>21}{'s/step':>20}")
+    print(f"{'':<17}{'sequences/s':>22}{'GFLOP/s':>21}{'ms/step':>20}")
     rows = {"ours": result}
     if "peer" in result:
         rows[result["peer"]["name"]] = result["peer"]
     for name, row in rows.items():
-        cells = shown(row["sequences_per_second"], 2), shown(row["gflops"], 0)
-        print(f"{name:<17}{cells[0]:>22}{cells[1]:>21}{shown(row['step_seconds'], 2):>20}")
-    cells = shown(result["gemm_only_gflops"], 0), shown(result["gemm_only_seconds"], 2)
+        cells = shown(row["sequences_per_second"], 2), shown(row["gflops"])
+        milliseconds = shown(row["step_seconds"], factor=1000)
+        print(f"{name:<17}{cells[0]:>22}{cells[1]:>21}{milliseconds:>20}")
+    cells = shown(result["gemm_only_gflops"]), shown(result["gemm_only_seconds"], factor=1000)
     print(f"{'products alone':<17}{'':>22}{cells[0]:>21}{cells[1]:>20}")
     print(f"ceiling_ratio, products / step: {shown(result['ceiling_ratio'], 2)}")
     if "peer" in result:

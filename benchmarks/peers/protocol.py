@@ -89,9 +89,10 @@ def serve(
     Args:
       build: takes the setup and returns a function that makes a number of steps and, when they are
         done, returns the last one's loss. The setup: "config", the keys of `albert_config.json`;
-        "batch", the path of an .npz file with one batch of pretraining records; "precision",
-        "float32" or "bf16"; "mode", "eager" or "compile"; "masked_only", whether the library's head
-        is to be given the masked positions alone; "threads".
+        "batch", the path of an .npz file with one batch of pretraining records and "labels" [B, S],
+        which are -100 where nothing is masked; "policy", "float32" or "mixed_bfloat16"; "mode",
+        "eager" or "compile"; "masked_only", whether the library's head is to be given the masked
+        positions alone; "threads".
       packages: whose versions are told.
     """
     # What the libraries print goes elsewhere than the answers.

@@ -16,14 +16,6 @@ from benchmarks.peers import protocol
 
 #: Names of the same functions there.
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu"}
-#: Label of a position that the library's loss leaves out.
-_IGNORED = -100
-
-
-def _labels(batch: dict[str, np.ndarray]) -> np.ndarray:
-    labels = np.full_like(batch["input_ids"], _IGNORED)
-    np.put_along_axis(labels, batch["masked_lm_positions"], batch["masked_lm_ids"], axis=1)
-    return labels
 
 
 def build(setup: dict[str, Any]) -> Callable[[int], float]:
@@ -47,7 +39,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
         "attention_mask": torch.tensor(batch["input_mask"]),
         "token_type_ids": torch.tensor(batch["segment_ids"]).long(),
     }
-    labels = torch.tensor(_labels(batch))
+    labels = torch.tensor(batch["labels"])
     order = torch.tensor(batch["next_sentence_labels"])
     positions = torch.tensor(batch["masked_lm_positions"])[..., None]
     masked_ids = torch.tensor(batch["masked_lm_ids"]).flatten()
@@ -65,8 +57,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
         )
 
     def loss_function() -> torch.Tensor:
-        bf16 = setup["precision"] == "bf16"
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        with torch.autocast("cpu", torch.bfloat16, setup["policy"] == "mixed_bfloat16"):
             return masked_only_loss() if setup["masked_only"] else library_loss()
 
     if setup["mode"] == "compile":
