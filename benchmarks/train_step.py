@@ -13,8 +13,8 @@ figures are medians over the turns, with the least and the most, and the peer's 
 the same turn's rates. GFLOP/s count useful work only (albert_tf.modeling.flops), for the peer as
 for us. Prints a table and one line of JSON.
 
-The TF1 release's own program needs TensorFlow 1.15, which no supported Python can install, and is
-no peer for that reason.
+The TF1 release's own program (google-research/albert) is no peer: it needs TensorFlow 1.15, for
+which there is no package later than for Python 3.7.
 """
 
 from __future__ import annotations
@@ -219,10 +219,7 @@ def start_peer(config: AlbertConfig, folder: str) -> Peer:
         "masked_only": FLAGS.peer_masked_only,
         "threads": machine.describe()["cores"],
     }
-    try:
-        return Peer(FLAGS.peer, FLAGS.peer_python, setup)
-    except PeerError as error:
-        raise AlbertError(str(error)) from error
+    return Peer(FLAGS.peer, FLAGS.peer_python, setup)
 
 
 def take_turns(
@@ -320,12 +317,15 @@ def _main() -> None:
             "benchmarks/README.md sets up."
         )
     config = AlbertConfig.load(FLAGS.config)
-    with contextlib.ExitStack() as stack:
-        peer = None
-        if FLAGS.peer:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            peer = stack.enter_context(contextlib.closing(start_peer(config, folder)))
-        result = measure(config, peer)
+    try:
+        with contextlib.ExitStack() as stack:
+            peer = None
+            if FLAGS.peer:
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                peer = stack.enter_context(contextlib.closing(start_peer(config, folder)))
+            result = measure(config, peer)
+    except PeerError as error:
+        raise AlbertError(str(error)) from error
     print_table(result)
     shape = {k: FLAGS[k].value for k in ("config", "seq_length", "batch_size", "precision")}
     turns = {"turns": FLAGS.turns, "steps": FLAGS.steps}

@@ -10,6 +10,7 @@ the standard library alone, as two environments import it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -58,18 +59,19 @@ class Peer:
 
     def __call__(self, steps: int) -> tuple[float, float]:
         """Makes steps; gives their seconds, all together, and the last one's loss."""
-        try:
+        # If it has ended, reading its answer tells why.
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(f"{steps}\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # It has ended; reading its answer says why.
         answer = self._answer()
         return answer["seconds"], answer["loss"]
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
+        self._errors.close()
 
     def _answer(self) -> dict[str, Any]:
         line = self._process.stdout.readline()
