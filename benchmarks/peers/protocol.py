@@ -1,0 +1,113 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""How benchmarks.train_step talks to another library, which runs in a Python of its own.
+
+The driver is started as `python -m benchmarks.peers.NAME` with its setup, a JSON object, as the
+argument. It answers with one line of JSON when its step is compiled, and then, for every line with
+a number of steps, makes them and answers with their seconds. When the lines end, so does it. Uses
+the standard library alone, as two environments import it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Any
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+class PeerError(Exception):
+    """The other library cannot be run; the message says why."""
+
+
+class Peer:
+    """A library's training step in a process of its own, which waits while it is not asked.
+
+    Args:
+      name: of the driver, a module of this folder.
+      python: of the environment with the library.
+      setup: what the driver takes, see `serve`.
+
+    Attributes:
+      versions: of the driver's packages, by name.
+
+    Raises:
+      PeerError: the driver does not start, or ends.
+    """
+
+    def __init__(self, name: str, python: str, setup: dict[str, Any]) -> None:
+        self._name = name
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+        command = [os.path.abspath(python), "-m", f"benchmarks.peers.{name}", json.dumps(setup)]
+        try:
+            self._process = subprocess.Popen(
+                command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=self._errors, text=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise PeerError(f"{python} cannot be run: {error.strerror}.") from error
+        self.versions: dict[str, str] = self._answer()["versions"]
+
+    def __call__(self, steps: int) -> tuple[float, float]:
+        """Makes steps; gives their seconds, all together, and the last one's loss."""
+        # If it has ended, reading its answer tells why.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{steps}\n")
+            self._process.stdin.flush()
+        answer = self._answer()
+        return answer["seconds"], answer["loss"]
+
+    def close(self) -> None:
+        """Ends the process."""
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+        self._errors.close()
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._process.stdout.readline()
+        if line:
+            return json.loads(line)
+        status = self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read().strip().splitlines() or [f"status {status}"]
+        raise PeerError(f"The peer {self._name} ended: {said[-1]}")
+
+
+def serve(
+    build: Callable[[dict[str, Any]], Callable[[int], float]], packages: Sequence[str]
+) -> None:
+    """The driver's side.
+
+    Args:
+      build: takes the setup and returns a function that makes a number of steps and, when they are
+        done, returns the last one's loss. The setup: "config", the keys of `albert_config.json`;
+        "batch", the path of an .npz file with one batch of pretraining records and "labels" [B, S],
+        which are -100 where nothing is masked; "policy", "float32" or "mixed_bfloat16"; "mode",
+        "eager" or "compile"; "masked_only", whether the library's head is to be given the masked
+        positions alone; "threads".
+      packages: whose versions are told.
+    """
+    # What the libraries print goes elsewhere than the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def answer(**values: Any) -> None:
+        print(json.dumps(values), file=answers, flush=True)
+
+    run = build(json.loads(sys.argv[1]))
+    run(2)
+    answer(versions={name: metadata.version(name) for name in packages})
+    for line in sys.stdin:
+        began = time.perf_counter()
+        loss = run(int(line))
+        answer(seconds=time.perf_counter() - began, loss=loss)

@@ -1,0 +1,79 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The training step of transformers' ALBERT for PyTorch. See protocol.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch.nn import functional
+
+from benchmarks.peers import protocol
+
+#: Names of the same functions there.
+ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu"}
+
+
+def build(setup: dict[str, Any]) -> Callable[[int], float]:
+    """Forward and backward pass, gradients clipped, fused AdamW."""
+    torch.manual_seed(0)
+    torch.set_num_threads(setup["threads"])
+    config = setup["config"]
+    model = transformers.AlbertForPreTraining(
+        transformers.AlbertConfig(
+            **{**config, "hidden_act": ACTIVATIONS.get(config["hidden_act"], config["hidden_act"])},
+            classifier_dropout_prob=0.0,
+            attn_implementation="sdpa",
+        )
+    ).train()
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.01, fused=True)
+
+    batch = dict(np.load(setup["batch"]))
+    inputs = {
+        "input_ids": torch.tensor(batch["input_ids"]),
+        "attention_mask": torch.tensor(batch["input_mask"]),
+        "token_type_ids": torch.tensor(batch["segment_ids"]).long(),
+    }
+    labels = torch.tensor(batch["labels"])
+    order = torch.tensor(batch["next_sentence_labels"])
+    positions = torch.tensor(batch["masked_lm_positions"])[..., None]
+    masked_ids = torch.tensor(batch["masked_lm_ids"]).flatten()
+
+    def library_loss() -> torch.Tensor:
+        return model(**inputs, labels=labels, sentence_order_label=order).loss
+
+    def masked_only_loss() -> torch.Tensor:
+        encoded = model.albert(**inputs)
+        hidden = encoded.last_hidden_state
+        hidden = hidden.gather(1, positions.expand(-1, -1, hidden.shape[2]))
+        logits = model.predictions(hidden).flatten(0, 1)
+        return functional.cross_entropy(logits, masked_ids) + functional.cross_entropy(
+            model.sop_classifier(encoded.pooler_output), order
+        )
+
+    def loss_function() -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, setup["policy"] == "mixed_bfloat16"):
+            return masked_only_loss() if setup["masked_only"] else library_loss()
+
+    if setup["mode"] == "compile":
+        loss_function = torch.compile(loss_function)
+
+    def run(steps: int) -> float:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = loss_function()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+        return loss.item()
+
+    return run
+
+
+if __name__ == "__main__":
+    protocol.serve(build, ("transformers", "torch"))
