@@ -105,7 +105,7 @@ def serve(
         print(json.dumps(values), file=answers, flush=True)
 
     run = build(json.loads(sys.argv[1]))
-    run(2)
+    run(1)
     answer(versions={name: metadata.version(name) for name in packages})
     for line in sys.stdin:
         began = time.perf_counter()
