@@ -291,16 +291,16 @@ def print_table(result: dict[str, Any]) -> None:
         f"{os.path.basename(FLAGS.config)}, length {FLAGS.seq_length}, batch {FLAGS.batch_size}, "
         f"{FLAGS.precision}; {FLAGS.turns} turns of {FLAGS.steps} steps"
     )
-    print(f"{'':<17}{'sequences/s':>22}{'GFLOP/s':>21}{'ms/step':>20}")
+    print(f"{'':<17}{'sequences/s':>22}{'GFLOP/s':>19}{'ms/step':>22}")
     rows = {"ours": result}
     if "peer" in result:
         rows[result["peer"]["name"]] = result["peer"]
     for name, row in rows.items():
         cells = shown(row["sequences_per_second"], 2), shown(row["gflops"])
         milliseconds = shown(row["step_seconds"], factor=1000)
-        print(f"{name:<17}{cells[0]:>22}{cells[1]:>21}{milliseconds:>20}")
+        print(f"{name:<17}{cells[0]:>22}{cells[1]:>19}{milliseconds:>22}")
     cells = shown(result["gemm_only_gflops"]), shown(result["gemm_only_seconds"], factor=1000)
-    print(f"{'products alone':<17}{'':>22}{cells[0]:>21}{cells[1]:>20}")
+    print(f"{'products alone':<17}{'':>22}{cells[0]:>19}{cells[1]:>22}")
     print(f"ceiling_ratio, products / step: {shown(result['ceiling_ratio'], 2)}")
     if "peer" in result:
         peer = result["peer"]

@@ -79,8 +79,8 @@ class Peer:
             return json.loads(line)
         status = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().strip().splitlines() or [f"status {status}"]
-        raise PeerError(f"The peer {self._name} ended: {said[-1]}")
+        said = self._errors.read().strip().splitlines() or ["nothing"]
+        raise PeerError(f"The peer {self._name} ended with status {status}; it said: {said[-1]}")
 
 
 def serve(
@@ -105,7 +105,7 @@ def serve(
         print(json.dumps(values), file=answers, flush=True)
 
     run = build(json.loads(sys.argv[1]))
-    run(2)
+    run(1)
     answer(versions={name: metadata.version(name) for name in packages})
     for line in sys.stdin:
         began = time.perf_counter()
