@@ -16,15 +16,15 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import Tokenizer
 
 SYLLABLES = ["ba", "de", "fi", "go", "lu", "ka", "ne", "pi"]
-WORDS = [a + b for a in SYLLABLES for b in SYLLABLES]
+WORDS = [a + b for a in SYLLABLES for b in SYLLABLES[:3]]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 CONFIG = albert_tf.AlbertConfig(
     vocab_size=len(PIECES),
-    embedding_size=16,
-    hidden_size=32,
+    embedding_size=32,
+    hidden_size=64,
     num_hidden_layers=2,
     num_attention_heads=4,
-    intermediate_size=64,
+    intermediate_size=128,
     max_position_embeddings=32,
     initializer_range=0.1,
 )
@@ -56,7 +56,7 @@ def trained(tokenizer, tmp_path_factory):
     """A TF1 checkpoint of a model that has learnt to count."""
     tf.keras.utils.set_random_seed(1)
     model = AlbertPretrainer(CONFIG)
-    optimizer = tf.keras.optimizers.Adam(5e-3)
+    optimizer = tf.keras.optimizers.Adam(2e-3)
     rng = np.random.default_rng(0)
     pairs = list(verify.read_pairs(text(2000, seed=0), tokenizer, 28))
 
@@ -77,7 +77,7 @@ def trained(tokenizer, tmp_path_factory):
         pad = [(0, 0), (0, 28 - batch.labels.shape[1])]
         inputs = {k: tf.constant(np.pad(v, pad)) for k, v in batch.inputs.items()}
         loss = step(inputs, np.pad(batch.labels, pad), np.pad(batch.masked, pad))
-    assert loss < 2.5
+    assert loss < 1.5
     folder = tmp_path_factory.mktemp("trained")
     weights = {name: v.numpy() for name, v in model.named_weights().items()}
     write_tf1(str(folder), CONFIG, tokenizer, weights)
