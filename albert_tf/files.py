@@ -76,10 +76,33 @@ def new_folder(path: str) -> Iterator[str]:
     gfile.makedirs(temporary)
     try:
         yield temporary
-        gfile.rename(temporary, path)
+        # File systems whose folders are no more than beginnings of names may take the temporary
+        # folder for this one, and move no files with it.
+        gfile.rename(temporary, path, overwrite=True)
+        for name in names_below(temporary):
+            target = os.path.join(path, name)
+            gfile.makedirs(os.path.dirname(target))
+            gfile.rename(os.path.join(temporary, name), target)
     except BaseException:
         gfile.rmtree(temporary)
         raise
+
+
+def names_below(folder: str) -> list[str]:
+    """All files below a folder, by their paths from there, sorted; none if there is no folder."""
+    return sorted(
+        os.path.relpath(os.path.join(path, name), folder)
+        for path, _, names in _gfile().walk(folder)
+        for name in names
+    )
+
+
+def copy_folder(source: str, target: str) -> None:
+    """Copies all files below `source` to the same places below `target`."""
+    for name in names_below(source):
+        path = os.path.join(target, name)
+        _gfile().makedirs(os.path.dirname(path))
+        _gfile().copy(os.path.join(source, name), path)
 
 
 def write_bytes(path: str, data: bytes) -> None:

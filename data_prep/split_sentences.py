@@ -300,14 +300,10 @@ def list_files(patterns: str) -> list[str]:
         if not tf.io.gfile.isdir(path):
             found.append(path)
             continue
-        below = [
-            os.path.join(folder, name)
-            for folder, _, names in tf.io.gfile.walk(path)
-            for name in names
-        ]
+        below = [os.path.join(path, name) for name in files.names_below(path)]
         if not below:
             raise AlbertError(f"The folder {path} holds no files.")
-        found += sorted(below)
+        found += below
     return found
 
 

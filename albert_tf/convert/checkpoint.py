@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -66,6 +67,13 @@ def find_checkpoint(path: str) -> str:
     )
 
 
+def open_checkpoint(prefix: str) -> Any:
+    """A reader of the checkpoint of this name."""
+    # Not tf.train.load_checkpoint, which asks first whether this is a folder. File systems without
+    # folders, such as ram://, say yes to whatever the name of a file begins with.
+    return tf.compat.v1.train.NewCheckpointReader(prefix)
+
+
 class CheckpointSource(Source):
     """A checkpoint of ours or of the TF1 release, with the files beside it.
 
@@ -82,8 +90,8 @@ class CheckpointSource(Source):
         return find_checkpoint(self._path)
 
     @functools.cached_property
-    def _reader(self) -> tf.train.CheckpointReader:
-        return tf.train.load_checkpoint(self.location)
+    def _reader(self) -> Any:
+        return open_checkpoint(self.location)
 
     @functools.cached_property
     def _keys(self) -> dict[str, str]:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import functools
 import math
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.convert.checkpoint import weight_keys
+from albert_tf.convert.checkpoint import open_checkpoint, weight_keys
 from albert_tf.convert.names import model_garden_name
 from albert_tf.convert.source import VOCABULARIES, Source, find_only, first_line, open_tokenizer
 from albert_tf.errors import AlbertError
@@ -57,8 +58,8 @@ class SavedModelSource(Source):
         self.location = folder.rstrip("/")
 
     @functools.cached_property
-    def _reader(self) -> tf.train.CheckpointReader:
-        return tf.train.load_checkpoint(os.path.join(self.location, "variables", "variables"))
+    def _reader(self) -> Any:
+        return open_checkpoint(os.path.join(self.location, "variables", "variables"))
 
     @functools.cached_property
     def _keys(self) -> dict[str, str]:

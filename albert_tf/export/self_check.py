@@ -107,8 +107,12 @@ def _run(folder: str, probes: Sequence[Probe]) -> tuple[dict[str, np.ndarray], d
         files.write_json(os.path.join(work, "calls.json"), calls)
         inputs = {f"{i}/{name}": a for i, p in enumerate(probes) for name, a in p.inputs.items()}
         np.savez(os.path.join(work, "inputs.npz"), **inputs)
-        # Relative paths would mean another folder there.
-        local = os.path.abspath(folder) if "://" not in folder else folder
+        # Relative paths would mean another folder there. What is not on a disk that process may be
+        # unable to reach: memory is another one's, and buckets need what it does not import.
+        local = os.path.abspath(folder)
+        if "://" in folder:
+            local = os.path.join(work, "model")
+            files.copy_folder(folder, local)
         done = subprocess.run(
             [sys.executable, probe_process.__file__, local, work],
             cwd=work,
