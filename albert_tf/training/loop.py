@@ -53,6 +53,11 @@ def _graph(function: Callable[..., Any], jit_compile: bool = False) -> Callable[
     return tf.function(_as_it_is(function), autograph=False, jit_compile=jit_compile or None)
 
 
+def _is_compiled(strategy: tf.distribute.Strategy, jit_compile: bool) -> bool:
+    """Whether a step is part of an XLA program, as on a TPU it always is."""
+    return jit_compile or isinstance(strategy, tf.distribute.TPUStrategy)
+
+
 def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
     """Cuts each [parts * rows, ...] into [parts, rows, ...], which may vary in length."""
     return {
@@ -98,6 +103,7 @@ class TrainLoop:
         self._optimizer, self._config = optimizer, config
         self._schedule = schedule
         self._variables = list(model.named_weights().values())
+        self._compiled = _is_compiled(strategy, config.jit_compile)
         self._gradients = _graph(self._micro_batch_gradients, config.jit_compile)
         self._loop = _graph(self._steps)
         # Set while tracing: dicts leave the graph as vectors, in the order of these names.
@@ -121,7 +127,7 @@ class TrainLoop:
             wanted = tf.maximum(tf.timestamp(), finished)
             batch = next(iterator)
             wait = tf.maximum(_time_of(batch) - wanted, 0.0)
-            metrics = self._strategy.run(self._replica_step, args=(batch,))
+            metrics = self._strategy.run(self.replica_step, args=(batch,))
             metrics = self._strategy.experimental_local_results(metrics)[0]
             history = history.write(i, tf.concat([metrics, [tf.cast(wait, tf.float32)]], 0))
             return i + 1, history, _time_of(metrics)
@@ -129,7 +135,7 @@ class TrainLoop:
         start = (0, tf.TensorArray(tf.float32, size=steps), tf.timestamp())
         return tf.while_loop(lambda i, *_: i < steps, step, start)[1].stack()
 
-    def _replica_step(self, batch: Batch) -> tf.Tensor:
+    def replica_step(self, batch: Batch) -> tf.Tensor:
         """One optimizer step, seen from one replica; gives the metrics as a vector."""
         # Those who only evaluate need not wait for tensorflow-addons.
         from albert_tf.optimization.optimizer import clip_by_global_norm
@@ -189,7 +195,7 @@ class TrainLoop:
         self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         recompute = recomputation(self._config.recompute)
-        with compiled_graph(self._config.jit_compile):
+        with compiled_graph(self._compiled):
             with tf.GradientTape() as tape, dropout_seed(seed), recompute:
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
@@ -214,7 +220,7 @@ class Predictor:
         self._strategy, self._task, self._model = strategy, task, model
         self._step = _graph(self._distributed_step)
         self._compute = _graph(self._predict, jit_compile)
-        self._jit_compile = jit_compile
+        self._compiled = _is_compiled(strategy, jit_compile)
 
     def __call__(self, iterator: tf.distribute.DistributedIterator) -> dict[str, np.ndarray] | None:
         """Outputs of the next batch and `example_index`, without the rows that pad it.
@@ -241,5 +247,5 @@ class Predictor:
         return {**self._compute(dict(batch)), "example_index": batch["example_index"]}
 
     def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
-        with fused_inference(), compiled_graph(self._jit_compile):
+        with fused_inference(), compiled_graph(self._compiled):
             return self._task.predict(self._model, batch)
