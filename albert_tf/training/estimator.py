@@ -10,7 +10,7 @@ import os
 import signal
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -23,9 +23,10 @@ from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.monitors import ChanceWatch, InputWatch, MetricsLog, short_rate
-from albert_tf.training.specs import EvalSpec, InputFn, RunConfig, TrainSpec
+from albert_tf.training.specs import EvalSpec, InputContext, InputFn, RunConfig, TrainSpec
 from albert_tf.training.strategy import fast_precision, is_chief, make_strategy
 from albert_tf.training.task import Task
+from albert_tf.training.tpu import check_batch_sizes, check_tpu_run
 
 RUN_CONFIG = "run_config.json"
 TRAINING_DATA = "training_data.json"
@@ -54,16 +55,7 @@ class Estimator:
         if run_config.precision == "auto":
             run_config = dataclasses.replace(run_config, precision=fast_precision(self.strategy))
         self.task, self.config = task, run_config
-        replicas = self.strategy.num_replicas_in_sync
-        for name, parts in (
-            ("train_batch_size", replicas * run_config.gradient_accumulation_steps),
-            ("eval_batch_size", replicas),
-        ):
-            if getattr(run_config, name) % parts:
-                raise AlbertError(
-                    f"{name}={getattr(run_config, name)} does not divide by {parts} "
-                    "(replicas × gradient_accumulation_steps)."
-                )
+        check_batch_sizes(run_config, self.strategy.num_replicas_in_sync)
         tf.keras.utils.set_random_seed(run_config.seed)
         with self.strategy.scope(), _precision(run_config.precision):
             self.model = task.build_model()
@@ -95,6 +87,7 @@ class Estimator:
 
     def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:
         """Metrics of a checkpoint: by default the output directory's best, or else newest, one."""
+        self.check_input(eval_spec.input_fn, self.config.eval_batch_size, eval_spec.files)
         self._load(checkpoint)
         return self.evaluate_now(eval_spec)
 
@@ -108,6 +101,7 @@ class Estimator:
           checkpoint: as in `evaluate`.
           max_steps: at most so many batches; how many there are, for the time left.
         """
+        self.check_input(input_fn, self.config.eval_batch_size)
         self._load(checkpoint)
         return self._outputs(input_fn, max_steps, "predict")
 
@@ -115,6 +109,12 @@ class Estimator:
         """Metrics of the weights as they are."""
         outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name)
         return (eval_spec.metrics or self.task.metrics)(outputs)
+
+    def check_input(self, input_fn: InputFn, batch_size: int, paths: Sequence[str] = ()) -> None:
+        """Raises AlbertError if the devices cannot run on such batches, read from these files."""
+        if isinstance(self.strategy, tf.distribute.TPUStrategy):
+            batch = input_fn(InputContext(batch_size)).element_spec
+            check_tpu_run(self.config, self.strategy.num_replicas_in_sync, batch, paths)
 
     def _load(self, checkpoint: str | None) -> None:
         if checkpoint is None:
@@ -157,6 +157,10 @@ class _TrainingRun:
 
         self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
         self.train_spec, self.eval_spec = train_spec, eval_spec
+        estimator.check_input(train_spec.input_fn, self.config.train_batch_size, train_spec.files)
+        if eval_spec:
+            size = self.config.eval_batch_size
+            estimator.check_input(eval_spec.input_fn, size, eval_spec.files)
         strategy = estimator.strategy
         weights = estimator.model.named_weights()
         with strategy.scope():

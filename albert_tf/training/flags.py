@@ -80,7 +80,10 @@ def define_training_flags(
     )  # fmt: skip
     flags.DEFINE_bool("use_tpu", False, "The same as --strategy=tpu.")
     flags.DEFINE_string(
-        "tpu_name", None, "Name or grpc:// address of the Cloud TPU; not needed on a TPU VM."
+        "tpu_name",
+        None,
+        "Name or grpc:// address of the Cloud TPU; local: that of this machine. "
+        "Default: the environment's TPU_NAME, else local.",
     )
     flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU; default: this machine's.")
     flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU; default: this machine's.")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from albert_tf.errors import AlbertError
@@ -56,12 +56,14 @@ class TrainSpec:
       max_steps: the global step to stop at.
       data_fingerprint: identifies the data; a resumed run must have the same.
       data_description: what the data are, as JSON values; kept with the run.
+      files: what the input function reads, as far as known.
     """
 
     input_fn: InputFn
     max_steps: int
     data_fingerprint: str = ""
     data_description: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    files: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +77,7 @@ class EvalSpec:
       name: of the data, for the terminal and the logs.
       metrics: metrics of the outputs of `Task.predict`, in the examples' order; None for
         `Task.metrics`. For tasks whose answers are compared with more than the batches hold.
+      files: what the input function reads, as far as known.
     """
 
     input_fn: InputFn
@@ -82,6 +85,7 @@ class EvalSpec:
     max_steps: int | None = None
     name: str = "eval"
     metrics: Callable[[Mapping[str, np.ndarray]], dict[str, float]] | None = None
+    files: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.training.specs import RunConfig
+from albert_tf.training.tpu import make_tpu_strategy
 
 
 def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
@@ -33,7 +34,7 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
         )
     if config.strategy == "multi_worker":
         return _multi_worker_strategy()
-    return _tpu_strategy(config)
+    return make_tpu_strategy(config)
 
 
 def fast_precision(strategy: tf.distribute.Strategy) -> str:
@@ -65,31 +66,6 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
     if len(workers) < 2:
         raise AlbertError("TF_CONFIG names one worker only; use --strategy=mirrored or default.")
     return tf.distribute.MultiWorkerMirroredStrategy()
-
-
-def _tpu_strategy(config: RunConfig) -> tf.distribute.Strategy:
-    if not config.tpu_name and not _has_local_tpu():
-        raise AlbertError(
-            "--strategy=tpu found no TPU on this machine; run on a TPU VM, or name a TPU by "
-            "--tpu_name (with --tpu_zone and --gcp_project), or use --strategy=default."
-        )
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=config.tpu_name or "local", zone=config.tpu_zone, project=config.gcp_project
-        )
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-    # The resolver raises whatever its transport does: gRPC, HTTP, credentials, missing packages.
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise AlbertError(
-            f"The TPU {config.tpu_name or 'of this machine'} cannot be used: {reason}"
-        ) from error
-    return tf.distribute.TPUStrategy(resolver)
-
-
-def _has_local_tpu() -> bool:
-    return bool(os.environ.get("TPU_NAME")) or os.path.exists("/dev/accel0")
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

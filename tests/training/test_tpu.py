@@ -1,0 +1,120 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a TPU demands, told in one sentence; the compiled step itself is in test_xla_step.py."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import RunConfig
+from albert_tf.data.text_tables import TextExample
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.pretraining import open_records
+from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.specs import InputContext
+from albert_tf.training.strategy import make_strategy
+from albert_tf.training.tpu import check_tpu_run, tpu_name
+
+BATCH = {"input_word_ids": tf.TensorSpec([16, 8], tf.int32)}
+
+
+def config(**values):
+    defaults = {"output_dir": "gs://bucket/run", "train_batch_size": 64, "strategy": "tpu"}
+    return RunConfig(**{**defaults, **values})
+
+
+@pytest.fixture(autouse=True)
+def no_name_in_the_environment(monkeypatch):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"precision": "mixed_bfloat16", "gradient_accumulation_steps": 4},
+        {"output_dir": "runs/local", "tpu_name": "local"},
+        {"tpu_name": "pod"},
+    ],
+)
+def test_runs_that_a_tpu_can_do_pass(values):
+    check_tpu_run(config(**values), 8, BATCH, ["gs://bucket/records/a.tfrecord"])
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"train_batch_size": 60}, r"train_batch_size=60 does not divide by 8 \(replicas"),
+        ({"gradient_accumulation_steps": 3}, "train_batch_size=64 does not divide by 24"),
+        ({"eval_batch_size": 12}, "eval_batch_size=12 does not divide by 8"),
+        ({"jit_compile": True}, "compiles everything by itself; leave --jit_compile out"),
+        ({"tpu_name": "pod", "output_dir": "runs/a"}, "the TPU 'pod' cannot reach runs/a; put"),
+        ({"tpu_name": "grpc://10.0.0.2:8470"}, "cannot reach records/a.tfrecord"),
+    ],
+)
+def test_a_run_that_a_tpu_cannot_do_is_refused(values, sentence):
+    with pytest.raises(AlbertError, match=sentence):
+        check_tpu_run(config(**values), 8, BATCH, ["records/a.tfrecord"])
+
+
+def test_float16_is_refused():
+    with pytest.raises(AlbertError, match="precision='mixed_float16' is not known; use one of"):
+        config(precision="mixed_float16")
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "sentence"),
+    [
+        ([16, None], tf.int32, r"batches of one shape, and column has \(16, None\)"),
+        ([None, 8], tf.int32, r"batches of one shape, and column has \(None, 8\)"),
+        ([16], tf.string, "cannot read column, which is of type string"),
+        ([16], tf.int64, "cannot read column, which is of type int64"),
+    ],
+)
+def test_batches_that_a_tpu_cannot_read_are_refused(shape, dtype, sentence):
+    batch = {**BATCH, "column": tf.TensorSpec(shape, dtype)}
+    with pytest.raises(AlbertError, match=sentence):
+        check_tpu_run(config(), 8, batch)
+
+
+def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_paths, tmp_path):
+    source = open_records(",".join(record_paths), tiny_config)
+    for input_fn in (source.train_input_fn, source.eval_input_fn):
+        check_tpu_run(config(), 8, input_fn(InputContext(64)).element_spec)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
+    config_512 = dataclasses.replace(tiny_config, vocab_size=6, max_position_embeddings=512)
+    task = TextClassificationTask(config_512, tokenizer, ClassificationSpec(("x", "y"), 512))
+    examples = [TextExample(str(i), "a " * (i + 1), None, "x", f"f:{i}") for i in range(64)]
+    for pad_to_max in (True, False):
+        source = task.open_examples(
+            examples, "train", str(tmp_path), train_seed=1, pad_to_max=pad_to_max
+        )
+        batch = source.train_input_fn(InputContext(64)).element_spec
+        if pad_to_max:
+            check_tpu_run(config(), 8, batch)
+        else:
+            with pytest.raises(AlbertError, match="set --pad_to_max"):
+                check_tpu_run(config(), 8, batch)
+
+
+def test_the_tpu_is_that_of_the_flag_else_of_the_environment_else_this_machines(monkeypatch):
+    assert tpu_name(config()) == "local"
+    monkeypatch.setenv("TPU_NAME", "pod")
+    assert tpu_name(config()) == "pod"
+    assert tpu_name(config(tpu_name="other")) == "other"
+
+
+def test_a_machine_without_a_tpu_says_so():
+    with pytest.raises(AlbertError, match="found no TPU on this machine"):
+        make_strategy(config())
+
+
+def test_a_tpu_that_cannot_be_used_is_one_sentence():
+    with pytest.raises(AlbertError, match="The TPU 'no-such-tpu' cannot be used: ") as error:
+        make_strategy(config(tpu_name="no-such-tpu", tpu_zone="z", gcp_project="p"))
+    assert "\n" not in str(error.value)
