@@ -55,15 +55,22 @@ def fast_precision(strategy: tf.distribute.Strategy) -> str:
 
 
 def _multi_worker_strategy() -> tf.distribute.Strategy:
-    cluster = os.environ.get("TF_CONFIG", "")
     try:
-        workers = json.loads(cluster)["cluster"]["worker"]
-    except (ValueError, KeyError, TypeError):
+        config = json.loads(os.environ.get("TF_CONFIG", ""))
+        machines = {k: v for k, v in config["cluster"].items() if k in ("chief", "worker")}
+        kind, index = config["task"]["type"], int(config["task"]["index"])
+        number_of_kind = len(machines[kind])
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise AlbertError(
             "--strategy=multi_worker needs the environment variable TF_CONFIG with a JSON object "
             '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}.'
         ) from None
-    if len(workers) < 2:
+    if not 0 <= index < number_of_kind:
+        raise AlbertError(
+            f"TF_CONFIG says that this is {kind} {index}, and there are {number_of_kind}, counted "
+            "from 0."
+        )
+    if sum(map(len, machines.values())) < 2:
         raise AlbertError("TF_CONFIG names one worker only; use --strategy=mirrored or default.")
     return tf.distribute.MultiWorkerMirroredStrategy()
 

@@ -378,17 +378,3 @@ def test_mixed_bfloat16_keeps_float32_weights(tmp_path, tiny_config, record_path
 def test_a_batch_that_does_not_divide_is_refused(tmp_path, tiny_config, record_paths):
     with pytest.raises(AlbertError, match="train_batch_size=8 does not divide by 3"):
         make(tmp_path, tiny_config, record_paths, gradient_accumulation_steps=3)
-
-
-def test_tpu_without_a_tpu_is_one_sentence(tmp_path, tiny_config, record_paths, monkeypatch):
-    monkeypatch.delenv("TPU_NAME", raising=False)
-    with pytest.raises(AlbertError, match="found no TPU on this machine"):
-        make(tmp_path, tiny_config, record_paths, strategy="tpu")
-
-
-def test_multi_worker_without_tf_config_is_one_sentence(
-    tmp_path, tiny_config, record_paths, monkeypatch
-):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(AlbertError, match="TF_CONFIG"):
-        make(tmp_path, tiny_config, record_paths, strategy="multi_worker")
