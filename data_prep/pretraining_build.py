@@ -20,6 +20,7 @@ from albert_tf import files
 from albert_tf.data.manifest import COMPACT_PRETRAINING, FILE_NAME, PRETRAINING, Manifest
 from albert_tf.data.records import ShardInfo
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json
 from albert_tf.progress import Progress, total_bytes
 from albert_tf.tokenization import Tokenizer
 from albert_tf.workers import Advance, Workers
@@ -182,6 +183,14 @@ class _Spill:
     counts: dict[str, int]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Note:
+    """What is written down of a shard that is done."""
+
+    shard: dict[str, Any]
+    counts: dict[str, int]
+
+
 class _Build:
     """A build's output folder, from the plan to the last shard."""
 
@@ -221,7 +230,7 @@ class _Build:
         """Tokenizes the corpus into buckets, unless an earlier run has done so."""
         path = os.path.join(self._folder, "spill.json")
         if _gfile().exists(path):
-            return _Spill(**files.read_json(path, "build state"))
+            return from_json(_Spill, files.read_json(path, "build state"), path)
         try:
             spill = self._tokenize_all(input_files, workers)
         except BaseException:
@@ -266,10 +275,11 @@ class _Build:
         for task in tasks:
             note = self._note_path(task.path)
             if _gfile().exists(note):
-                value = files.read_json(note, "build state")
-                info = ShardInfo(**value["shard"])
-                if _is_whole(self._output.folder, info):
-                    results[task.path] = info, value["counts"]
+                value = from_json(_Note, files.read_json(note, "build state"), note)
+                info = from_json(ShardInfo, value.shard, note)
+                same = info.name == os.path.basename(task.path)
+                if same and _is_whole(self._output.folder, info):
+                    results[task.path] = info, value.counts
         missing = [task for task in tasks if task.path not in results]
         passes = self._options.dupe_factor
         work = {
@@ -281,8 +291,8 @@ class _Build:
             written = workers.map(write_pretraining_shard, missing, progress.update)
             for task, (info, counts) in zip(missing, written):
                 results[task.path] = info, dict(counts)
-                note = {"shard": dataclasses.asdict(info), "counts": dict(counts)}
-                files.write_json(self._note_path(task.path), note)
+                note = _Note(dataclasses.asdict(info), dict(counts))
+                files.write_json(self._note_path(task.path), dataclasses.asdict(note))
         return [results[task.path] for task in tasks]
 
     def _note_path(self, shard_path: str) -> str:

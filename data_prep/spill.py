@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from albert_tf.errors import AlbertError
+
 #: Numbers (4 bytes each) held in memory before a run is written.
 _RUN_NUMBERS = 1 << 23
 
@@ -139,17 +141,29 @@ def read_bucket(folder: str, num_runs: int, num_buckets: int, buckets: Sequence[
 def _read_part(path: str, num_buckets: int, bucket: int) -> Iterator[Document]:
     import tensorflow as tf
 
+    damaged = AlbertError(
+        f"The build state {path} is damaged; delete its folder, and build the records again."
+    )
     with tf.io.gfile.GFile(path, "rb") as f:
+        size = f.size()
         f.seek(8 * bucket)
-        start, end = np.frombuffer(f.read(16), "<i8").tolist()
-        f.seek(8 * (num_buckets + 1) + 4 * start)
+        bounds = f.read(16)
+        start, end = np.frombuffer(bounds, "<i8").tolist() if len(bounds) == 16 else (0, -1)
+        first = 8 * (num_buckets + 1)
+        if not 0 <= start <= end <= (size - first) // 4:
+            raise damaged
+        f.seek(first + 4 * start)
         numbers = np.frombuffer(f.read(4 * (end - start)), "<i4")
     position = 0
     while position < len(numbers):
-        number, sentences = numbers[position : position + 2].tolist()
+        number, sentences = [*numbers[position : position + 2].tolist(), -1][:2]
         first_token = position + 2 + sentences
         lengths = numbers[position + 2 : first_token]
-        position = first_token + int(lengths.sum())
+        if sentences < 0 or len(lengths) < sentences or lengths.min(initial=0) < 0:
+            raise damaged
+        position = first_token + int(lengths.sum(dtype=np.int64))
+        if position > len(numbers):
+            raise damaged
         yield Document(number, lengths, numbers[first_token:position])
 
 

@@ -15,10 +15,11 @@ import os
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.convert.checkpoint import weight_keys
+from albert_tf.convert.checkpoint import open_checkpoint, weight_keys
 from albert_tf.convert.names import model_garden_name
 from albert_tf.convert.source import VOCABULARIES, Source, find_only, first_line, open_tokenizer
 from albert_tf.errors import AlbertError
@@ -58,7 +59,7 @@ class SavedModelSource(Source):
 
     @functools.cached_property
     def _reader(self) -> tf.train.CheckpointReader:
-        return tf.train.load_checkpoint(os.path.join(self.location, "variables", "variables"))
+        return open_checkpoint(os.path.join(self.location, "variables", "variables"))
 
     @functools.cached_property
     def _keys(self) -> dict[str, str]:
@@ -66,7 +67,12 @@ class SavedModelSource(Source):
         if _OBJECT_GRAPH not in stored:
             return weight_keys(stored)
         graph = trackable_object_graph_pb2.TrackableObjectGraph()
-        graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
+        try:
+            graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
+        except (DecodeError, IndexError, tf.errors.OpError) as error:
+            raise AlbertError(
+                f"The SavedModel {self.location} is damaged ({first_line(error)}); get it again."
+            ) from error
         keys: dict[str, str] = {}
         for attribute in (a for node in graph.nodes for a in node.attributes):
             if attribute.name != "VARIABLE_VALUE" or not attribute.full_name:
