@@ -13,7 +13,9 @@ to their buckets. So a build that was stopped keeps its tokenized texts, and lat
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import logging
 import os
 import re
@@ -25,6 +27,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners import create_runner
 from apache_beam.runners.runner import PipelineState
 
 from albert_tf.errors import AlbertError
@@ -63,16 +66,9 @@ class BeamRunner:
         self._context = context
         self._folder = folder
         self._arguments = list(arguments)
-        try:
-            options = PipelineOptions(self._arguments).view_as(StandardOptions)
-            self._name = options.runner or StandardOptions.DEFAULT_RUNNER
-        except SystemExit as stop:
-            raise AlbertError(
-                "Beam does not understand --beam_options; the lines above say why."
-            ) from stop
-        self._check_reachable([folder])
-        # Beam logs a traceback of what workers in this process raise; the sentence is enough.
-        logging.getLogger("apache_beam.runners.common").addFilter(_is_unexpected)
+        _limit_logs()
+        self._name = _runner_name(self._arguments)
+        self._check_reachable([os.path.dirname(folder)])
 
     def _check_reachable(self, paths: Sequence[str]) -> None:
         """Raises AlbertError for paths that workers of another machine can never see.
@@ -159,6 +155,31 @@ class BeamRunner:
                 f"Beam's pipeline to {what} ended as {state}; its log says why. The same command "
                 "continues it."
             )
+
+
+def _runner_name(arguments: Sequence[str]) -> str:
+    """The runner that Beam's options name; AlbertError if it has none such, or they are wrong."""
+    usage = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(usage):
+            options = PipelineOptions(arguments)
+            options.get_all_options()
+        name = options.view_as(StandardOptions).runner or StandardOptions.DEFAULT_RUNNER
+        create_runner(name)
+    except SystemExit as stop:
+        reason = usage.getvalue().strip().rpartition("error: ")[2]
+        raise AlbertError(f"--beam_options: {reason}.") from stop
+    except (ImportError, ValueError) as error:
+        raise AlbertError(f"--beam_options: {str(error).rstrip('.')}.") from error
+    return name
+
+
+def _limit_logs() -> None:
+    """Of Beam's logs, shows warnings, and what Dataflow says of its job."""
+    logging.getLogger("apache_beam").setLevel(logging.WARNING)
+    logging.getLogger("apache_beam.runners.dataflow").setLevel(logging.INFO)
+    # Workers in this process log a traceback of what they raise; the sentence is enough.
+    logging.getLogger("apache_beam.runners.common").addFilter(_is_unexpected)
 
 
 def _is_unexpected(record: logging.LogRecord) -> bool:

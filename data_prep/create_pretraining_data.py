@@ -214,7 +214,7 @@ def _runner(values: Any) -> Callable[[Context, str], Runner]:
     except ModuleNotFoundError as error:
         raise AlbertError(
             f"--runner=beam needs Apache Beam ({error}); install it with "
-            "`pip install apache-beam==2.65.0`."
+            "`pip install apache-beam==2.65.0`, and for Dataflow 'apache-beam[gcp]==2.65.0'."
         ) from error
     try:
         arguments = shlex.split(values.beam_options or "")

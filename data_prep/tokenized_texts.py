@@ -61,6 +61,7 @@ def tokenize_text(context: Context, folder: str, number: int, paths: Sequence[st
     tokenized = (tokenize_block(block, context.tokenizer) for block in blocks)
     path = _path(folder, number, "bin")
     with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as f:
+        f.write(b"")  # GFile makes no file before something is written.
         for document in split_documents(tokenized, counts):
             numbers = np.concatenate(document.numbers())
             f.write(numbers.astype("<i4").tobytes())
