@@ -29,6 +29,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners import create_runner
 from apache_beam.runners.runner import PipelineState
+from apache_beam.utils.shared import Shared
 
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
@@ -66,6 +67,7 @@ class BeamRunner:
         self._context = context
         self._folder = folder
         self._arguments = list(arguments)
+        self._shared = Shared()
         _limit_logs()
         self._name = _runner_name(self._arguments)
         self._check_reachable([os.path.dirname(folder)])
@@ -127,7 +129,7 @@ class BeamRunner:
         self._run("build", f"{len(tasks)} shards", build)
 
     def _step(self, function: Callable[[_Step, Any], Iterable[Any]]) -> beam.ParDo:
-        return beam.ParDo(_Step(function, self._context.options, self._folder))
+        return beam.ParDo(_Step(function, self._context.options, self._folder, self._shared))
 
     def _run(self, what: str, amount: str, build: Callable[[beam.Pipeline], None]) -> None:
         """Runs a pipeline to its end.
@@ -210,9 +212,11 @@ class _Step(beam.DoFn):
         function: Callable[[_Step, Any], Iterable[Any]],
         options: PretrainingOptions,
         folder: str,
+        shared: Shared,
     ) -> None:
         self._function = function
         self._options = options
+        self._shared = shared
         self.folder = folder
 
     def setup(self) -> None:
@@ -225,9 +229,12 @@ class _Step(beam.DoFn):
                 "have to share the file system of --input_file and --output_dir, such as gs://."
             )
 
-    @functools.cached_property
+    @property
     def context(self) -> Context:
-        """The options, and the tokenizer as the build's folder has it."""
+        """The options, and the tokenizer in the build's folder, which a process loads once."""
+        return self._shared.acquire(self._load)
+
+    def _load(self) -> Context:
         return Context(Tokenizer.from_file(os.path.join(self.folder, SPEC_FILE)), self._options)
 
     def process(self, element: Any) -> Iterable[Any]:
