@@ -154,7 +154,7 @@ class BeamRunner:
             raise _told(error, what) from error
         if state != PipelineState.DONE:
             raise WorkerError(
-                f"Beam's pipeline to {what} ended as {state}; its log says why. The same command "
+                f"Beam's pipeline to {what} ended as {state}, its log says why; the same command "
                 "continues it."
             )
 
@@ -194,9 +194,10 @@ def _told(error: Exception, what: str) -> AlbertError:
     found = [text] if isinstance(error, AlbertError) else _ALBERT_ERROR.findall(text)
     if found:
         return AlbertError(found[-1])
-    last_line = text.rpartition("\n")[2] or type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
+    reason = lines[-1] if lines else type(error).__name__
     return WorkerError(
-        f"Beam's pipeline to {what} failed: {last_line} The same command continues it."
+        f"Beam's pipeline to {what} failed ({reason}); the same command continues it."
     )
 
 

@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.files import sha256
-from data_prep import create_pretraining_data, documents, pretraining_build, spill
+from albert_tf.workers import WorkerError
+from data_prep import beam_runner, create_pretraining_data, documents, pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
@@ -184,6 +185,38 @@ def test_a_build_stopped_by_a_failure_goes_on_with_beam(tmp_path, texts, vocabul
     build(texts, vocabulary, tmp_path / "whole")
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
     assert first.stat().st_mtime_ns == written
+
+
+def test_a_failure_that_is_not_the_texts_keeps_them_tokenized(tmp_path, texts, vocabulary):
+    build_folder = tmp_path / "out" / "_build"
+    blocked = build_folder / "run-00001-00000.bin"
+    (blocked / "inside").mkdir(parents=True)
+    with pytest.raises(WorkerError, match=r"tokenize failed \(.*run-00001.*\); the same command"):
+        build(texts, vocabulary, tmp_path / "out", runner=BeamRunner)
+    tokenized = sorted(path.name for path in build_folder.glob("text-*.json"))
+    assert tokenized == [f"text-0000{i}.json" for i in range(5)]
+    (blocked / "inside").rmdir()
+    blocked.rmdir()
+    build(texts, vocabulary, tmp_path / "out", runner=BeamRunner)
+    build(texts, vocabulary, tmp_path / "whole")
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_a_workers_sentence_is_found_in_the_traceback_of_another_process():
+    text = """Job failed: Error received from SDK harness: Traceback (most recent call last):
+      File "text_files.py", line 90, in _decode
+    albert_tf.errors.AlbertError: a.txt:2: not UTF-8; convert it.
+
+    During handling of the above exception, another exception occurred:
+    albert_tf.errors.AlbertError: a.txt:2: not UTF-8; convert it. [while running 'tokenize']
+
+    """
+    told = beam_runner._told(RuntimeError(text), "tokenize")
+    assert type(told) is AlbertError
+    assert str(told) == "a.txt:2: not UTF-8; convert it."
+    told = beam_runner._told(RuntimeError("Traceback\nMemoryError: no"), "build")
+    assert type(told) is WorkerError
+    assert "build failed (MemoryError: no); the same command continues it." in str(told)
 
 
 def test_a_finished_build_is_left_alone_and_another_is_refused(tmp_path, texts, vocabulary):
