@@ -76,7 +76,7 @@ class BeamRunner:
         """Raises AlbertError for paths that workers of another machine can never see.
 
         Whether a path without a scheme is on a file system that others mount too, only the workers
-        of a cluster can tell; see _Step.setup. Dataflow's have none.
+        of a cluster can tell; see _Step._load. Dataflow's have none.
         """
         local = [path for path in paths if "://" not in path]
         if local and "dataflow" in self._name.lower():
@@ -206,6 +206,7 @@ class _Step(beam.DoFn):
 
     Attributes:
       folder: the build's working folder.
+      context: the options, and the tokenizer in that folder.
     """
 
     def __init__(
@@ -220,27 +221,26 @@ class _Step(beam.DoFn):
         self._shared = shared
         self.folder = folder
 
-    def setup(self) -> None:
-        """Raises AlbertError on a worker that does not see the build's folder."""
+    def process(self, element: Any) -> Iterable[Any]:
+        """Applies the function.
+
+        Raises:
+          AlbertError: the worker does not see the build's folder, or what the function raises.
+        """
+        self.context = self._shared.acquire(self._load)
+        return self._function(self, element)
+
+    def _load(self) -> Context:
+        """What a process loads once, if it can; in `setup` a failure would stop one bundle only."""
         import tensorflow as tf
 
-        if not tf.io.gfile.exists(self.folder):
+        path = os.path.join(self.folder, SPEC_FILE)
+        if not tf.io.gfile.exists(path):
             raise AlbertError(
                 f"The worker on {socket.gethostname()} does not see {self.folder}; all workers "
                 "have to share the file system of --input_file and --output_dir, such as gs://."
             )
-
-    @property
-    def context(self) -> Context:
-        """The options, and the tokenizer in the build's folder, which a process loads once."""
-        return self._shared.acquire(self._load)
-
-    def _load(self) -> Context:
-        return Context(Tokenizer.from_file(os.path.join(self.folder, SPEC_FILE)), self._options)
-
-    def process(self, element: Any) -> Iterable[Any]:
-        """Applies the function."""
-        return self._function(self, element)
+        return Context(Tokenizer.from_file(path), self._options)
 
 
 def _tokenize(step: _Step, text: tuple[int, list[str]]) -> Iterator[tuple[int, int]]:
