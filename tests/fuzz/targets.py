@@ -48,7 +48,7 @@ from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import _data_errors
 from albert_tf.training.monitors import METRICS_FILE, MetricsLog
 from albert_tf.training.specs import InputContext
-from data_prep.spill import Document, SpillWriter, read_bucket
+from data_prep.spill import Document, Runs, SpillWriter, read_bucket
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##a", "##b"]
@@ -510,12 +510,12 @@ def _spill(folder: Path) -> Path:
         lengths = np.array([2, 3], np.int32)
         writer.add(Document(number, lengths, np.arange(5, dtype=np.int32)))
     writer.finish()
-    return folder / "run-00000.bin"
+    return Path(Runs.path(str(folder), 0, 0))
 
 
 def _read_spill(path: Path) -> None:
     for bucket in range(3):
-        read_bucket(str(path.parent), 1, 3, [bucket])
+        read_bucket(str(path.parent), Runs(num_buckets=3, num_files=1), [bucket])
 
 
 def _run_folder(name: str) -> Callable[[Path], Path]:
