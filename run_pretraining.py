@@ -44,6 +44,13 @@ def define_flags() -> None:
         "built with --record_format=compact. auto: whichever the records in --input_file are for. "
         "Held-out records always go by what they are; masks drawn for them never change."
     )  # fmt: skip
+    flags.DEFINE_integer(
+        "max_corrupt_records", 0, "So many corrupt records may be passed over in --input_file, and "
+        "as many in --eval_input_file; what data_prep/verify_records.py finds faulty is corrupt. "
+        "They are named and counted at the start, for which all records are read once. In training "
+        "another record of the same shard takes the place of each, so that no other one moves. 0: "
+        "the first one that is met stops the run.", 0
+    )  # fmt: skip
     flags.DEFINE_float("sop_weight", 1.0, "Factor of the sentence order loss; 0: none.", 0.0)
     flags.DEFINE_float(
         "learning_rate", None, "Peak learning rate. Default: 0.00176 × sqrt(train_batch_size / "
@@ -75,17 +82,24 @@ def _main() -> None:
     config = pretraining.model_config(FLAGS.albert_config_file, FLAGS.input_file)
     if FLAGS.init_checkpoint:
         check_architecture(config, FLAGS.init_checkpoint)
-    lengths = {k: FLAGS[k].value for k in ("max_seq_length", "max_predictions_per_seq")}
+    expected = {
+        k: FLAGS[k].value
+        for k in ("max_seq_length", "max_predictions_per_seq", "max_corrupt_records")
+    }
     source = pretraining.open_records(
-        FLAGS.input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **lengths
+        FLAGS.input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **expected
     )
     eval_spec = None
     if FLAGS.eval_input_file:
         pretraining.check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
-        held_out = pretraining.open_records(FLAGS.eval_input_file, config, **lengths)
+        held_out = pretraining.open_records(FLAGS.eval_input_file, config, **expected)
         steps = min(FLAGS.max_eval_steps, held_out.num_batches(FLAGS.eval_batch_size))
         eval_spec = EvalSpec(
-            held_out.eval_input_fn, FLAGS.eval_every_steps, steps, files=held_out.files
+            held_out.eval_input_fn,
+            FLAGS.eval_every_steps,
+            steps,
+            data_check=held_out.check,
+            files=held_out.files,
         )
     task = pretraining.PretrainingTask(config, source, FLAGS.sop_weight)
     estimator = Estimator(task, run_config)
@@ -101,10 +115,14 @@ def _main() -> None:
                 FLAGS.num_train_steps,
                 source.fingerprint,
                 source.description,
+                source.check,
+                source.num_corrupt,
                 source.files,
             ),
             eval_spec if FLAGS.do_eval else None,
         )
+        if source.num_corrupt:
+            print(f"Trained without {source.num_corrupt:,} corrupt records; they are named above.")
     if FLAGS.do_eval:
         results = estimator.evaluate(eval_spec)
         path = os.path.join(FLAGS.output_dir, "eval_results.json")

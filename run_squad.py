@@ -142,7 +142,7 @@ def _open_task() -> tuple[SquadTask, shared.Settings]:
     settings = shared.settings_from_flags(load_recipe(f"squad{FLAGS.version}", config))
     values = {name: FLAGS[name].value for name in ("version", "head", *SEARCH)}
     values["max_seq_length"] = settings.sequence_length(config)
-    spec = SquadSpec.from_dict(values)
+    spec = SquadSpec.from_dict(values, "the flags")
     config = settings.model_config(config)
     return SquadTask(config, tokenizer, spec, settings.classifier_dropout), settings
 

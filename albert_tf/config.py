@@ -13,6 +13,7 @@ from typing import Any
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
@@ -42,6 +43,11 @@ _POSITIVE = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+#: Shapes are int32 in places; no model has more layers. A damaged number should not ask for all
+#: memory there is.
+_LIMIT = (1 << 31) - 1
+_LIMITS = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 10_000}
+_MAX_PARAMETERS = 10**11
 _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -97,19 +103,23 @@ class AlbertConfig:
         """
         for key in _POSITIVE:
             value = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise AlbertError(f"{key} must be a positive integer, not {value!r}.")
+            limit = _LIMITS.get(key, _LIMIT)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+                raise AlbertError(
+                    f"{key} must be a positive integer of at most {limit}, not {shown(value)}."
+                )
         for key in (*_RATES, "initializer_range"):
             value = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise AlbertError(f"{key} must be a number of at least 0, not {value!r}.")
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not 0 <= value < 1000:
+                raise AlbertError(f"{key} must be a number from 0 to 1000, not {shown(value)}.")
         for key in _RATES:
             if getattr(self, key) >= 1:
                 raise AlbertError(f"{key} must be below 1, not {getattr(self, key)!r}.")
         for key, choices in (("hidden_act", ACTIVATIONS), ("parameter_sharing", PARAMETER_SHARING)):
             if getattr(self, key) not in choices:
                 raise AlbertError(
-                    f"{key} must be one of {', '.join(choices)}, not {getattr(self, key)!r}."
+                    f"{key} must be one of {', '.join(choices)}, not {shown(getattr(self, key))}."
                 )
         if self.hidden_size % self.num_attention_heads:
             raise AlbertError(
@@ -125,6 +135,12 @@ class AlbertConfig:
             raise AlbertError(
                 f"num_hidden_groups {self.num_hidden_groups} has no meaning with "
                 "parameter_sharing 'none'; leave it at 1."
+            )
+        parameters = self.count_parameters()["total"]
+        if parameters > _MAX_PARAMETERS:
+            raise AlbertError(
+                f"A model of {parameters:.1e} parameters is more than any machine holds; check the "
+                "sizes."
             )
 
     @classmethod
@@ -153,10 +169,7 @@ class AlbertConfig:
         Raises:
           AlbertError: the file is missing, is not a JSON object, lacks a key or holds a bad value.
         """
-        values = files.read_json(path, "model configuration")
-        if not isinstance(values, dict):
-            raise AlbertError(f"The model configuration {path} is not a JSON object.")
-        return cls.from_dict(values, source=path)
+        return cls.from_dict(files.read_object(path, "model configuration"), source=path)
 
     @classmethod
     def load(cls, name_or_path: str) -> AlbertConfig:
@@ -192,7 +205,7 @@ class AlbertConfig:
         if missing:
             raise AlbertError(f"{source} lacks {', '.join(missing)}; add the missing key(s).")
         for key in sorted(set(values) - set(fields) - _WITHOUT_EFFECT):
-            warnings.warn(f"{source}: unknown key {key!r} is ignored.", stacklevel=2)
+            warnings.warn(f"{source}: unknown key {shown(key)} is ignored.", stacklevel=2)
         try:
             return cls(**{key: value for key, value in values.items() if key in fields})
         except AlbertError as error:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import parse_json, shown
 
 
 def _gfile() -> Any:
@@ -154,13 +155,40 @@ def read_json(path: str, what: str = "file") -> Any:
     Raises:
       AlbertError: the file is missing, not UTF-8 or not JSON.
     """
-    text = read_text(path, what)
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
+    return parse_json(read_text(path, what), f"The {what} {path}")
+
+
+def read_object(path: str, what: str = "file") -> dict[str, Any]:
+    """Reads a JSON file that holds an object.
+
+    Raises:
+      AlbertError: the file is missing, not UTF-8, not JSON or holds another value.
+    """
+    value = read_json(path, what)
+    if not isinstance(value, dict):
+        raise AlbertError(f"The {what} {path} is not a JSON object.")
+    return value
+
+
+def join_named(folder: str, name: object, where: str) -> str:
+    """The path of the file, or folder, in `folder` that the content of a file names.
+
+    Nothing else is allowed: no absolute path, no folders, no way up.
+
+    Args:
+      folder: where the file must lie.
+      name: what was read.
+      where: the file it was read from, for the error.
+
+    Raises:
+      AlbertError: `name` is no plain name.
+    """
+    plain = isinstance(name, str) and name not in ("", ".", "..")
+    if not plain or any(c in "/\\" or not c.isprintable() for c in name):
         raise AlbertError(
-            f"The {what} {path} is not JSON (line {error.lineno}): {error.msg}."
-        ) from error
+            f"{where} names {shown(name)}, which is not the name of a file beside it."
+        )
+    return os.path.join(folder, name)
 
 
 def sha256(path: str) -> str:

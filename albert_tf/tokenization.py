@@ -14,6 +14,7 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json, shown
 from albert_tf.sentencepiece_model import SentencePieceModel
 from albert_tf.wordpiece import WordPieceModel
 
@@ -53,26 +54,15 @@ class TokenizerSpec:
         """Inverse of to_dict; `source` names the values in errors.
 
         Raises:
-          AlbertError: an unknown or missing key, or a value of the wrong type.
+          AlbertError: an unknown or missing key, a value of the wrong type, or a model_file
+            that is no plain name.
         """
-        if not isinstance(values, Mapping):
-            raise AlbertError(f"{source}: a JSON object with a tokenizer spec was expected.")
-        types = {"vocab_size": int, "kind": str, "model_file": str, "sha256": str}
-        names = [field.name for field in dataclasses.fields(cls)]
-        for name in sorted(set(values) - set(names)):
-            raise AlbertError(f"{source}: unknown key {name!r}; known are {', '.join(names)}.")
-        for name in names:
-            expected = types.get(name, bool)
-            if name not in values:
-                raise AlbertError(f"{source}: the key {name!r} is missing.")
-            if type(values[name]) is not expected:
-                raise AlbertError(
-                    f"{source}: {name!r} must be of type {expected.__name__}, not {values[name]!r}."
-                )
-        spec = cls(**values)
+        spec = from_json(cls, values, source)
+        files.join_named("", spec.model_file, source)
         if spec.kind not in (SENTENCEPIECE, WORDPIECE):
             raise AlbertError(
-                f"{source}: kind must be {SENTENCEPIECE!r} or {WORDPIECE!r}, not {spec.kind!r}."
+                f"{source}: kind must be {SENTENCEPIECE!r} or {WORDPIECE!r}, "
+                f"not {shown(spec.kind)}."
             )
         return spec
 
@@ -181,7 +171,7 @@ class Tokenizer:
                 raise AlbertError(
                     f"{path} says {name}={getattr(spec, name)}, but {value} was asked for."
                 )
-        vocabulary = os.path.join(os.path.dirname(path), spec.model_file)
+        vocabulary = files.join_named(os.path.dirname(path), spec.model_file, path)
         data = files.read_bytes(vocabulary, "vocabulary")
         if hashlib.sha256(data).hexdigest() != spec.sha256:
             raise AlbertError(f"{vocabulary} is not the file that {path} was written for.")

@@ -13,6 +13,7 @@ import unicodedata
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 from albert_tf.normalization import AlignedText
 
 CONTINUATION = "##"
@@ -65,7 +66,9 @@ def parse_vocabulary(data: bytes, source: str) -> list[str]:
         if not piece:
             raise AlbertError(f"{source}:{number}: the line is empty; a piece was expected.")
         if piece in seen:
-            raise AlbertError(f"{source}:{number}: {piece!r} is already on line {seen[piece]}.")
+            raise AlbertError(
+                f"{source}:{number}: {shown(piece)} is already on line {seen[piece]}."
+            )
         seen[piece] = number
     return pieces
 

@@ -24,6 +24,10 @@ Advance = Callable[[int], None]
 _worker: _Worker
 
 
+class WorkerError(AlbertError):
+    """Work stopped for a reason that is not in its input; the same command continues it."""
+
+
 class _Worker:
     """What a worker process keeps between tasks."""
 
@@ -153,8 +157,8 @@ class Workers:
             self._executor.shutdown(cancel_futures=True)
 
 
-def _killed() -> AlbertError:
-    return AlbertError(
+def _killed() -> WorkerError:
+    return WorkerError(
         "A worker process was killed, perhaps for lack of memory; run the same command again, "
         "with fewer workers, to continue."
     )

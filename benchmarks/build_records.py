@@ -31,7 +31,7 @@ from albert_tf import cli, files
 from albert_tf.normalization import normalize
 from albert_tf.text_files import read_lines
 from benchmarks import machine
-from data_prep import pretraining_build, pretraining_shards
+from data_prep import local_runner, pretraining_build, pretraining_shards
 from data_prep.pretraining_options import PretrainingOptions
 
 #: Instances a second of the official builder by sequence length (77 and 20 predictions).
@@ -89,10 +89,10 @@ def install_timers() -> None:
     """Puts a clock around the builder's steps."""
     source, shards = pretraining_build.TokenizerSource, pretraining_shards
     source.load = _timed("load", source.load)
-    pretraining_build.read_blocks = _timed_iterator("read", pretraining_build.read_blocks)
-    pretraining_build.tokenize_block = _timed("tokenize", pretraining_build.tokenize_block)
+    local_runner.read_blocks = _timed_iterator("read", local_runner.read_blocks)
+    local_runner.tokenize_block = _timed("tokenize", local_runner.tokenize_block)
     for method in ("add", "finish"):
-        writer = pretraining_build.SpillWriter
+        writer = local_runner.SpillWriter
         setattr(writer, method, _timed("spill", getattr(writer, method)))
     shards.read_bucket = _timed("spill", shards.read_bucket)
     shards.create_instances = _timed("cut", shards.create_instances)
@@ -111,7 +111,11 @@ def build(text: str, length: int, dupe_factor: int, workers: int = 1) -> dict[st
         output = pretraining_build.Output(folder)
         children, wall, own = _children(), time.perf_counter(), time.process_time()
         manifest = pretraining_build.build_pretraining_data(
-            [text], source, output, options, workers
+            [text],
+            source,
+            output,
+            options,
+            functools.partial(local_runner.LocalRunner, num_workers=workers),
         )
         wall, own = time.perf_counter() - wall, time.process_time() - own
     return {

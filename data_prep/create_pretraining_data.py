@@ -16,7 +16,10 @@ Python opens the text, does not exist.
 
 from __future__ import annotations
 
+import functools
 import os
+import shlex
+from collections.abc import Callable
 from typing import Any
 
 from absl import flags
@@ -24,8 +27,17 @@ from absl import flags
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from data_prep.instances import OBJECTIVES
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.local_runner import LocalRunner
+from data_prep.pretraining_build import (
+    Output,
+    Runner,
+    TokenizerSource,
+    build_pretraining_data,
+)
 from data_prep.pretraining_options import GOOGLE_RESEARCH, RECORD_FORMATS, PretrainingOptions
+from data_prep.pretraining_shards import Context
+
+LOCAL, BEAM = RUNNERS = ("local", "beam")
 
 FLAGS = flags.FLAGS
 
@@ -66,9 +78,22 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "num_workers",
         1,
-        "Processes. The records do not depend on it. Each writes whole shards, so a number that "
-        "divides the shards' is best.",
+        "Processes of --runner=local. The records do not depend on it. Each writes whole shards, "
+        "so a number that divides the shards' is best.",
         lower_bound=1,
+    )
+    flags.DEFINE_enum(
+        "runner",
+        "local",
+        RUNNERS,
+        "local: processes of this machine. beam: Apache Beam pipelines, on this machine or a "
+        "cluster (docs/scale.md); the records are the same.",
+    )
+    flags.DEFINE_string(
+        "beam_options",
+        None,
+        "With --runner=beam: its pipeline options, as on a command line, for example "
+        "'--runner=DataflowRunner --project=mine'. Default: its DirectRunner, on this machine.",
     )
 
 
@@ -169,6 +194,35 @@ def _output(values: Any) -> Output:
     return Output(folders.pop() or ".", names=[os.path.basename(path) for path in paths])
 
 
+def _runner(values: Any) -> Callable[[Context, str], Runner]:
+    """What --runner, --num_workers and --beam_options describe.
+
+    Raises:
+      AlbertError: a flag belongs to the other runner, or Beam is not installed.
+    """
+    if values.runner == LOCAL:
+        if values.beam_options is not None:
+            raise AlbertError("--beam_options goes with --runner=beam.")
+        return functools.partial(LocalRunner, num_workers=values.num_workers)
+    if values["num_workers"].present:
+        raise AlbertError(
+            "--num_workers goes with --runner=local; --beam_options says how many workers Beam "
+            "has, for example '--direct_num_workers=2 --direct_running_mode=multi_processing'."
+        )
+    try:
+        from data_prep.beam_runner import BeamRunner
+    except ModuleNotFoundError as error:
+        raise AlbertError(
+            f"--runner=beam needs Apache Beam ({error}); install it with "
+            "`pip install apache-beam==2.65.0`, and for Dataflow 'apache-beam[gcp]==2.65.0'."
+        ) from error
+    try:
+        arguments = shlex.split(values.beam_options or "")
+    except ValueError as error:
+        raise AlbertError(f"--beam_options is not a command line: {error}.") from error
+    return functools.partial(BeamRunner, arguments=arguments)
+
+
 def _main() -> None:
     values = {field: FLAGS[field].value for field in PretrainingOptions.__dataclass_fields__}
     if FLAGS.random_next_sentence:
@@ -184,7 +238,7 @@ def _main() -> None:
         TokenizerSource(vocabulary, lower_case),
         output,
         options,
-        FLAGS.num_workers,
+        _runner(FLAGS),
     )
     print(describe(manifest.statistics))
     print(f"{manifest.num_examples} instances in {len(manifest.shards)} shards: {output.folder}")

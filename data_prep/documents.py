@@ -45,6 +45,9 @@ def read_blocks(
 ) -> Iterator[list[str]]:
     """Yields the stripped lines of all files in blocks; "" ends a document.
 
+    If documents end with their files, so do blocks: then the documents of a file, and the parts of
+    a very long one, do not depend on the files before it.
+
     Args:
       paths: text files, plain or compressed.
       files_end_documents: whether a document ends with its file. The official builder lets a
@@ -65,7 +68,8 @@ def read_blocks(
                 yield block
                 block, characters = [], 0
         if files_end_documents:
-            block.append("")
+            yield [*block, ""]
+            block, characters = [], 0
     if block:
         yield block
 

@@ -11,22 +11,21 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from albert_tf import files
 from albert_tf.data.manifest import COMPACT_PRETRAINING, FILE_NAME, PRETRAINING, Manifest
-from albert_tf.data.records import ShardInfo
 from albert_tf.errors import AlbertError
-from albert_tf.progress import Progress, total_bytes
 from albert_tf.tokenization import Tokenizer
-from albert_tf.workers import Advance, Workers
-from data_prep.documents import TokenBlock, read_blocks, split_documents, tokenize_block
+from albert_tf.workers import WorkerError
+from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
-from data_prep.spill import SpillWriter
+from data_prep.pretraining_shards import Context, ShardResult, ShardTask, is_whole
+from data_prep.pretraining_statistics import summarize
+from data_prep.spill import Spill
 
 WORK_FOLDER = "_build"
 DEFAULT_NUM_SHARDS = 10
@@ -80,20 +79,20 @@ def build_pretraining_data(
     tokenizer_source: TokenizerSource,
     output: Output,
     options: PretrainingOptions,
-    num_workers: int = 1,
+    runner: Callable[[Context, str], Runner] = LocalRunner,
 ) -> Manifest:
     """Builds the records of a corpus; returns their manifest.
 
-    The shards depend on the text, the tokenizer, the options and the number of shards, not on the
-    number of workers. A folder whose manifest shows that just these records are complete is left
-    alone; an unfinished build of the same is continued.
+    The shards depend on the text, the tokenizer, the options and the number of shards, not on what
+    runs the build. A folder whose manifest shows that just these records are complete is left
+    alone; an unfinished build of the same is continued, by another runner too.
 
     Args:
       input_files: text, one sentence a line, a blank line between documents.
       tokenizer_source: where the tokenizer is.
       output: where the records go.
       options: what the records are.
-      num_workers: processes.
+      runner: makes what runs the build of the context and the build's folder.
 
     Raises:
       AlbertError: bad input, an output folder with other records, a failed worker, or a corpus
@@ -104,10 +103,10 @@ def build_pretraining_data(
     finished = _finished_manifest(output.folder, plan)
     if finished:
         return finished
-    build = _Build(plan, output, options)
-    with Workers(num_workers, Context, (tokenizer, options)) as workers:
-        spill = build.tokenize(input_files, workers)
-        results = build.write_shards(spill, workers)
+    with runner(Context(tokenizer, options), os.path.join(output.folder, WORK_FOLDER)) as running:
+        build = _Build(plan, output, options)
+        spill = build.tokenize(input_files, running)
+        results = build.write_shards(spill, running)
     manifest = _manifest(plan, options, spill, results)
     if not manifest.num_examples:
         for shard in manifest.shards:
@@ -161,25 +160,30 @@ def _finished_manifest(folder: str, plan: dict[str, Any]) -> Manifest | None:
             f"{folder} holds records of another corpus, tokenizer or options; choose another "
             "folder, or delete it."
         )
-    return manifest if all(_is_whole(folder, shard) for shard in manifest.shards) else None
+    return manifest if all(is_whole(folder, shard) for shard in manifest.shards) else None
 
 
-def _is_whole(folder: str, shard: ShardInfo) -> bool:
-    path = os.path.join(folder, shard.name)
-    return _gfile().exists(path) and _gfile().stat(path).length == shard.bytes
+class Runner(Protocol):
+    """Runs a build's work in processes of this machine or on others; a context manager."""
 
+    def __enter__(self) -> Runner: ...
 
-def _tokenize(context: Context, lines: list[str], advance: Advance) -> TokenBlock:
-    return tokenize_block(lines, context.tokenizer)
+    def __exit__(self, *exception: object) -> None: ...
 
+    def tokenize(self, input_files: Sequence[str], num_buckets: int) -> Spill:
+        """Tokenizes the files, deals their documents to buckets and writes them to run files.
 
-@dataclasses.dataclass(frozen=True)
-class _Spill:
-    """The tokenized corpus on disk: number of runs, tokens in each bucket, counts."""
+        Raises:
+          AlbertError: bad text. WorkerError: it stopped for another reason.
+        """
 
-    num_runs: int
-    bucket_tokens: list[int]
-    counts: dict[str, int]
+    def write_shards(self, tasks: Sequence[ShardTask], all_tokens: int) -> None:
+        """Writes shards and the notes on them.
+
+        Args:
+          tasks: the shards that are missing.
+          all_tokens: tokens of the whole corpus, other shards included.
+        """
 
 
 class _Build:
@@ -217,78 +221,58 @@ class _Build:
             for path in _gfile().glob(os.path.join(self._output.folder, pattern)):
                 _gfile().remove(path)
 
-    def tokenize(self, input_files: Sequence[str], workers: Workers) -> _Spill:
+    def tokenize(self, input_files: Sequence[str], runner: Runner) -> Spill:
         """Tokenizes the corpus into buckets, unless an earlier run has done so."""
         path = os.path.join(self._folder, "spill.json")
         if _gfile().exists(path):
-            return _Spill(**files.read_json(path, "build state"))
+            return Spill.from_values(files.read_json(path, "build state"), path)
         try:
-            spill = self._tokenize_all(input_files, workers)
-        except BaseException:
+            spill = runner.tokenize(input_files, self._num_buckets(input_files))
+            self._check(spill, input_files)
+        except AlbertError as error:
             # The input has to be changed, and then this is no longer the same build.
-            self.abandon()
+            if not isinstance(error, WorkerError):
+                self.abandon()
             raise
         files.write_json(path, dataclasses.asdict(spill))
         return spill
 
-    def _tokenize_all(self, input_files: Sequence[str], workers: Workers) -> _Spill:
+    def _num_buckets(self, input_files: Sequence[str]) -> int:
         text_bytes = sum(
             _gfile().stat(path).length * _EXPANSION.get(os.path.splitext(path)[1], 1)
             for path in input_files
         )
-        num_buckets = max(
-            self._output.wanted_shards or DEFAULT_NUM_SHARDS, -(-text_bytes // _BUCKET_BYTES)
-        )
-        writer = SpillWriter(self._folder, num_buckets)
-        counts: Counter[str] = Counter()
-        with Progress("tokenizing", total_bytes(list(input_files))) as progress:
-            blocks = read_blocks(input_files, not self._options.official, progress.update)
-            tokenized = workers.map(_tokenize, blocks, progress.update)
-            for document in split_documents(tokenized, counts):
-                writer.add(document)
-        if not counts["tokens"]:
+        least = self._output.wanted_shards or DEFAULT_NUM_SHARDS
+        return max(least, -(-text_bytes // _BUCKET_BYTES))
+
+    def _check(self, spill: Spill, input_files: Sequence[str]) -> None:
+        """Raises AlbertError for a corpus that is too small."""
+        if not spill.counts.get("tokens"):
             raise AlbertError(f"The corpus is empty: no text in {', '.join(input_files[:3])}.")
-        num_runs, bucket_tokens = writer.finish()
-        filled = sum(tokens > 0 for tokens in bucket_tokens)
+        filled = sum(tokens > 0 for tokens in spill.bucket_tokens)
         if filled < (self._output.wanted_shards or 1):
             raise AlbertError(
-                f"The corpus of {counts['documents']} documents is too small for "
+                f"The corpus of {spill.counts['documents']} documents is too small for "
                 f"{self._output.wanted_shards} shards; ask for at most {filled}."
             )
-        return _Spill(num_runs, bucket_tokens, dict(counts))
 
-    def write_shards(
-        self, spill: _Spill, workers: Workers
-    ) -> list[tuple[ShardInfo, dict[str, int]]]:
+    def write_shards(self, spill: Spill, runner: Runner) -> list[ShardResult]:
         """Writes the shards that are missing; returns all."""
         tasks = self._tasks(spill)
-        results: dict[str, tuple[ShardInfo, dict[str, int]]] = {}
-        for task in tasks:
-            note = self._note_path(task.path)
-            if _gfile().exists(note):
-                value = files.read_json(note, "build state")
-                info = ShardInfo(**value["shard"])
-                if _is_whole(self._output.folder, info):
-                    results[task.path] = info, value["counts"]
-        missing = [task for task in tasks if task.path not in results]
-        passes = self._options.dupe_factor
-        work = {
-            task.path: passes * sum(spill.bucket_tokens[buckets[0]] for buckets in task.buckets)
-            for task in tasks
-        }
-        done = sum(work[path] for path in results)
-        with Progress("building", sum(work.values()), "tokens", done) as progress:
-            written = workers.map(write_pretraining_shard, missing, progress.update)
-            for task, (info, counts) in zip(missing, written):
-                results[task.path] = info, dict(counts)
-                note = {"shard": dataclasses.asdict(info), "counts": dict(counts)}
-                files.write_json(self._note_path(task.path), note)
-        return [results[task.path] for task in tasks]
+        results = [task.result() for task in tasks]
+        missing = [task for task, result in zip(tasks, results) if result is None]
+        if not missing:
+            return results
+        runner.write_shards(missing, sum(task.num_tokens for task in tasks))
+        results = [task.result() for task in tasks]
+        lost = [task.path for task, result in zip(tasks, results) if result is None]
+        if lost:
+            raise WorkerError(
+                f"{lost[0]} was written and is gone or cut short; run the same command again."
+            )
+        return results
 
-    def _note_path(self, shard_path: str) -> str:
-        return os.path.join(self._folder, f"{os.path.basename(shard_path)}.json")
-
-    def _tasks(self, spill: _Spill) -> list[ShardTask]:
+    def _tasks(self, spill: Spill) -> list[ShardTask]:
         """Divides the buckets that have documents over the shards."""
         buckets = np.flatnonzero(spill.bucket_tokens).tolist()
         groups = [[bucket] for bucket in buckets]
@@ -297,7 +281,13 @@ class _Build:
         num_shards = self._output.wanted_shards or min(DEFAULT_NUM_SHARDS, len(buckets))
         bounds = [len(groups) * i // num_shards for i in range(num_shards + 1)]
         return [
-            ShardTask(path, self._folder, spill.num_runs, len(spill.bucket_tokens), groups[i:j])
+            ShardTask(
+                path,
+                self._folder,
+                spill.runs,
+                groups[i:j],
+                sum(spill.bucket_tokens[group[0]] for group in groups[i:j]),
+            )
             for path, i, j in zip(self._output.paths(num_shards), bounds, bounds[1:])
         ]
 
@@ -305,74 +295,20 @@ class _Build:
 def _manifest(
     plan: dict[str, Any],
     options: PretrainingOptions,
-    spill: _Spill,
-    results: Sequence[tuple[ShardInfo, dict[str, int]]],
+    spill: Spill,
+    results: Sequence[ShardResult],
 ) -> Manifest:
     counts: Counter[str] = Counter()
-    for _, shard_counts in results:
-        counts.update(shard_counts)
+    for result in results:
+        counts.update(result.counts)
     return Manifest(
         kind=COMPACT_PRETRAINING if options.compact else PRETRAINING,
         features=options.features(plan["tokenizer"]["vocab_size"]),
-        shards=[info for info, _ in results],
+        shards=[result.shard for result in results],
         tokenizer=plan["tokenizer"],
         options=plan["options"],
         statistics=summarize(spill.counts, counts, options),
     )
-
-
-def summarize(
-    corpus: dict[str, int], counts: Counter[str], options: PretrainingOptions
-) -> dict[str, Any]:
-    """The manifest's statistics; of compact records none of what is drawn while training.
-
-    Args:
-      corpus: counts of split_documents.
-      counts: counts of all shards, over all passes.
-      options: the build's options.
-    """
-    room = counts["instances"] * options.max_seq_length
-    return {
-        "corpus": dict(corpus),
-        "instances": counts["instances"],
-        "fill_ratio": _share(counts["sequence_tokens"], room),
-        **({} if options.compact else _masking_statistics(counts, options)),
-        "cutting": {
-            name: counts[name]
-            for name in (
-                "instances_truncated",
-                "tokens_truncated",
-                "chunks_merged_with_next_sentence",
-                "chunks_merged_with_previous_sentence",
-                "chunks_paired_with_another_document",
-                "chunks_dropped_no_other_document",
-                "documents_skipped_single_sentence",
-            )
-        },
-    }
-
-
-def _share(part: int, whole: int) -> float:
-    return round(part / whole, 6) if whole else 0.0
-
-
-def _masking_statistics(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
-    """What was masked and swapped."""
-    masked = counts["replaced_by_mask"] + counts["kept"] + counts["replaced_by_random"]
-    spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
-    return {
-        "label_1_share": _share(counts["label_1"], counts["instances"]),
-        "instances_without_predictions": counts["instances_without_predictions"],
-        "masked_tokens": masked,
-        "masked_share": _share(masked, counts["sequence_tokens"]),
-        "masked_as": {
-            "mask": _share(counts["replaced_by_mask"], masked),
-            "original": _share(counts["kept"], masked),
-            "random": _share(counts["replaced_by_random"], masked),
-        },
-        "permuted_tokens": counts["permuted"],
-        "span_words": {n: _share(count, sum(spans.values())) for n, count in spans.items()},
-    }
 
 
 def _nothing_made(statistics: dict[str, Any]) -> str:

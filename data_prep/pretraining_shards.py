@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from albert_tf import files
 from albert_tf.data import records
+from albert_tf.json_values import from_json
 from albert_tf.tokenization import Tokenizer
 from albert_tf.workers import Advance
 from data_prep.assembly import assemble
@@ -18,7 +21,7 @@ from data_prep.compact_records import encode_compact_instances
 from data_prep.instances import Instances, create_instances
 from data_prep.masking import mask
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.spill import read_bucket
+from data_prep.spill import Runs, read_bucket
 
 #: Numbers (instances × length) worked on at once: large enough for NumPy, small enough for caches.
 _BATCH_NUMBERS = 1 << 19
@@ -38,33 +41,68 @@ class ShardTask:
 
     Attributes:
       path: the TFRecord file.
-      spill_folder, num_runs, num_buckets: where the tokenized documents are; see spill.
+      build_folder: where the run files are, and a note on every finished shard.
+      runs: how the run files hold the buckets.
       buckets: the shard's buckets, each with those its unrelated segments may come from after it.
+      num_tokens: tokens in the shard's own buckets.
     """
 
     path: str
-    spill_folder: str
-    num_runs: int
-    num_buckets: int
+    build_folder: str
+    runs: Runs
     buckets: Sequence[Sequence[int]]
+    num_tokens: int
+
+    @property
+    def note_path(self) -> str:
+        """Where the note on the finished shard is."""
+        return os.path.join(self.build_folder, f"{os.path.basename(self.path)}.json")
+
+    def result(self) -> ShardResult | None:
+        """What the note says; None if there is none, or the shard is not whole any longer."""
+        import tensorflow as tf
+
+        if not tf.io.gfile.exists(self.note_path):
+            return None
+        note = files.read_json(self.note_path, "build state")
+        result = from_json(ShardResult, note, self.note_path)
+        info = from_json(records.ShardInfo, result.shard, self.note_path)
+        folder, name = os.path.split(self.path)
+        if info.name != name or not is_whole(folder, info):
+            return None
+        return dataclasses.replace(result, shard=info)
 
 
-def write_pretraining_shard(
-    context: Context, task: ShardTask, advance: Advance
-) -> tuple[records.ShardInfo, Counter[str]]:
+@dataclasses.dataclass(frozen=True)
+class ShardResult:
+    """A written shard: its description, and counts for the statistics."""
+
+    shard: records.ShardInfo
+    counts: dict[str, int]
+
+
+def is_whole(folder: str, shard: records.ShardInfo) -> bool:
+    """Whether the shard is in `folder` and as long as it should be."""
+    import tensorflow as tf
+
+    path = os.path.join(folder, shard.name)
+    return tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == shard.bytes
+
+
+def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance) -> None:
     """Writes a shard, a pure function of the documents, the options and the bucket numbers.
+
+    Then writes the note that `ShardTask.result` reads.
 
     Args:
       context: tokenizer and options.
       task: see ShardTask.
       advance: told how many tokens of the documents, counted once a pass, have been worked on.
-
-    Returns:
-      The shard's description, and counts for the statistics.
     """
     counts: Counter[str] = Counter()
     info = records.write_shard(task.path, _examples(context, task, counts, advance))
-    return info, counts
+    result = ShardResult(info, dict(counts))
+    files.write_json(task.note_path, dataclasses.asdict(result))
 
 
 def _examples(
@@ -73,7 +111,7 @@ def _examples(
     options = context.options
     batch_size = max(1, _BATCH_NUMBERS // options.max_seq_length)
     for buckets in task.buckets:
-        bucket = read_bucket(task.spill_folder, task.num_runs, task.num_buckets, buckets)
+        bucket = read_bucket(task.build_folder, task.runs, buckets)
         rng = np.random.default_rng([options.random_seed, buckets[0]])
         instances, cut = create_instances(
             bucket, context.tokenizer.word_starts, options.dupe_factor, options.instances(), rng

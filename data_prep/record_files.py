@@ -48,7 +48,8 @@ def find_records(patterns: str, vocab_file: str | None) -> RecordFiles:
     paths: list[str] = []
     for path in files.expand_globs(patterns, "record file"):
         if tf.io.gfile.isdir(path):
-            paths += [os.path.join(path, shard.name) for shard in Manifest.load(path).shards]
+            shards = Manifest.load(path).shards
+            paths += [files.join_named(path, shard.name, path) for shard in shards]
         else:
             paths.append(path)
     manifest = find_manifest(paths)

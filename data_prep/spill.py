@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenized documents dealt into buckets on disk, so that a corpus of any size fits into memory.
 
-Documents arrive one by one and are kept in memory, bucket by bucket, until there are enough for a
-run: one file with the documents of all buckets in the buckets' order. A bucket is read back as the
-parts that it has in each of the runs.
+`Dealer` says which bucket a document goes to. Buckets lie in run files; each holds some consecutive
+buckets, in order, and perhaps only a part of each, which other run files continue. `SpillWriter`
+writes runs with parts of all buckets, whenever enough documents have come together in memory; the
+Beam pipeline writes one run for each bucket.
 
 A run file: int64 [num_buckets + 1], the bounds of the buckets in what follows; int32 numbers, for
 each document its number, the number of its sentences, their lengths, their tokens.
@@ -18,6 +19,10 @@ import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json
 
 #: Numbers (4 bytes each) held in memory before a run is written.
 _RUN_NUMBERS = 1 << 23
@@ -36,6 +41,11 @@ class Document:
     number: int
     sentence_lengths: np.ndarray
     tokens: np.ndarray
+
+    def numbers(self) -> list[np.ndarray]:
+        """What a run file holds of it, int32, in parts to be put end to end."""
+        head = np.array([self.number, len(self.sentence_lengths)], np.int32)
+        return [head, self.sentence_lengths, self.tokens]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,78 +90,161 @@ def _bounds(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-class SpillWriter:
-    """Deals documents to buckets and writes them to run files.
+class Dealer:
+    """Deals documents to buckets: each to the one with the fewest tokens so far.
 
-    Each document goes to the bucket with the fewest tokens so far. That depends on the documents
-    and their order alone, evens the buckets out, and spreads neighbours over the corpus.
+    That depends on the documents and their order alone, evens the buckets out, and spreads
+    neighbours over the corpus.
     """
+
+    def __init__(self, num_buckets: int) -> None:
+        """Begins with empty buckets."""
+        self._heap = [(0, bucket) for bucket in range(num_buckets)]
+
+    def deal(self, num_tokens: int) -> int:
+        """The bucket of the next document, which has `num_tokens` tokens."""
+        tokens, bucket = self._heap[0]
+        heapq.heapreplace(self._heap, (tokens + num_tokens, bucket))
+        return bucket
+
+    def bucket_tokens(self) -> list[int]:
+        """The tokens in each bucket."""
+        return [tokens for _, tokens in sorted((bucket, tokens) for tokens, bucket in self._heap)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """How the run files of a folder hold the buckets.
+
+    Attributes:
+      num_buckets: buckets in a file: in those of group g, the buckets from g * num_buckets on.
+      num_files: files in a group, each with a part of all of the group's buckets.
+    """
+
+    num_buckets: int
+    num_files: int
+
+    @staticmethod
+    def path(folder: str, group: int, number: int) -> str:
+        """Path of a group's file number `number`."""
+        return os.path.join(folder, f"run-{group:05d}-{number:05d}.bin")
+
+
+#: One file for each bucket.
+RUN_PER_BUCKET = Runs(num_buckets=1, num_files=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spill:
+    """A tokenized corpus on disk.
+
+    Attributes:
+      runs: how the run files hold the buckets.
+      bucket_tokens: tokens in each bucket.
+      counts: what split_documents counted.
+    """
+
+    runs: Runs
+    bucket_tokens: Sequence[int]
+    counts: dict[str, int]
+
+    @classmethod
+    def from_values(cls, values: object, where: str) -> Spill:
+        """From what dataclasses.asdict gives, read from the file `where`.
+
+        Raises:
+          AlbertError: it is something else.
+        """
+        spill = from_json(cls, values, where)
+        return dataclasses.replace(spill, runs=from_json(Runs, spill.runs, where))
+
+
+class SpillWriter:
+    """Deals documents to buckets and writes them to run files."""
 
     def __init__(self, folder: str, num_buckets: int) -> None:
         """Prepares to write into `folder`, which exists."""
         self._folder = folder
-        self._heap = [(0, bucket) for bucket in range(num_buckets)]
+        self._dealer = Dealer(num_buckets)
         self._parts: list[list[np.ndarray]] = [[] for _ in range(num_buckets)]
         self._waiting = 0
-        self._runs = 0
+        self._num_files = 0
 
     def add(self, document: Document) -> None:
         """Takes the next document."""
-        tokens, bucket = heapq.heappop(self._heap)
-        heapq.heappush(self._heap, (tokens + len(document.tokens), bucket))
-        head = np.array([document.number, len(document.sentence_lengths)], np.int32)
-        self._parts[bucket] += [head, document.sentence_lengths, document.tokens]
-        self._waiting += 2 + len(document.sentence_lengths) + len(document.tokens)
+        numbers = document.numbers()
+        self._parts[self._dealer.deal(len(document.tokens))] += numbers
+        self._waiting += sum(map(len, numbers))
         if self._waiting >= _RUN_NUMBERS:
             self._write_run()
 
-    def finish(self) -> tuple[int, list[int]]:
-        """Writes what is left; returns the number of runs and the tokens in each bucket."""
+    def finish(self) -> tuple[Runs, list[int]]:
+        """Writes what is left; returns the layout and the tokens in each bucket."""
         self._write_run()
-        tokens = {bucket: count for count, bucket in self._heap}
-        return self._runs, [tokens[bucket] for bucket in range(len(self._parts))]
+        return Runs(len(self._parts), self._num_files), self._dealer.bucket_tokens()
 
     def _write_run(self) -> None:
-        import tensorflow as tf
-
-        sizes = [sum(map(len, parts)) for parts in self._parts]
-        with tf.io.gfile.GFile(_run_path(self._folder, self._runs), "wb") as f:
-            f.write(np.concatenate([[0], np.cumsum(sizes)]).astype("<i8").tobytes())
-            for parts in self._parts:
-                for part in parts:
-                    f.write(part.astype("<i4").tobytes())
-                parts.clear()
-        self._runs += 1
+        write_run(Runs.path(self._folder, 0, self._num_files), self._parts)
+        for parts in self._parts:
+            parts.clear()
+        self._num_files += 1
         self._waiting = 0
 
 
-def read_bucket(folder: str, num_runs: int, num_buckets: int, buckets: Sequence[int]) -> Bucket:
+def write_run(path: str, buckets: Sequence[Sequence[np.ndarray]]) -> None:
+    """Writes a run file.
+
+    Args:
+      path: the file; it is complete or absent.
+      buckets: of each bucket its documents' numbers, int32, in parts.
+    """
+    import tensorflow as tf
+
+    sizes = [sum(map(len, parts)) for parts in buckets]
+    with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as f:
+        f.write(np.concatenate([[0], np.cumsum(sizes)]).astype("<i8").tobytes())
+        for parts in buckets:
+            for part in parts:
+                f.write(part.astype("<i4").tobytes())
+
+
+def read_bucket(folder: str, runs: Runs, buckets: Sequence[int]) -> Bucket:
     """Reads the bucket `buckets[0]`, with the documents of the others after its own."""
     documents: list[Document] = []
     own_documents = 0
     for bucket in buckets:
-        for run in range(num_runs):
-            documents += _read_part(_run_path(folder, run), num_buckets, bucket)
+        group, place = divmod(bucket, runs.num_buckets)
+        for number in range(runs.num_files):
+            path = Runs.path(folder, group, number)
+            documents += _read_part(path, runs.num_buckets, place)
         own_documents = own_documents or len(documents)
     return Bucket.from_documents(documents, own_documents)
 
 
-def _read_part(path: str, num_buckets: int, bucket: int) -> Iterator[Document]:
+def _read_part(path: str, num_buckets: int, place: int) -> Iterator[Document]:
     import tensorflow as tf
 
+    damaged = AlbertError(
+        f"The build state {path} is damaged; delete its folder, and build the records again."
+    )
     with tf.io.gfile.GFile(path, "rb") as f:
-        f.seek(8 * bucket)
-        start, end = np.frombuffer(f.read(16), "<i8").tolist()
-        f.seek(8 * (num_buckets + 1) + 4 * start)
+        size = f.size()
+        f.seek(8 * place)
+        bounds = f.read(16)
+        start, end = np.frombuffer(bounds, "<i8").tolist() if len(bounds) == 16 else (0, -1)
+        first = 8 * (num_buckets + 1)
+        if not 0 <= start <= end <= (size - first) // 4:
+            raise damaged
+        f.seek(first + 4 * start)
         numbers = np.frombuffer(f.read(4 * (end - start)), "<i4")
     position = 0
     while position < len(numbers):
-        number, sentences = numbers[position : position + 2].tolist()
+        number, sentences = [*numbers[position : position + 2].tolist(), -1][:2]
         first_token = position + 2 + sentences
         lengths = numbers[position + 2 : first_token]
-        position = first_token + int(lengths.sum())
+        if sentences < 0 or len(lengths) < sentences or lengths.min(initial=0) < 0:
+            raise damaged
+        position = first_token + int(lengths.sum(dtype=np.int64))
+        if position > len(numbers):
+            raise damaged
         yield Document(number, lengths, numbers[first_token:position])
-
-
-def _run_path(folder: str, run: int) -> str:
-    return os.path.join(folder, f"run-{run:05d}.bin")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +18,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import parse_json
 from albert_tf.progress import Progress, total_bytes
 from albert_tf.text_files import atomic_text_writer, read_lines
 
@@ -186,10 +186,7 @@ def read_paragraphs(
 
 
 def _json_text(line: str, field: str, where: str) -> str:
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise AlbertError(f"{where}: not JSON ({error.msg}, column {error.colno}).") from error
+    value = parse_json(line, f"{where}: the line")
     if not isinstance(value, dict) or not isinstance(value.get(field), str):
         raise AlbertError(f"{where}: no text in the field {field!r}; set --text_field.")
     if bad := _NOT_TEXT.search(value[field]):

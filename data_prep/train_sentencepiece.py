@@ -280,7 +280,7 @@ def _existing(
     record_path, model_path = f"{output_prefix}.training.json", f"{output_prefix}.model"
     spec_path = os.path.join(os.path.dirname(output_prefix), SPEC_FILE)
     if exists(record_path) and exists(model_path) and exists(spec_path):
-        record = files.read_json(record_path, "training record")
+        record = files.read_object(record_path, "training record")
         made_the_same = all(record.get(key) == value for key, value in made_from.items())
         if made_the_same and record.get("model_sha256") == files.sha256(model_path):
             return record

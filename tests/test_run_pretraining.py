@@ -19,6 +19,7 @@ import tensorflow as tf
 
 import run_pretraining
 from albert_tf.convert.conversion import convert
+from albert_tf.data.framing import read_frames
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 
@@ -217,7 +218,62 @@ def test_a_truncated_record_file_is_one_sentence(run, tmp_path):
     cut.write_bytes((RECORDS / "pretrain_128.tfrecord").read_bytes()[:-100])
     done = run(tmp_path, f"--input_file={cut}")
     assert done.returncode == 1
-    assert "cut.tfrecord is damaged or cut off at record 39" in done.stderr
+    assert "cut.tfrecord: record 39 (byte " in done.stderr
+
+
+def damaged(folder, *numbers):
+    """The records of the release's program, the payloads of some of them damaged."""
+    data = bytearray((RECORDS / "pretrain_128.tfrecord").read_bytes())
+    path = folder / "damaged.tfrecord"
+    path.write_bytes(data)
+    for frame in list(read_frames(str(path))):
+        if frame.number in numbers:
+            data[frame.offset + 100] ^= 16
+    path.write_bytes(data)
+    return path
+
+
+def test_a_record_that_is_damaged_while_the_run_lasts_is_named(run, tmp_path, compact):
+    records = tmp_path / "records"
+    shutil.copytree(compact, records)
+    (shard, *_) = sorted(records.glob("*.tfrecord"))
+    data = bytearray(shard.read_bytes())
+    data[40] ^= 1
+    shard.write_bytes(data)
+    more = {"records": records, "config": {**CONFIG, "vocab_size": 100}}
+    done = run(tmp_path, **more)
+    assert done.returncode == 1
+    assert f"error: {shard}: record 0 (byte 0): its checksum is wrong; build or copy" in done.stderr
+    assert "Traceback" not in done.stderr
+    passed = run(tmp_path, "--max_corrupt_records=1", **more)
+    assert passed.returncode == 0, passed.stderr
+    assert "1 of " in passed.stdout
+
+
+def test_corrupt_records_are_passed_over_counted_and_survive_a_resumption(run, tmp_path):
+    records = damaged(tmp_path, 3, 4)
+    too_many = run(tmp_path, "--max_corrupt_records=1", records=records)
+    assert too_many.returncode == 1
+    assert "2 of 40 records are corrupt, which is more than --max_corrupt_records=1" in (
+        too_many.stderr
+    )
+    assert run(tmp_path, records=records).returncode == 1
+    whole = run(tmp_path, "--max_corrupt_records=2", records=records)
+    assert whole.returncode == 0, whole.stderr
+    assert "2 of 40 records are corrupt and passed over" in whole.stdout
+    assert "Trained without 2 corrupt records" in whole.stdout
+    logged = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    assert {json.loads(line)["corrupt_records"] for line in logged} == {2.0}
+    expected = end_state(tmp_path)
+    checkpoints = tmp_path / "run/checkpoints"
+    for path in [*checkpoints.glob("ckpt-16.*"), *checkpoints.glob("ckpt-12.*")]:
+        path.unlink()
+    (checkpoints / "checkpoint").write_text('model_checkpoint_path: "ckpt-8"\n')
+    resumed = run(tmp_path, "--max_corrupt_records=2", records=records)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "at step 8" in resumed.stdout
+    for name, value in end_state(tmp_path).items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
 def test_compact_records_are_evaluated_alike_each_time_and_trained_on_when_asked_for(

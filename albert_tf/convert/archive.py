@@ -21,6 +21,14 @@ ENDINGS = (".tar.gz", ".tgz", ".tar")
 #: The largest release, with its optimizer's slots, is below 3 GB.
 _MAX_BYTES = 16 << 30
 _MAX_MEMBERS = 1000
+_MAX_EXTENSION_BYTES = 1 << 20
+_EXTENSIONS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 _unpacked: dict[tuple[str, int, int], str] = {}
 
 
@@ -57,9 +65,24 @@ def unpack(path: str) -> str:
     return folder
 
 
+class _Header(tarfile.TarInfo):
+    """Headers of long names and of attributes are read into memory whole, so must be small."""
+
+    @classmethod
+    def frombuf(cls, *args: object) -> tarfile.TarInfo:
+        """See tarfile.TarInfo."""
+        member = super().frombuf(*args)
+        if member.type in _EXTENSIONS and member.size > _MAX_EXTENSION_BYTES:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")
+        return member
+
+
 def _extract(path: str, folder: str) -> None:
     total = 0
-    with tf.io.gfile.GFile(path, "rb") as f, tarfile.open(fileobj=f, mode="r|*") as archive:
+    with (
+        tf.io.gfile.GFile(path, "rb") as f,
+        tarfile.open(fileobj=f, mode="r|*", tarinfo=_Header) as archive,
+    ):
         for count, member in enumerate(archive, start=1):
             name = posixpath.normpath(member.name)
             if name.startswith(("/", "..")) or "\\" in name or ":" in name:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Mapping
@@ -15,8 +16,16 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.names import shared_by_groups
-from albert_tf.convert.source import VOCABULARIES, Source, find_beside, find_only, open_tokenizer
+from albert_tf.convert.source import (
+    VOCABULARIES,
+    Source,
+    find_beside,
+    find_only,
+    first_line,
+    open_tokenizer,
+)
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 
 #: Folders of an output directory, and the file that tells which weights are the best.
@@ -46,14 +55,13 @@ def find_checkpoint(path: str) -> str:
     if tf.io.gfile.exists(path + ".index"):
         return path
     for folder in (os.path.join(path, BEST), path):
-        record = os.path.join(folder, BEST_RECORD)
-        if tf.io.gfile.exists(record):
-            return os.path.join(folder, files.read_json(record)["checkpoint"])
+        record = read_best(folder)
+        if record:
+            return os.path.join(folder, record.checkpoint)
     for folder in (os.path.join(path, CHECKPOINTS), path):
-        state = tf.train.get_checkpoint_state(folder)
-        # Not tf.train.latest_checkpoint, which logs what it does not find.
-        if state and tf.io.gfile.exists(state.model_checkpoint_path + ".index"):
-            return state.model_checkpoint_path
+        newest = named_newest(folder)
+        if newest:
+            return newest
     found = sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))
     if len(found) == 1:
         return found[0][: -len(".index")]
@@ -67,11 +75,59 @@ def find_checkpoint(path: str) -> str:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class BestRecord:
+    """The best evaluation of a run, and the name of the checkpoint beside the record."""
+
+    step: int
+    metric: str
+    value: float
+    checkpoint: str
+
+
+def read_best(folder: str) -> BestRecord | None:
+    """The record of the best weights in a folder; None if there is none.
+
+    Raises:
+      AlbertError: it is damaged.
+    """
+    path = os.path.join(folder, BEST_RECORD)
+    if not tf.io.gfile.exists(path):
+        return None
+    record = from_json(BestRecord, files.read_json(path, "record of the best weights"), path)
+    files.join_named(folder, record.checkpoint, path)
+    return record
+
+
+def named_newest(folder: str) -> str | None:
+    """The checkpoint that the file `checkpoint` names, if it lies in the same folder.
+
+    Absolute names in it are of where the folder was when it was written.
+    """
+    try:
+        # Not tf.train.latest_checkpoint, which logs what it does not find.
+        state = tf.train.get_checkpoint_state(folder)
+    except ValueError:  # Not UTF-8.
+        return None
+    name = os.path.basename(state.model_checkpoint_path) if state else ""
+    there = name and "\0" not in name and tf.io.gfile.exists(os.path.join(folder, f"{name}.index"))
+    return os.path.join(folder, name) if there else None
+
+
 def open_checkpoint(prefix: str) -> Any:
-    """A reader of the checkpoint of this name."""
+    """A reader of the checkpoint of that name.
+
+    Raises:
+      AlbertError: its index is damaged.
+    """
     # Not tf.train.load_checkpoint, which asks first whether this is a folder. File systems without
     # folders, such as ram://, say yes to whatever the name of a file begins with.
-    return tf.compat.v1.train.NewCheckpointReader(prefix)
+    try:
+        return tf.compat.v1.train.NewCheckpointReader(prefix)
+    except (ValueError, tf.errors.OpError) as error:
+        raise AlbertError(
+            f"The checkpoint {prefix} cannot be read: {first_line(error)}."
+        ) from error
 
 
 class CheckpointSource(Source):

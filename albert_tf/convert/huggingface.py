@@ -24,6 +24,7 @@ from albert_tf.convert.names import PROJECTION, hugging_face_names, shared_by_gr
 from albert_tf.convert.safetensors import SafetensorsFile, write_safetensors
 from albert_tf.convert.source import Source, find_only
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.tokenization import SENTENCEPIECE, Tokenizer
 
@@ -178,7 +179,10 @@ class HuggingFaceSource(Source):
         options: Mapping[str, Any] = {}
         said = os.path.join(self.location, _TOKENIZER_CONFIG)
         if tf.io.gfile.exists(said):
-            options = files.read_json(said, "tokenizer configuration")
+            options = files.read_object(said, "tokenizer configuration")
+            for key in ("do_lower_case", "keep_accents", "strip_accents"):
+                if not isinstance(options.get(key), (bool, type(None))):
+                    raise AlbertError(f"{said}: {key} must be true, false or null.")
         if lower_case is None:
             lower_case = bool(options.get("do_lower_case", True))
         if path.endswith(".model"):
@@ -224,21 +228,21 @@ def read_config(path: str) -> AlbertConfig:
       AlbertError: it is missing or lacks a key (Hugging Face would put in that of xxlarge), or is
         not of an ALBERT that we can compute.
     """
-    values = files.read_json(path, "model configuration")
-    if not isinstance(values, dict) or values.get("model_type") != "albert":
-        found = values.get("model_type") if isinstance(values, dict) else None
-        raise AlbertError(f"{path} is not of an ALBERT: its model_type is {found!r}.")
+    values = files.read_object(path, "model configuration")
+    if values.get("model_type") != "albert":
+        found = shown(values.get("model_type"))
+        raise AlbertError(f"{path} is not of an ALBERT: its model_type is {found}.")
     for key, wanted in (
         ("layer_norm_eps", LAYER_NORM_EPSILON),
         ("position_embedding_type", "absolute"),
         ("tie_word_embeddings", True),
     ):
         if values.get(key, wanted) != wanted:
-            raise AlbertError(f"{path}: {key} must be {wanted!r}, not {values[key]!r}.")
+            raise AlbertError(f"{path}: {key} must be {wanted!r}, not {shown(values[key])}.")
     activation = values.get("hidden_act", "gelu_new")
-    if activation not in _ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise AlbertError(
-            f"{path}: hidden_act must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}."
+            f"{path}: hidden_act must be one of {', '.join(_ACTIVATIONS)}, not {shown(activation)}."
         )
     ours = {key: values[key] for key in _SAME_KEYS if key in values}
     config = AlbertConfig.from_dict({**ours, "hidden_act": _ACTIVATIONS[activation]}, source=path)

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import JSON_ERRORS, shown
 
 _MAX_HEADER = 100 << 20
 #: int64 occurs in a table of positions that old files hold besides the weights.
@@ -63,7 +64,7 @@ class SafetensorsFile:
                 )
                 for name, v in values.items()
             }
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (*JSON_ERRORS, AttributeError, KeyError, OverflowError, TypeError) as error:
             raise self._damaged("its header is no JSON of the format") from error
         self._check(size - self._data)
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
@@ -76,11 +77,13 @@ class SafetensorsFile:
     def _check(self, size: int) -> None:
         position = 0
         for name, tensor in sorted(self._tensors.items(), key=lambda item: item[1][2:]):
-            if tensor.dtype not in _DTYPES:
-                raise AlbertError(f"{self._path}: {name!r} is of type {tensor.dtype}, not float.")
+            if not isinstance(tensor.dtype, str) or tensor.dtype not in _DTYPES:
+                raise AlbertError(
+                    f"{self._path}: {shown(name)} is of type {shown(tensor.dtype)}, not float."
+                )
             count = math.prod(tensor.shape) * np.dtype(_DTYPES[tensor.dtype]).itemsize
             if tensor.begin != position or tensor.end - tensor.begin != count:
-                raise self._damaged(f"{name!r} does not lie where it should")
+                raise self._damaged(f"{shown(name)} does not lie where it should")
             position = tensor.end
         if position != size:
             raise self._damaged(f"{size:,} bytes of tensors instead of {position:,}")

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
@@ -67,7 +68,12 @@ class SavedModelSource(Source):
         if _OBJECT_GRAPH not in stored:
             return weight_keys(stored)
         graph = trackable_object_graph_pb2.TrackableObjectGraph()
-        graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
+        try:
+            graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
+        except (DecodeError, IndexError, tf.errors.OpError) as error:
+            raise AlbertError(
+                f"The SavedModel {self.location} is damaged ({first_line(error)}); get it again."
+            ) from error
         keys: dict[str, str] = {}
         for attribute in (a for node in graph.nodes for a in node.attributes):
             if attribute.name != "VARIABLE_VALUE" or not attribute.full_name:

@@ -14,6 +14,7 @@ from typing import Any
 from albert_tf import files
 from albert_tf.data.records import FeatureSpec, ShardInfo
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json, shown, shown_names
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
@@ -76,33 +77,59 @@ class Manifest:
 
         Raises:
           AlbertError: it is missing, not JSON, of another schema version, or has missing,
-            unknown or malformed fields.
+            unknown or malformed fields, or names a shard that does not lie beside it.
         """
         if not path.endswith(".json"):
             path = os.path.join(path, FILE_NAME)
-        value = files.read_json(path, "manifest")
-        if not isinstance(value, dict):
-            raise AlbertError(f"The manifest {path} is not a JSON object.")
+        value = files.read_object(path, "manifest")
         version = value.get("schema_version")
         if version != SCHEMA_VERSION:
             raise AlbertError(
-                f"The manifest {path} has schema version {version!r}, this program reads "
+                f"The manifest {path} has schema version {shown(version)}, this program reads "
                 f"{SCHEMA_VERSION}; build the records again."
             )
         odd = set(value) ^ {field.name for field in dataclasses.fields(cls)}
         if odd:
-            raise AlbertError(f"The manifest {path} lacks, or should not have: {sorted(odd)}.")
+            names = shown_names(sorted(odd))
+            raise AlbertError(f"The manifest {path} lacks, or should not have: {names}.")
         if value["kind"] not in KINDS:
-            raise AlbertError(f"The manifest {path} is of an unknown kind, {value['kind']!r}.")
+            raise AlbertError(f"The manifest {path} is of an unknown kind, {shown(value['kind'])}.")
+        for name in ("features", "tokenizer", "options", "statistics"):
+            if not isinstance(value[name], dict):
+                raise AlbertError(f"The manifest {path} is malformed: {name} must be an object.")
         try:
             value["features"] = {
                 name: FeatureSpec(spec["dtype"], tuple(spec["shape"]))
                 for name, spec in value["features"].items()
             }
-            value["shards"] = [ShardInfo(**shard) for shard in value["shards"]]
-        except (AttributeError, KeyError, TypeError) as error:
-            raise AlbertError(f"The manifest {path} is malformed: {error}.") from error
+            # What the builder was given; an error here would come up after the training.
+            for file in value["options"].get("input_files", ()):
+                os.path.basename(file["path"]), file["bytes"]
+        except (KeyError, TypeError) as error:
+            raise AlbertError(f"The manifest {path} is malformed: {shown(error)}.") from error
+        if not isinstance(value["shards"], list) or not value["shards"]:
+            raise AlbertError(f"The manifest {path} lists no shards.")
+        where = f"The manifest {path} is malformed: a shard"
+        value["shards"] = [from_json(ShardInfo, shard, where) for shard in value["shards"]]
+        for shard in value["shards"]:
+            files.join_named("", shard.name, f"The manifest {path}")
+            if shard.examples < 0 or shard.bytes < 0:
+                raise AlbertError(f"The manifest {path} has a negative number for {shard.name}.")
         return cls(**value)
+
+    def tokenizer_value(self, key: str, kind: type) -> Any:
+        """An entry of `tokenizer`.
+
+        Raises:
+          AlbertError: it is missing, or of another type.
+        """
+        value = self.tokenizer.get(key)
+        if type(value) is not kind:
+            raise AlbertError(
+                f"The {FILE_NAME} of the records does not tell the tokenizer's {key}; build them "
+                "again."
+            )
+        return value
 
 
 def find_manifest(paths: Sequence[str]) -> Manifest | None:

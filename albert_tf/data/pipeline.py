@@ -11,6 +11,8 @@ Token sequences are batched with others of similar length: chunks of the shuffle
 by length, cut into batches, and the batches are shuffled again. Each batch is padded to one of a
 few lengths.
 
+Where corrupt records are passed over, others take their places: see corrupt_records.
+
 Of compact records, batches are masked here, with random numbers that are a function of the seed and
 of an example's place in the stream (training) or among the records (evaluation).
 """
@@ -23,13 +25,23 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.data import records
+from albert_tf.data.corrupt_records import (
+    ADVICE,
+    RepairedShard,
+    find_corrupt_records,
+    name_faults,
+)
 from albert_tf.data.dynamic_masking import DynamicMasking
+from albert_tf.data.framing import read_pieces
 from albert_tf.data.manifest import Manifest, find_manifest
+from albert_tf.data.record_faults import scan_shard
 from albert_tf.errors import AlbertError
+from albert_tf.progress import Progress
 from albert_tf.training.specs import InputContext
 
 #: Records shuffled together. Builders shuffle within shards already; 16384 records of length 512
@@ -63,15 +75,20 @@ class RecordSource:
       lengths: for records of token sequences (records.sequence_features), the ascending lengths
         that batches may be padded to; the last one must hold every row.
       masking: for compact records (records.compact_features): what masks them.
+      vocab_size: of the model, for checks of the records; None: their ids may be any.
+      max_corrupt_records: so many corrupt records may be passed over: others of their shards take
+        their places in training, and evaluation leaves them out. They are looked for at once, which
+        means that all records are read. 0: nothing is looked for.
 
     Attributes:
-      num_examples: records in all shards.
+      num_examples: records in all shards, corrupt ones included.
+      num_corrupt: of them, those that are passed over.
       manifest: of the shards, None if they have none.
       fingerprint: hex digest of the data, independent of the folder it lies in.
 
     Raises:
-      AlbertError: a shard is missing, corrupt, of another size than its manifest says, or all
-        are empty.
+      AlbertError: a shard is missing, cut off, of another size than its manifest says, or all
+        are empty; or more records are corrupt than may be.
     """
 
     def __init__(
@@ -82,22 +99,36 @@ class RecordSource:
         shuffle_window: int = SHUFFLE_WINDOW,
         lengths: tuple[int, ...] = (),
         masking: DynamicMasking | None = None,
+        vocab_size: int | None = None,
+        max_corrupt_records: int = 0,
     ) -> None:
         self.files = list(paths)
         self.features = features
         self.seed = seed
         self.lengths = lengths
         self.masking = masking
-        self._window = shuffle_window
+        self._window, self._vocab_size = shuffle_window, vocab_size
         self.manifest = find_manifest(self.files)
-        if self.manifest is None:
+        listed = self.manifest and self.manifest.shards
+        self._repaired: list[RepairedShard] = []
+        if max_corrupt_records:
+            shards = find_corrupt_records(
+                self.files, listed, features, vocab_size, max_corrupt_records
+            )
+            self.counts = [shard.records for shard in shards]
+            if any(len(shard.corrupt) for shard in shards):
+                self._repaired = shards
+        elif listed:
+            for path, shard in zip(self.files, listed):
+                _check_size(path, shard)
+            self.counts = [shard.examples for shard in listed]
+        else:
             self.counts = [sum(1 for _ in records.read_examples(path)) for path in self.files]
+        self.num_corrupt = sum(len(shard.corrupt) for shard in self._repaired)
+        if self.manifest is None:
             identity = repr([(os.path.basename(f), n) for f, n in zip(self.files, self.counts)])
             self.fingerprint = hashlib.sha256(identity.encode()).hexdigest()
         else:
-            for path, shard in zip(self.files, self.manifest.shards):
-                _check_size(path, shard)
-            self.counts = [shard.examples for shard in self.manifest.shards]
             self.fingerprint = self.manifest.fingerprint()
         if lengths:  # They take part in the order of training.
             self.fingerprint += f"-{'-'.join(map(str, lengths))}"
@@ -112,6 +143,31 @@ class RecordSource:
         other = copy.copy(self)
         other.seed = seed
         return other
+
+    def check(self) -> None:
+        """Reads all records, to tell why a run failed.
+
+        Raises:
+          AlbertError: names the first record that is corrupt, if there is one.
+        """
+        known = {shard.path: set(shard.corrupt.tolist()) for shard in self._repaired}
+        with Progress("looking for damage", len(self.files), "shards") as progress:
+            for path in self.files:
+                for fault in scan_shard(path, self.features, vocab_size=self._vocab_size).faults:
+                    if fault.number not in known.get(path, ()):
+                        raise AlbertError(f"{fault.place(path)}; {ADVICE}.")
+                progress.update(1)
+
+    @property
+    def corruption(self) -> str:
+        """A sentence on the records that are passed over; empty if there are none."""
+        if not self.num_corrupt:
+            return ""
+        verb = "record is" if self.num_corrupt == 1 else "records are"
+        return (
+            f"{self.num_corrupt:,} of {self.num_examples:,} {verb} corrupt and passed over: "
+            f"{name_faults(self._repaired)}."
+        )
 
     @property
     def description(self) -> dict[str, Any]:
@@ -211,7 +267,17 @@ class RecordSource:
                 parsed = self._parse(batch[own], context.rows, length)
             return {**parsed, "example_index": tf.ensure_shape(index[own], [context.rows])}
 
-        dataset = tf.data.TFRecordDataset(self.files).enumerate()
+        dataset = tf.data.Dataset.range(len(self.files)).flat_map(self._shard).enumerate()
+        if self._repaired:
+            firsts = np.cumsum([0, *self.counts])
+            numbers = [first + shard.corrupt for first, shard in zip(firsts, self._repaired)]
+            corrupt = tf.constant(np.concatenate(numbers), tf.int64)
+            dataset = dataset.map(
+                lambda index, record: (
+                    tf.where(tf.reduce_any(index == corrupt), tf.constant(-1, tf.int64), index),
+                    record,
+                )
+            )
         dataset = dataset.batch(size * self._chunk_batches).flat_map(batches)
         dataset = dataset.enumerate()
         return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
@@ -228,7 +294,6 @@ class RecordSource:
         """Shuffled windows (string [<= window]) of one epoch, from record `offset` on."""
         key = tf.random.experimental.stateless_fold_in(tf.constant([self.seed, 0], tf.int64), epoch)
         order = tf.random.experimental.stateless_shuffle(tf.range(len(self.files)), key)
-        shards = tf.gather(tf.constant(self.files), order)
         ends = tf.cumsum(tf.gather(tf.constant(self.counts, tf.int64), order))
         group_ends = tf.concat([ends[_SHARDS_IN_TURN - 1 :: _SHARDS_IN_TURN], ends[-1:]], 0)
         first_window = offset // self._window
@@ -237,10 +302,9 @@ class RecordSource:
         groups = -(-len(self.files) // _SHARDS_IN_TURN)
 
         def read(number: tf.Tensor) -> tf.data.Dataset:
-            some = shards[number * _SHARDS_IN_TURN : (number + 1) * _SHARDS_IN_TURN]
+            some = order[number * _SHARDS_IN_TURN : (number + 1) * _SHARDS_IN_TURN]
             return tf.data.Dataset.from_tensor_slices(some).interleave(
-                lambda shard: tf.data.TFRecordDataset(shard, buffer_size=1 << 20),
-                cycle_length=_SHARDS_IN_TURN,
+                self._shard, cycle_length=_SHARDS_IN_TURN
             )
 
         dataset = tf.data.Dataset.range(group, groups).flat_map(read)
@@ -252,6 +316,15 @@ class RecordSource:
             return shuffled[tf.where(window == first_window, offset - skipped, 0) :]
 
         return dataset.batch(self._window).enumerate(first_window).map(shuffle)
+
+    def _shard(self, number: tf.Tensor) -> tf.data.Dataset:
+        """The records of the shard of that number, string scalars."""
+        path = tf.constant(self.files)[number]
+        if not self._repaired:
+            return tf.data.TFRecordDataset(path, buffer_size=1 << 20)
+        offsets = tf.ragged.constant([s.offsets for s in self._repaired], tf.int64)
+        counts = tf.ragged.constant([s.counts for s in self._repaired], tf.int64)
+        return read_pieces(path, offsets[number], counts[number])
 
     def _cut(self, serialized: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Cuts a chunk (string [n * size]) into batches of similar length.
@@ -312,7 +385,7 @@ def record_files(patterns: str) -> list[str]:
         if tf.io.gfile.isdir(pattern.strip()):
             folder = pattern.strip()
             shards = Manifest.load(folder).shards
-            paths += [os.path.join(folder, shard.name) for shard in shards]
+            paths += [files.join_named(folder, shard.name, folder) for shard in shards]
         else:
             paths += files.expand_globs(pattern, "record file")
     return list(dict.fromkeys(paths))

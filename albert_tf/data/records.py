@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from albert_tf import files
+from albert_tf.data.framing import FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-#: Bytes that TFRecord framing puts around a record: length and its checksum before, checksum after.
-FRAME_BYTES = 16
-
+#: More numbers than any record has in one feature; a damaged layout should not ask for all memory.
+_MAX_NUMBERS = 1 << 24
 #: Types of features that are stored as bytes.
 PACKED = ("uint8", "uint16", "int32")
 
@@ -47,11 +49,12 @@ class FeatureSpec:
     def __post_init__(self) -> None:
         """Raises AlbertError for another dtype or an impossible shape."""
         if self.dtype not in ("int64", "float32", *PACKED):
-            raise AlbertError(f"A record feature is int64 or float32, not {self.dtype!r}.")
+            raise AlbertError(f"A record feature is int64 or float32, not {shown(self.dtype)}.")
         sizes = () if self.shape == (None,) else self.shape
         possible = self.dtype not in PACKED or len(sizes) == 1
-        if not (possible and all(isinstance(size, int) and size > 0 for size in sizes)):
-            raise AlbertError(f"A record feature cannot have the shape {self.shape!r}.")
+        possible = possible and all(type(size) is int and size > 0 for size in sizes)
+        if not possible or math.prod(sizes) > _MAX_NUMBERS:
+            raise AlbertError(f"A record feature cannot have the shape {shown(self.shape)}.")
 
 
 Features = Mapping[str, FeatureSpec]
@@ -223,8 +226,8 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
         count = len(getattr(feature, kind).value) if kind else 0
         if kind not in ("int64_list", "float_list") or not count:
             raise AlbertError(
-                f"The record feature {name!r} is not a list of numbers; compact records need the "
-                "manifest.json that was written with them."
+                f"The record feature {shown(name)} is not a list of numbers; compact records need "
+                "the manifest.json that was written with them."
             )
         dtype = "int64" if kind == "int64_list" else "float32"
         features[name] = FeatureSpec(dtype, () if count == 1 else (count,))
@@ -373,23 +376,10 @@ def read_examples(path: str) -> Iterator[bytes]:
       AlbertError: the file is missing, or a record is damaged or cut off; names the file, the
         record (from 0) and the byte where it starts.
     """
-    import tensorflow as tf
-
-    if not tf.io.gfile.exists(path):
-        raise AlbertError(f"The record file {path} does not exist.")
-    index = offset = 0
-    try:
-        for example in tf.data.TFRecordDataset(path):
-            serialized = example.numpy()
-            yield serialized
-            index += 1
-            offset += len(serialized) + FRAME_BYTES
-        # TensorFlow takes a file that ends inside a record's length for a complete one.
-        intact = offset == tf.io.gfile.stat(path).length
-    except tf.errors.DataLossError:
-        intact = False
-    if not intact:
-        raise AlbertError(
-            f"{path} is damaged or cut off at record {index} (byte {offset}); "
-            "delete it and build it again."
-        )
+    for frame in read_frames(path):
+        if frame.fault:
+            raise AlbertError(
+                f"{path}: record {frame.number} (byte {frame.offset}): {frame.fault}; "
+                "build or copy the file again."
+            )
+        yield frame.example

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import parse_json, shown, shown_names
 from albert_tf.text_files import COMPRESSED_SUFFIXES, read_lines
 
 
@@ -83,23 +84,20 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
 
 def _field(row: dict[str, Any], column: str, where: str) -> str:
     if column not in row:
-        raise AlbertError(f"{where}: there is no {column!r}; the names are {', '.join(row)}.")
+        raise AlbertError(f"{where}: there is no {column!r}; the names are {shown_names(row)}.")
     value = row[column]
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float)):
         return json.dumps(value)
-    raise AlbertError(f"{where}: {column!r} must be a string or a number, not {value!r}.")
+    raise AlbertError(f"{where}: {column!r} must be a string or a number, not {shown(value)}.")
 
 
 def _json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise AlbertError(f"{path}:{number}: not a line of JSON: {error.msg}.") from error
+        row = parse_json(line, f"{path}:{number}: the line")
         if not isinstance(row, dict):
             raise AlbertError(f"{path}:{number}: a JSON object was expected, not {line[:40]!r}.")
         yield number, row
@@ -124,10 +122,10 @@ def _table_rows(path: str, kind: str, columns: TextColumns) -> Iterator[tuple[in
 def _check_header(path: str, header: list[str], columns: TextColumns) -> None:
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
-        raise AlbertError(f"{path}:1: the column {repeated[0]!r} appears more than once.")
+        raise AlbertError(f"{path}:1: the column {shown(repeated[0])} appears more than once.")
     for name in dataclasses.astuple(columns):
         if name is not None and name not in header:
-            raise AlbertError(f"{path} has no column {name!r}; it has {', '.join(header)}.")
+            raise AlbertError(f"{path} has no column {name!r}; it has {shown_names(header)}.")
 
 
 def _tsv_fields(path: str) -> Iterator[tuple[int, list[str]]]:

@@ -29,6 +29,7 @@ from albert_tf.export.text_probes import (
     preprocessor_probes,
     squad_probes,
 )
+from albert_tf.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks import text_classification
@@ -108,9 +109,11 @@ class ModelFolder:
 
         def read(file: str) -> dict[str, Any]:
             path = find_beside(self.weights, file)
-            return files.read_json(path) if path else {}
+            return files.read_object(path) if path else {}
 
-        run = read(RUN_CONFIG)
+        run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
+        if not (isinstance(run, dict) and isinstance(train, dict)):
+            run, train = {}, {}
         weights = os.path.basename(open_source(self.weights).location)
         return ModelFacts(
             name,
@@ -119,7 +122,7 @@ class ModelFolder:
             tokenizer.spec,
             origin=f"The weights are those of `{weights}`.",
             task=read(TASK_FILE),
-            training={**run.get("run", {}), "max_steps": run["train"]["max_steps"]} if run else {},
+            training={**run, **{k: v for k, v in train.items() if k == "max_steps"}},
             data=read(TRAINING_DATA),
             evaluation={**read(RESULTS_FILE), **read(SEEDS_FILE)},
         )
@@ -207,7 +210,10 @@ def export_saved_model(directory: str, path: str) -> None:
     source = ModelFolder(directory)
     task_file = find_beside(source.path, TASK_FILE)
     if task_file:
-        _BY_TASK[files.read_json(task_file)["task"]](source, path)
+        task = files.read_object(task_file, "task description").get("task")
+        if not isinstance(task, str) or task not in _BY_TASK:
+            raise AlbertError(f"{task_file} describes an unknown task, {shown(task)}.")
+        _BY_TASK[task](source, path)
     else:
         export_encoder(source, path, with_heads=True)
 

@@ -17,6 +17,7 @@ from albert_tf.data import records
 from albert_tf.data.record_cache import cached_records
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown, shown_names
 from albert_tf.tokenization import Tokenizer
 
 #: [CLS] A [SEP] B [SEP].
@@ -83,7 +84,7 @@ def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
     labels = sorted({example.label for example in examples})
     if len(labels) < 2:
         raise AlbertError(
-            f"All {len(examples)} training examples have the label {labels[0]!r}; "
+            f"All {len(examples)} training examples have the label {shown(labels[0])}; "
             "at least two labels are needed."
         )
     return tuple(labels)
@@ -100,8 +101,8 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.n
         for example in examples:
             if example.label not in index:
                 raise AlbertError(
-                    f"{example.where}: the label {example.label!r} does not occur in the training "
-                    f"data, which has {', '.join(labels)}."
+                    f"{example.where}: the label {shown(example.label)} does not occur in the "
+                    f"training data, which has {shown_names(labels)}."
                 )
         return np.array([index[example.label] for example in examples], np.int64)
     return np.array([_number(example) for example in examples], np.float32)
@@ -113,7 +114,9 @@ def _number(example: TextExample) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise AlbertError(f"{example.where}: the label {example.label!r} is not a finite number.")
+        raise AlbertError(
+            f"{example.where}: the label {shown(example.label)} is not a finite number."
+        )
     return value
 
 

@@ -73,7 +73,14 @@ def run(
         source = task.open_examples(held_out, name, **options)
         batches = source.num_batches(config.eval_batch_size)
         eval_specs.append(
-            EvalSpec(source.eval_input_fn, eval_every_steps, batches, name, files=source.files)
+            EvalSpec(
+                source.eval_input_fn,
+                eval_every_steps,
+                batches,
+                name,
+                data_check=source.check,
+                files=source.files,
+            )
         )
     unseen = {
         name: task.open_examples(new, name, labelled=False, **options)
@@ -155,7 +162,12 @@ def _train(
     eval_specs: Sequence[EvalSpec],
 ) -> Estimator:
     train_spec = TrainSpec(
-        source.train_input_fn, max_steps, source.fingerprint, source.description, source.files
+        source.train_input_fn,
+        max_steps,
+        source.fingerprint,
+        source.description,
+        source.check,
+        files=source.files,
     )
     # With one evaluation only, at the end, there is nothing to choose from: `report` does it.
     chooser = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
@@ -175,7 +187,8 @@ def model_folder(output_dir: str) -> str:
     path = os.path.join(output_dir, SEEDS_FILE)
     if not tf.io.gfile.exists(path):
         return output_dir
-    return os.path.join(output_dir, files.read_json(path, "record of the seeds")["best"])
+    record = files.read_object(path, "record of the seeds")
+    return files.join_named(output_dir, record.get("best"), path)
 
 
 def evaluate(estimator: Estimator, eval_specs: Sequence[EvalSpec]) -> dict[str, float]:

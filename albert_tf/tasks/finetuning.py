@@ -17,6 +17,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.load import check_architecture, open_source
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.task import Batch, Task
@@ -159,10 +160,10 @@ def read_task_file(folder: str, name: str) -> dict[str, object]:
             f"{folder} holds no fine-tuned model (it has no {TASK_FILE}); give the output "
             "directory of a training run, or train with --do_train."
         )
-    value = files.read_json(path, "task description")
-    found = value.pop("task", None) if isinstance(value, dict) else None
+    value = files.read_object(path, "task description")
+    found = value.pop("task", None)
     if found != name:
-        raise AlbertError(f"{path} describes a model for the task {found!r}, not {name!r}.")
+        raise AlbertError(f"{path} describes a model for the task {shown(found)}, not {name!r}.")
     return value
 
 

@@ -18,6 +18,7 @@ from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest
 from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.pipeline import RecordSource, record_files
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json
 from albert_tf.modeling.cross_entropy import cross_entropy
 from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -25,6 +26,8 @@ from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.task import Batch, Task
 
 AUTO, STATIC, DYNAMIC = MASKING = ("auto", "static", "dynamic")
+#: Of spans and numbers of predictions; a sequence has no more tokens.
+_MAX_SIZE = 1 << 16
 #: The release divides the masked LM loss by the sum of weights plus this.
 _EPSILON = 1e-5
 
@@ -139,7 +142,7 @@ def model_config(name_or_path: str, patterns: str) -> AlbertConfig:
     manifest = find_manifest(record_files(patterns))
     if manifest is None or name_or_path not in AlbertConfig.preset_names():
         return config
-    return dataclasses.replace(config, vocab_size=manifest.tokenizer["vocab_size"])
+    return dataclasses.replace(config, vocab_size=manifest.tokenizer_value("vocab_size", int))
 
 
 def open_records(
@@ -150,6 +153,7 @@ def open_records(
     max_predictions_per_seq: int | None = None,
     masking: str = AUTO,
     seed: int = 12345,
+    max_corrupt_records: int = 0,
 ) -> RecordSource:
     """Opens pretraining records and checks that the model can read them.
 
@@ -163,6 +167,7 @@ def open_records(
       max_predictions_per_seq: likewise.
       masking: "static" for records that hold masks, "dynamic" for compact ones, "auto" for both.
       seed: of the training order, and of dynamic masks.
+      max_corrupt_records: see RecordSource.
 
     Raises:
       AlbertError: no such files, not pretraining records, or records that disagree with the model,
@@ -177,7 +182,7 @@ def open_records(
         features = records.infer_features(first)
     else:
         features = manifest.features
-        vocab_size = manifest.tokenizer["vocab_size"]
+        vocab_size = manifest.tokenizer_value("vocab_size", int)
         if vocab_size != config.vocab_size:
             raise AlbertError(
                 f"The records {patterns} use a vocabulary of {vocab_size} pieces, the model has "
@@ -203,19 +208,65 @@ def open_records(
             f"The records {patterns} have length {found['max_seq_length']}, the model has "
             f"max_position_embeddings={config.max_position_embeddings}."
         )
-    if compact:
-        drawn = _dynamic_masking(os.path.dirname(paths[0]), manifest)
-        return RecordSource(paths, features, seed, masking=drawn)
-    layout = records.pretraining_features(*sizes)
-    del layout["token_boundary"]  # The builder's record of word starts; no model reads it.
-    return RecordSource(paths, layout, seed)
+    drawn = _dynamic_masking(os.path.dirname(paths[0]), manifest) if compact else None
+    if not compact:
+        features = records.pretraining_features(*sizes)
+        del features["token_boundary"]  # The builder's record of word starts; no model reads it.
+    source = RecordSource(
+        paths,
+        features,
+        seed,
+        masking=drawn,
+        vocab_size=config.vocab_size,
+        max_corrupt_records=max_corrupt_records,
+    )
+    if source.num_corrupt:
+        print(f"{patterns}: {source.corruption}")
+    return source
 
 
 def _lengths(features: records.Features, manifest: Manifest | None) -> tuple[int, int]:
     """Length and number of predictions of pretraining records."""
     if manifest and manifest.kind == COMPACT_PRETRAINING:
-        return features["text_ids"].shape[0], manifest.options["max_predictions_per_seq"]
-    return features["input_ids"].shape[0], features["masked_lm_positions"].shape[0]
+        vocab_size = manifest.tokenizer_value("vocab_size", int)
+        length = _length(features, "text_ids")
+        if features != records.compact_features(length, vocab_size):
+            raise AlbertError("The records' layout in manifest.json is not that of compact ones.")
+        return length, _masking_options(manifest).max_predictions_per_seq
+    return _length(features, "input_ids"), _length(features, "masked_lm_positions")
+
+
+def _length(features: records.Features, name: str) -> int:
+    """How many numbers a list holds; one of a single number looks like a scalar."""
+    shape = features[name].shape if name in features else (None,)
+    if len(shape) > 1 or shape == (None,):
+        raise AlbertError(f"The records' layout has no list {name!r} of a fixed length.")
+    return shape[0] if shape else 1
+
+
+def _masking_options(manifest: Manifest) -> MaskingOptions:
+    """How compact records are to be masked."""
+    names = {
+        "max_predictions_per_seq": "max_predictions_per_seq",
+        "masked_lm_prob": "masked_lm_prob",
+        "ngram": "ngram",
+        "favor_shorter_ngram": "favor_shorter_ngram",
+        "whole_words": "do_whole_word_mask",
+    }
+    values = {
+        ours: manifest.options[option]
+        for ours, option in names.items()
+        if option in manifest.options
+    }
+    where = "The masking options in the records' manifest.json"
+    if len(values) < len(names):
+        missing = [option for ours, option in names.items() if ours not in values]
+        raise AlbertError(f"{where} lack {', '.join(missing)}; build the records again.")
+    options = from_json(MaskingOptions, values, where)
+    sizes = (options.max_predictions_per_seq, options.ngram)
+    if not (all(0 < size <= _MAX_SIZE for size in sizes) and 0 < options.masked_lm_prob <= 1):
+        raise AlbertError(f"{where} are out of range; build the records again.")
+    return options
 
 
 def _check_masking(patterns: str, compact: bool, masking: str) -> None:
@@ -237,17 +288,10 @@ def _dynamic_masking(folder: str, manifest: Manifest) -> DynamicMasking:
     if not tf.io.gfile.exists(path):
         raise AlbertError(f"The compact records in {folder or '.'} need {SPEC_FILE} beside them.")
     tokenizer = Tokenizer.from_file(path)
-    if tokenizer.spec.sha256 != manifest.tokenizer["sha256"]:
+    if tokenizer.spec.sha256 != manifest.tokenizer_value("sha256", str):
         raise AlbertError(f"{path} is not the tokenizer these records were made with.")
-    options = MaskingOptions(
-        manifest.options["max_predictions_per_seq"],
-        manifest.options["masked_lm_prob"],
-        manifest.options["ngram"],
-        manifest.options["favor_shorter_ngram"],
-        manifest.options["do_whole_word_mask"],
-    )
-    swap = manifest.options["sentence_objective"] == "sop"
-    return DynamicMasking(manifest.features, options, tokenizer, swap)
+    swap = manifest.options.get("sentence_objective") == "sop"
+    return DynamicMasking(manifest.features, _masking_options(manifest), tokenizer, swap)
 
 
 def check_held_out(train_patterns: str, eval_patterns: str) -> None:

@@ -16,6 +16,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.data.text_tables import TextColumns, TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification_features import build_records, chance_loss, record_features
 from albert_tf.tasks.classification_metrics import classification_metrics, regression_metrics
@@ -57,12 +58,12 @@ class ClassificationSpec:
           AlbertError: the folder is not that of a trained classifier.
         """
         value = read_task_file(folder, TextClassificationTask.name)
-        try:
-            columns = TextColumns(**value["columns"]) if value["columns"] else None
-            return cls(**{**value, "labels": tuple(value["labels"]), "columns": columns})
-        except (KeyError, TypeError) as error:
-            path = os.path.join(folder, TASK_FILE)
-            raise AlbertError(f"{path} does not describe a classifier: {error}.") from error
+        path = os.path.join(folder, TASK_FILE)
+        labels, columns = value.get("labels"), value.get("columns")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            raise AlbertError(f"{path} does not describe a classifier: it has no list of labels.")
+        columns = from_json(TextColumns, columns, f"{path}: columns") if columns else None
+        return from_json(cls, {**value, "labels": tuple(labels), "columns": columns}, path)
 
 
 class TextClassificationTask(ExampleTask):

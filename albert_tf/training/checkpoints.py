@@ -8,13 +8,21 @@ of the Python code, and checkpoints of the TF1 release are read by the same name
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.convert.checkpoint import BEST, BEST_RECORD, CHECKPOINTS
+from albert_tf.convert.checkpoint import (
+    BEST,
+    BEST_RECORD,
+    CHECKPOINTS,
+    BestRecord,
+    named_newest,
+    read_best,
+)
 from albert_tf.convert.load import open_source
 from albert_tf.convert.source import LoadReport, assign_weights, first_line
 from albert_tf.errors import AlbertError
@@ -38,6 +46,9 @@ class CheckpointStore:
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief: they take part in saving (a collective
         operation), into a folder that is deleted again.
+
+    Raises:
+      AlbertError: the list of checkpoints in the folder is damaged.
     """
 
     def __init__(
@@ -58,14 +69,20 @@ class CheckpointStore:
         weights = _trackable(named_weights)
         self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
         self._best = tf.train.Checkpoint(weights=weights)
-        self._manager = tf.train.CheckpointManager(
-            self._checkpoint, self._folder, max_to_keep=keep_max, checkpoint_name="ckpt"
-        )
+        try:
+            self._manager = tf.train.CheckpointManager(
+                self._checkpoint, self._folder, max_to_keep=keep_max, checkpoint_name="ckpt"
+            )
+        except ValueError as error:  # Not UTF-8, or lists that do not fit each other.
+            raise AlbertError(
+                f"The file {self._folder}/checkpoint is damaged; write into it the one line "
+                'model_checkpoint_path: "ckpt-<step>" with the newest step there is.'
+            ) from error
         self._output_dir = output_dir
 
     def latest(self) -> str | None:
         """Prefix of the newest complete checkpoint, None if there is none."""
-        return tf.train.latest_checkpoint(os.path.join(self._output_dir, CHECKPOINTS))
+        return named_newest(os.path.join(self._output_dir, CHECKPOINTS))
 
     def restore(self, prefix: str) -> None:
         """Restores weights, slots and state.
@@ -94,10 +111,9 @@ class CheckpointStore:
         self._clean_up()
         return path
 
-    def best(self) -> dict[str, float | str] | None:
-        """The record of the best evaluation: step, metric, value, checkpoint."""
-        path = os.path.join(self._output_dir, BEST, BEST_RECORD)
-        return files.read_json(path) if tf.io.gfile.exists(path) else None
+    def best(self) -> BestRecord | None:
+        """The record of the best evaluation; None before the first."""
+        return read_best(os.path.join(self._output_dir, BEST))
 
     def save_best(self, step: int, metric: str, value: float) -> None:
         """Saves the weights as the best so far and deletes the former best."""
@@ -105,7 +121,7 @@ class CheckpointStore:
         self._best.write(os.path.join(self._best_folder, name))
         if self._writes:
             # The record is written after what it names, and what it no longer names goes last.
-            record = {"step": step, "metric": metric, "value": value, "checkpoint": name}
+            record = dataclasses.asdict(BestRecord(step, metric, value, name))
             files.write_json(os.path.join(self._best_folder, BEST_RECORD), record)
             for other in tf.io.gfile.glob(os.path.join(self._best_folder, "ckpt-*")):
                 if not os.path.basename(other).startswith(f"{name}."):

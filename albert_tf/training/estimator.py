@@ -17,7 +17,9 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.convert.checkpoint import find_checkpoint
+from albert_tf.convert.source import first_line
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
@@ -107,7 +109,9 @@ class Estimator:
 
     def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
         """Metrics of the weights as they are."""
-        outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name)
+        outputs = self._outputs(
+            eval_spec.input_fn, eval_spec.max_steps, eval_spec.name, eval_spec.data_check
+        )
         return (eval_spec.metrics or self.task.metrics)(outputs)
 
     def check_input(self, input_fn: InputFn, batch_size: int, paths: Sequence[str] = ()) -> None:
@@ -127,9 +131,15 @@ class Estimator:
         with self.strategy.scope():
             print(load_weights(checkpoint, self.model.named_weights(), whole=True))
 
-    def _outputs(self, input_fn: InputFn, max_steps: int | None, label: str) -> dict:
+    def _outputs(
+        self,
+        input_fn: InputFn,
+        max_steps: int | None,
+        label: str,
+        data_check: Callable[[], None] | None = None,
+    ) -> dict:
         collected: list[dict[str, np.ndarray]] = []
-        with _data_errors(), Progress(label, max_steps, "batches") as progress:
+        with _data_errors(data_check), Progress(label, max_steps, "batches") as progress:
             if input_fn not in self._inputs:
                 size = self.config.eval_batch_size
                 self._inputs[input_fn] = distribute(self.strategy, input_fn, size)
@@ -210,7 +220,7 @@ class _TrainingRun:
         self.input_watch = InputWatch()
         chance = ChanceWatch(self.task.chance_loss, self.config.num_warmup_steps)
         loop_steps, tokens, positions = 1, 0.0, 0.0
-        with self._signals(), _data_errors():
+        with self._signals(), _data_errors(self.train_spec.data_check):
             dataset = distribute(
                 self.estimator.strategy,
                 self.train_spec.input_fn,
@@ -263,12 +273,16 @@ class _TrainingRun:
     def _resume(self) -> int:
         """Restores the newest checkpoint of this run; gives its step. Refuses those of another."""
         folder = self.config.output_dir
-        held = files.read_json(os.path.join(folder, RUN_CONFIG), "run configuration")
+        path = os.path.join(folder, RUN_CONFIG)
+        held = files.read_object(path, "run configuration")
+        for part in self._identity():
+            if not isinstance(held.get(part), dict):
+                raise AlbertError(f"The run configuration {path} is damaged: it lacks {part!r}.")
         differing = [
-            f"{key}={held.get(part, {}).get(key)!r} there, {value!r} here"
+            f"{key}={shown(held[part].get(key))} there, {shown(value)} here"
             for part, values in self._identity().items()
             for key, value in values.items()
-            if held.get(part, {}).get(key) != value
+            if held[part].get(key) != value
         ]
         if differing:
             raise AlbertError(
@@ -334,8 +348,11 @@ class _TrainingRun:
             if warning:
                 self._note(warning)
             if self.chief:
-                skipped = {"skipped_steps": float(self.skipped.numpy())}
-                self.log.write(step, "train", {**means, **skipped})
+                counts = {
+                    "skipped_steps": float(self.skipped.numpy()),
+                    "corrupt_records": float(self.train_spec.corrupt_records),
+                }
+                self.log.write(step, "train", {**means, **counts})
             window.clear()
 
     def _evaluate_and_save(self, step: int) -> bool:
@@ -362,11 +379,11 @@ class _TrainingRun:
         patience = self.config.early_stopping_evals
         every = self.eval_spec.every_steps if self.eval_spec else None
         best = self.store.best()
-        if not (patience and every and best and step - best["step"] >= patience * every):
+        if not (patience and every and best and step - best.step >= patience * every):
             return None
         return (
-            f"Stopped early at step {step}: no better {best['metric']} than the "
-            f"{best['value']:.4f} of step {best['step']} in {patience} evaluations."
+            f"Stopped early at step {step}: no better {best.metric} than the {best.value:.4f} of "
+            f"step {best.step} in {patience} evaluations."
         )
 
     def _note(self, text: str) -> None:
@@ -383,7 +400,7 @@ class _TrainingRun:
         value = self.results[name]
         best = self.store.best()
         sign = 1 if self.task.best_metric_larger_is_better else -1
-        if np.isfinite(value) and (best is None or sign * value > sign * best["value"]):
+        if np.isfinite(value) and (best is None or sign * value > sign * best.value):
             self.store.save_best(step, name, value)
 
     @contextlib.contextmanager
@@ -457,13 +474,22 @@ def _precision(name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _data_errors() -> Iterator[None]:
-    """Turns TensorFlow's words on damaged input into a sentence."""
+def _data_errors(data_check: Callable[[], None] | None) -> Iterator[None]:
+    """Turns TensorFlow's words on damaged input into a sentence that says where it is."""
     try:
         yield
-    except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
-        reason = str(error).strip().splitlines()[0][:160]
+    # A record that is no example may be quoted in TensorFlow's message, which then is not UTF-8.
+    except (
+        tf.errors.DataLossError,
+        tf.errors.NotFoundError,
+        tf.errors.InvalidArgumentError,
+        UnicodeDecodeError,
+    ) as e:
+        if data_check:
+            data_check()
+        if not isinstance(e, (tf.errors.DataLossError, tf.errors.NotFoundError)):
+            raise  # Not of the data.
         raise AlbertError(
-            f"The input records are damaged or gone ({reason}); "
+            f"The input records are damaged or gone ({first_line(e)}); "
             "data_prep/verify_records.py names the shard."
-        ) from error
+        ) from e

@@ -50,7 +50,15 @@ def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _graph(function: Callable[..., Any], jit_compile: bool = False) -> Callable[..., Any]:
-    return tf.function(_as_it_is(function), autograph=False, jit_compile=jit_compile or None)
+    # Inlined into a loop, a function's shapes are unknown to the graph optimizer, which would leave
+    # the mask of the attention out of oneDNN's products.
+    attributes = None if jit_compile else {"_noinline": True}
+    return tf.function(
+        _as_it_is(function),
+        autograph=False,
+        jit_compile=jit_compile or None,
+        experimental_attributes=attributes,
+    )
 
 
 def _is_compiled(strategy: tf.distribute.Strategy, jit_compile: bool) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.json_values import JSON_ERRORS
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -116,9 +117,11 @@ class InputWatch:
 
 def _step_of(line: str) -> float:
     try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError):
+        entry = json.loads(line)
+    except JSON_ERRORS:
         return math.inf  # A line cut off by a crash.
+    step = entry.get("step") if isinstance(entry, dict) else None
+    return step if isinstance(step, int) else math.inf
 
 
 def short_rate(value: float) -> str:

@@ -56,6 +56,8 @@ class TrainSpec:
       max_steps: the global step to stop at.
       data_fingerprint: identifies the data; a resumed run must have the same.
       data_description: what the data are, as JSON values; kept with the run.
+      data_check: called where the data seem damaged; raises an AlbertError that says where.
+      corrupt_records: how many records of the data are passed over, for the log.
       files: what the input function reads, as far as known.
     """
 
@@ -63,6 +65,8 @@ class TrainSpec:
     max_steps: int
     data_fingerprint: str = ""
     data_description: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    data_check: Callable[[], None] | None = None
+    corrupt_records: int = 0
     files: Sequence[str] = ()
 
 
@@ -77,6 +81,7 @@ class EvalSpec:
       name: of the data, for the terminal and the logs.
       metrics: metrics of the outputs of `Task.predict`, in the examples' order; None for
         `Task.metrics`. For tasks whose answers are compared with more than the batches hold.
+      data_check: as in TrainSpec.
       files: what the input function reads, as far as known.
     """
 
@@ -85,6 +90,7 @@ class EvalSpec:
     max_steps: int | None = None
     name: str = "eval"
     metrics: Callable[[Mapping[str, np.ndarray]], dict[str, float]] | None = None
+    data_check: Callable[[], None] | None = None
     files: Sequence[str] = ()
 
 

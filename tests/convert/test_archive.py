@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import tarfile
@@ -61,6 +62,29 @@ def test_an_archive_beyond_the_bounds_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "_MAX_BYTES", 9 * 4 - 1)
     with pytest.raises(AlbertError, match="unpack it yourself"):
         archive.unpack(path)
+
+
+def test_a_header_that_claims_much_memory_is_refused(tmp_path):
+    path = tmp_path / "long.tar.gz"
+    with tarfile.open(path, "w:gz") as f:
+        f.addfile(member("a" * 2_000_000))
+    with pytest.raises(AlbertError, match="is damaged"):
+        archive.unpack(str(path))
+    name = tarfile.TarInfo("x")
+    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 1 << 60
+    path.write_bytes(gzip.compress(name.tobuf(tarfile.GNU_FORMAT) + bytes(10240)))
+    with pytest.raises(AlbertError, match="is damaged"):
+        archive.unpack(str(path))
+
+
+def test_a_link_is_refused_before_anything_is_written_through_it(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    link = member("model", tarfile.SYMTYPE, str(outside))
+    path = write(tmp_path / "link.tar.gz", link, member("model/file"))
+    with pytest.raises(AlbertError, match="neither a file nor a folder"):
+        archive.unpack(path)
+    assert list(outside.iterdir()) == []
 
 
 def test_a_damaged_archive_is_one_sentence(tf1_archive, tmp_path):

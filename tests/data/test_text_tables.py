@@ -62,7 +62,7 @@ BAD = {
         ('text\n"a"b\n', ":2: not CSV"),
     ],
     "a.jsonl": [
-        ('{"text": "A"}\n{"text": \n', ":2: not a line of JSON"),
+        ('{"text": "A"}\n{"text": \n', ":2: the line is not JSON"),
         ('{"text": "A"}\n["A"]\n', ":2: a JSON object was expected"),
         ('{"txt": "A"}\n', ":1: there is no 'text'; the names are txt."),
         ('{"text": null}\n', ":1: 'text' must be a string or a number, not None"),

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
+from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining import open_records
@@ -219,7 +220,7 @@ def test_verification_finds_faults_of_compact_records(tmp_path, capsys, feature,
     faulty = verify(find_records(str(tmp_path), None))
     assert faulty == (feature is not None)
     if feature:
-        offset = sum(map(len, itertools.islice(examples, 6))) + 6 * records.FRAME_BYTES
+        offset = sum(map(len, itertools.islice(examples, 6))) + 6 * FRAME_BYTES
         assert f"record 6 (byte {offset}): {message}" in capsys.readouterr().err
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The builder from text to records: determinism, resume, errors, statistics, memory."""
 
+import functools
 import gzip
 import itertools
 import json
@@ -23,6 +24,7 @@ from albert_tf.files import sha256
 from albert_tf.tokenization import Tokenizer
 from data_prep import spill
 from data_prep.create_pretraining_data import describe
+from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.record_files import find_records
@@ -63,7 +65,8 @@ def text(tmp_path):
 def build(text, vocabulary, folder, options=SMALL, **arguments):
     workers = arguments.pop("num_workers", 1)
     output = Output(str(folder), **arguments)
-    return build_pretraining_data([text], TokenizerSource(vocabulary), output, options, workers)
+    runner = functools.partial(LocalRunner, num_workers=workers)
+    return build_pretraining_data([text], TokenizerSource(vocabulary), output, options, runner)
 
 
 def digests(folder):

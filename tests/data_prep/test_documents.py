@@ -89,13 +89,13 @@ def test_buckets_come_back_even_and_in_order(tmp_path, monkeypatch, run_numbers)
     writer = SpillWriter(str(tmp_path), 7)
     for document in documents:
         writer.add(document)
-    num_runs, tokens = writer.finish()
-    assert (num_runs == 1) == (run_numbers > 500)
+    runs, tokens = writer.finish()
+    assert (runs.num_files == 1) == (run_numbers > 500)
     assert sum(tokens) == sum(len(d.tokens) for d in documents)
     assert max(tokens) - min(tokens) < 100
     seen = []
     for bucket in range(7):
-        read = read_bucket(str(tmp_path), num_runs, 7, [bucket])
+        read = read_bucket(str(tmp_path), runs, [bucket])
         assert read.own_tokens == len(read.tokens) == tokens[bucket]
         assert (np.diff(read.document_ids) > 0).all()
         for i, number in enumerate(read.document_ids):
@@ -113,9 +113,9 @@ def test_a_bucket_is_read_with_its_neighbour_after_it(tmp_path):
     writer = SpillWriter(str(tmp_path), 2)
     for document in some_documents(np.random.default_rng(1), 20):
         writer.add(document)
-    num_runs, tokens = writer.finish()
-    alone = read_bucket(str(tmp_path), num_runs, 2, [1])
-    both = read_bucket(str(tmp_path), num_runs, 2, [1, 0])
+    runs, tokens = writer.finish()
+    alone = read_bucket(str(tmp_path), runs, [1])
+    both = read_bucket(str(tmp_path), runs, [1, 0])
     assert both.own_documents == len(alone.document_ids)
     assert both.own_tokens == tokens[1]
     assert len(both.tokens) == sum(tokens)

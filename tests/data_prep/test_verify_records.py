@@ -133,7 +133,7 @@ def test_a_flipped_bit_is_named_and_other_shards_are_still_checked(tmp_path, cap
     faulty = verify(find_records(str(tmp_path), None))
     output = capsys.readouterr()
     assert faulty == 1
-    assert f"b.tfrecord is damaged or cut off at record 11 (byte {11 * frame})" in output.err
+    assert f"b.tfrecord: record 11 (byte {11 * frame}): its checksum is wrong" in output.err
     assert "2 of 3 shards are good" in output.out
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.convert.checkpoint import find_checkpoint
+from albert_tf.convert.checkpoint import BestRecord, find_checkpoint
 from albert_tf.convert.source import LoadReport
 from albert_tf.errors import AlbertError
 from albert_tf.optimization.optimizer import create_optimizer
@@ -53,7 +53,7 @@ def test_a_better_evaluation_replaces_the_best(tmp_path):
     store.save_best(6, "accuracy", 0.6)
     names = sorted(p.name for p in (tmp_path / "best").iterdir())
     assert names == ["best.json", "ckpt-6.data-00000-of-00001", "ckpt-6.index"]
-    assert store.best() == {"step": 6, "metric": "accuracy", "value": 0.6, "checkpoint": "ckpt-6"}
+    assert store.best() == BestRecord(6, "accuracy", 0.6, "ckpt-6")
 
 
 def test_a_tf1_checkpoint_loads_by_its_names_without_its_optimizer_state(tmp_path):

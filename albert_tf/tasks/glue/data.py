@@ -14,6 +14,7 @@ import numpy as np
 
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown, shown_names
 from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.text_files import read_lines
 from albert_tf.tokenization import Tokenizer
@@ -77,7 +78,7 @@ def _read_file(task: GlueTask, split: Split, path: str) -> SplitData:
         if name is not None and name not in header:
             raise AlbertError(
                 f"{path}:1: {task.title}'s {split.name} file has a column {name!r}, but here are "
-                f"{', '.join(header) or 'none'}."
+                f"{shown_names(header)}."
             )
         positions[use] = header.index(name) if name is not None else None
     for number, fields in lines:
@@ -105,7 +106,7 @@ def _checked_label(task: GlueTask, label: str, where: str) -> str:
     if task.labels:
         if label not in task.labels:
             known = ", ".join(task.labels)
-            raise AlbertError(f"{where}: {task.title} has no label {label!r}; it has {known}.")
+            raise AlbertError(f"{where}: {task.title} has no label {shown(label)}; it has {known}.")
         return label
     low, high = VALUE_RANGE
     try:
@@ -113,7 +114,9 @@ def _checked_label(task: GlueTask, label: str, where: str) -> str:
     except ValueError:
         value = math.nan
     if not low <= value <= high:
-        raise AlbertError(f"{where}: the score {label!r} is not a number from {low:g} to {high:g}.")
+        raise AlbertError(
+            f"{where}: the score {shown(label)} is not a number from {low:g} to {high:g}."
+        )
     return label
 
 

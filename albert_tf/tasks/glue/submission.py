@@ -13,6 +13,7 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.text_files import read_lines
 
@@ -71,7 +72,7 @@ def read_predictions(path: str, task: GlueTask, split: Split) -> np.ndarray:
             raise AlbertError(f"{where}: {len(fields)} fields instead of {width}.")
         if fields[0] != str(len(table)):
             raise AlbertError(
-                f"{where}: the id is {fields[0]!r}, but the server numbers the rows of "
+                f"{where}: the id is {shown(fields[0])}, but the server numbers the rows of "
                 f"{split.submission} from 0; predict {split.file} as GLUE distributes it."
             )
         try:

@@ -12,6 +12,7 @@ from typing import Any
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import JSON_ERRORS, json_fault, shown_json, shown_names
 from albert_tf.progress import Progress
 from albert_tf.text_files import read_lines
 
@@ -19,7 +20,7 @@ from albert_tf.text_files import read_lines
 RACE_GROUPS = ("middle", "high")
 _ALL_ARTICLES = "all.txt"
 #: Concatenating the distribution's files, which have no line ends, makes one line of everything.
-_MAX_LINE_BYTES = 1 << 30
+_MAX_LINE_BYTES = 1 << 28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,10 +153,7 @@ def _articles(folder: str, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
         raise AlbertError(f"{folder} holds no articles: neither {_ALL_ARTICLES} nor other *.txt.")
     with Progress(f"Reading {label}", len(paths), "article") as progress:
         for path in paths:
-            article = files.read_json(path, "article")
-            if not isinstance(article, dict):
-                raise AlbertError(f"{path}: an article is a JSON object, not a list or a value.")
-            yield path, article
+            yield path, files.read_object(path, "article")
             progress.update(1)
 
 
@@ -168,8 +166,10 @@ def _json_objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         while end < len(line):
             try:
                 value, end = decoder.raw_decode(line, end)
-            except json.JSONDecodeError as error:
-                raise AlbertError(f"{path}:{number}: not a line of JSON: {error.msg}.") from error
+            except JSON_ERRORS as error:
+                raise AlbertError(
+                    f"{path}:{number}: not a line of JSON: {json_fault(error)}."
+                ) from error
             if not isinstance(value, dict):
                 raise AlbertError(f"{path}:{number}: a JSON object was expected on this line.")
             yield number, value
@@ -205,7 +205,7 @@ def _article_questions(
 
 def _value(row: Mapping[str, Any], key: str, where: str) -> Any:
     if key not in row:
-        raise AlbertError(f"{where}: there is no {key!r}; the keys are {', '.join(row) or 'none'}.")
+        raise AlbertError(f"{where}: there is no {key!r}; the keys are {shown_names(row)}.")
     return row[key]
 
 
@@ -218,7 +218,7 @@ def _list(row: Mapping[str, Any], key: str, where: str) -> list[Any]:
 
 def _text(value: Any, what: str, where: str) -> str:
     if not isinstance(value, str):
-        raise AlbertError(f"{where}: the {what} must be a text, not {json.dumps(value)[:40]}.")
+        raise AlbertError(f"{where}: the {what} must be a text, not {shown_json(value)}.")
     return value
 
 
@@ -242,7 +242,7 @@ def _label(row: Mapping[str, Any], num_choices: int, where: str) -> int | None:
         return _letter_index(answer, num_choices, where)
     if type(label) is not int or not 0 <= label < num_choices:
         raise AlbertError(
-            f"{where}: the label {json.dumps(label)} is none of 0 to {num_choices - 1}."
+            f"{where}: the label {shown_json(label)} is none of 0 to {num_choices - 1}."
         )
     return label
 
@@ -253,6 +253,6 @@ def _letter_index(answer: Any, num_choices: int, where: str) -> int | None:
         return None
     if answer not in letters:
         raise AlbertError(
-            f"{where}: the answer {json.dumps(answer)} is none of {letters[0]} to {letters[-1]}."
+            f"{where}: the answer {shown_json(answer)} is none of {letters[0]} to {letters[-1]}."
         )
     return letters.index(answer)

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data.pipeline import RecordSource, length_buckets
-from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.finetuning import (
     TASK_FILE,
@@ -150,11 +150,8 @@ def load_task(folder: str, **changes: int) -> MultipleChoiceTask:
       AlbertError: the folder is not that of a trained multiple-choice model.
     """
     value = read_task_file(folder, MultipleChoiceTask.name)
-    try:
-        spec = MultipleChoiceSpec(**{**value, **changes})
-    except TypeError as error:
-        path = os.path.join(folder, TASK_FILE)
-        raise AlbertError(f"{path} does not describe multiple choice: {error}.") from error
+    where = os.path.join(folder, TASK_FILE)
+    spec = from_json(MultipleChoiceSpec, {**value, **changes}, where)
     return MultipleChoiceTask(*load_model_files(None, None, None, folder), spec)
 
 

@@ -93,10 +93,7 @@ def score_command(data: str, predictions: str) -> None:
 
 
 def _read_map(path: str, what: str) -> dict:
-    value = files.read_json(path, what)
-    if not isinstance(value, dict):
-        raise AlbertError(f"The {what} {path} is not a JSON object with an entry a question.")
-    return value
+    return files.read_object(path, f"{what} (an object with an entry a question)")
 
 
 def inspect_command() -> None:

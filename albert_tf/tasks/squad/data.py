@@ -11,6 +11,7 @@ from typing import Any
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 
 VERSIONS = ("1.1", "2.0")
 
@@ -67,9 +68,7 @@ def read_squad(path: str, *, version: str) -> list[Question]:
     """
     if version not in VERSIONS:
         raise AlbertError(f"The SQuAD version must be one of {', '.join(VERSIONS)}, not {version}.")
-    content = files.read_json(path, "SQuAD file")
-    if not isinstance(content, dict):
-        raise AlbertError(f"{path}: a JSON object with a list 'data' was expected.")
+    content = files.read_object(path, "SQuAD file")
     questions: list[Question] = []
     seen: set[str] = set()
     for paragraph, where in _paragraphs(content, path):
@@ -110,7 +109,7 @@ def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
         if spans:
             return min(spans, key=lambda span: abs(span[0] - start))
     raise AlbertError(
-        f"{question.where}: the answer {_shortened(text)} is not in the context, neither at "
+        f"{question.where}: the answer {shown(text)} is not in the context, neither at "
         f"character {answer.start} nor elsewhere."
     )
 
@@ -125,7 +124,7 @@ def _objects(holder: dict[str, Any], name: str, where: str) -> Iterator[tuple[di
     for i, item in enumerate(_field(holder, name, list, where)):
         place = f"{where}: {name}[{i}]" if name == "data" else f"{where}.{name}[{i}]"
         if not isinstance(item, dict):
-            raise AlbertError(f"{place} must be an object, not {_shortened(item)}.")
+            raise AlbertError(f"{place} must be an object, not {shown(item)}.")
         yield item, place
 
 
@@ -134,9 +133,7 @@ def _field(holder: dict[str, Any], name: str, kind: type, where: str) -> Any:
         raise AlbertError(f"{where} lacks {name!r}; is this a SQuAD file?")
     value = holder[name]
     if type(value) is not kind:
-        raise AlbertError(
-            f"{where}: {name!r} must be {_TYPE_NAMES[kind]}, not {_shortened(value)}."
-        )
+        raise AlbertError(f"{where}: {name!r} must be {_TYPE_NAMES[kind]}, not {shown(value)}.")
     return value
 
 
@@ -160,8 +157,3 @@ def _question(qa: dict[str, Any], context: str, path: str, where: str) -> Questi
     if answers and is_impossible:
         raise AlbertError(f"{where} has answers although it is marked is_impossible.")
     return Question(question_id, text, context, tuple(answers), is_impossible, where)
-
-
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -101,10 +101,10 @@ def load_threshold(folder: str) -> tuple[float, str] | None:
     path = os.path.join(folder, THRESHOLDS_FILE)
     if not tf.io.gfile.exists(path):
         return None
-    value = files.read_json(path, "file of thresholds")
+    value = files.read_object(path, "file of thresholds")
     try:
         return float(value["null_threshold"]), str(value["found_on"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise AlbertError(f"{path} holds no null_threshold; delete it, evaluate again.") from error
 
 

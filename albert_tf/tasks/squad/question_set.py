@@ -62,9 +62,13 @@ class QuestionSet:
                     "questions whose answers are not known."
                 )
         batches = self.source.num_batches(batch_size)
-        source = self.source
         return EvalSpec(
-            source.eval_input_fn, every_steps, batches, metrics=self.metrics, files=source.files
+            self.source.eval_input_fn,
+            every_steps,
+            batches,
+            metrics=self.metrics,
+            data_check=self.source.check,
+            files=self.source.files,
         )
 
     def answers(self, outputs: Mapping[str, np.ndarray]) -> Answers:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 from albert_tf.tasks.squad.data import Question
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -157,7 +158,8 @@ def _check(questions: Sequence[Question], predictions: Mapping[str, Any], versio
         answer = predictions.get(question.id, "")
         if not isinstance(answer, str):
             raise AlbertError(
-                f"The prediction for question {question.id} is {answer!r}; a string was expected."
+                f"The prediction for question {question.id} is {shown(answer)}; a string was "
+                "expected."
             )
         if version == "1.1" and not question.answers:
             raise AlbertError(f"{question.where} has no answers to compare with.")
@@ -168,8 +170,8 @@ def _odds_of(questions: Sequence[Question], null_odds: Mapping[str, float]) -> n
         return np.array([float(null_odds[question.id]) for question in questions])
     except KeyError as error:
         raise AlbertError(f"The null odds lack question {error.args[0]}.") from error
-    except (TypeError, ValueError) as error:
-        raise AlbertError(f"The null odds must be numbers: {error}.") from error
+    except (OverflowError, TypeError, ValueError) as error:
+        raise AlbertError(f"The null odds must be numbers: {shown(error, 200)}.") from error
 
 
 def _score_answerable(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json
 from albert_tf.modeling.question_answering import (
     AlbertBeamAnswerer,
     AlbertSpanAnswerer,
@@ -20,6 +22,7 @@ from albert_tf.modeling.question_answering import (
     top_k,
 )
 from albert_tf.tasks.finetuning import (
+    TASK_FILE,
     FineTuningTask,
     load_model_files,
     model_inputs,
@@ -78,12 +81,13 @@ class SquadSpec:
         return {**values, **windows}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> SquadSpec:
-        """The reverse of `to_dict`; other entries are ignored."""
+    def from_dict(cls, values: Mapping[str, object], where: str) -> SquadSpec:
+        """The reverse of `to_dict`; other entries are ignored. `where` is for the errors."""
         names = {field.name for field in dataclasses.fields(WindowOptions)}
-        windows = WindowOptions(**{k: v for k, v in values.items() if k in names})
+        windows = {k: v for k, v in values.items() if k in names}
         names = {field.name for field in dataclasses.fields(cls)} - {"windows"}
-        return cls(windows=windows, **{k: v for k, v in values.items() if k in names})
+        own = {k: v for k, v in values.items() if k in names}
+        return from_json(cls, {**own, "windows": from_json(WindowOptions, windows, where)}, where)
 
 
 class SquadTask(FineTuningTask):
@@ -218,8 +222,5 @@ def load_squad_task(folder: str, **changes: object) -> SquadTask:
       AlbertError: there is no SQuAD model.
     """
     values = {**read_task_file(folder, SquadTask.name), **changes}
-    try:
-        spec = SquadSpec.from_dict(values)
-    except TypeError as error:
-        raise AlbertError(f"task.json in {folder} does not describe SQuAD: {error}.") from error
+    spec = SquadSpec.from_dict(values, os.path.join(folder, TASK_FILE))
     return SquadTask(*load_model_files(None, None, None, folder), spec)

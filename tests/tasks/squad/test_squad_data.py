@@ -81,7 +81,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(write_squad, change, m
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is not JSON"), ("{", "is not JSON"), ("[]", "a JSON object with a list 'data'")],
+    [("", "is not JSON"), ("{", "is not JSON"), ("[]", "is not a JSON object")],
 )
 def test_a_file_that_is_no_squad_file_is_named(tmp_path, text, message):
     path = tmp_path / "bad.json"

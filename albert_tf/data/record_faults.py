@@ -1,0 +1,236 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of records: damaged bytes, another layout, contents that no model can be trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from albert_tf.data import records
+from albert_tf.data.framing import CUT_OFF, read_frames
+
+if TYPE_CHECKING:
+    from albert_tf.tokenization import Tokenizer
+
+_BATCH = 1000
+OTHER_LAYOUT = "it does not have the layout of the others"
+
+#: Arrays [n, ...] under the records' names; tf.RaggedTensor for features of any length.
+Columns = Mapping[str, Any]
+#: What is wrong, and bool [n]: with which records.
+Finding = tuple[str, np.ndarray]
+
+
+class Fault(NamedTuple):
+    """A record that cannot be used: its number in the file, the byte it begins at, the reason."""
+
+    number: int
+    offset: int
+    reason: str
+
+    def place(self, path: str) -> str:
+        """The fault as half a sentence."""
+        return f"{path}: record {self.number} (byte {self.offset}): {self.reason}"
+
+
+class ShardScan(NamedTuple):
+    """What reading a whole shard found.
+
+    Attributes:
+      offsets: int64 [records]: where each record begins, as far as the file can be followed.
+      cut_off: whether the file goes on, or should, after them.
+      faults: by number; of a file that is cut off, the last one is the first record lost.
+    """
+
+    offsets: np.ndarray
+    cut_off: bool
+    faults: list[Fault]
+
+
+def scan_shard(
+    path: str,
+    features: records.Features,
+    tokenizer: Tokenizer | None = None,
+    vocab_size: int | None = None,
+    on_read: Callable[[int], None] = lambda size: None,
+) -> ShardScan:
+    """Reads and checks every record of a shard.
+
+    Args:
+      path: the TFRecord file.
+      features: the layout that records should have; more in them does no harm.
+      tokenizer: see `check_columns`.
+      vocab_size: see `check_columns`.
+      on_read: told, now and then, how many more bytes have been read.
+
+    Raises:
+      AlbertError: the file is missing or cannot be read.
+    """
+    offsets: list[np.ndarray] = [np.zeros(0, np.int64)]
+    faults: list[Fault] = []
+    cut_off, reported = False, 0
+    frames = read_frames(path)
+    while batch := list(islice(frames, _BATCH)):
+        on_read(batch[-1].offset - reported)
+        reported = batch[-1].offset
+        found = {frame.number: frame.fault for frame in batch if frame.fault}
+        whole = [frame for frame in batch if not frame.fault]
+        examples = [frame.example for frame in whole]
+        for row, reason in _check_examples(examples, features, tokenizer, vocab_size):
+            found[whole[row].number] = reason
+        first = batch[0].number
+        faults += [Fault(n, batch[n - first].offset, found[n]) for n in sorted(found)]
+        if batch[-1].fault == CUT_OFF:
+            cut_off = True
+            batch.pop()
+        offsets.append(np.array([frame.offset for frame in batch], np.int64))
+    return ShardScan(np.concatenate(offsets), cut_off, faults)
+
+
+def _check_examples(
+    examples: Sequence[bytes],
+    features: records.Features,
+    tokenizer: Tokenizer | None,
+    vocab_size: int | None,
+    first: int = 0,
+) -> Iterator[tuple[int, str]]:
+    """The rows, counted from `first`, that have a fault, each with its first one."""
+    import tensorflow as tf
+
+    if not examples:
+        return
+    try:
+        columns = records.parse_columns(tf.constant(examples), features)
+    # A name that is not UTF-8 is in TensorFlow's message, which then is no message for Python.
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
+        half = len(examples) // 2
+        if not half:
+            yield first, OTHER_LAYOUT
+            return
+        yield from _check_examples(examples[:half], features, tokenizer, vocab_size, first)
+        yield from _check_examples(examples[half:], features, tokenizer, vocab_size, first + half)
+        return
+    arrays = {
+        name: value if isinstance(value, tf.RaggedTensor) else value.numpy()
+        for name, value in columns.items()
+    }
+    reasons: dict[int, str] = {}
+    for reason, bad in check_columns(arrays, tokenizer, vocab_size):
+        for row in np.flatnonzero(bad).tolist():
+            reasons.setdefault(row, reason)
+    for row, reason in reasons.items():
+        yield first + row, reason
+
+
+def check_columns(
+    columns: Columns, tokenizer: Tokenizer | None = None, vocab_size: int | None = None
+) -> Iterator[Finding]:
+    """Checks n parsed records; yields every fault looked for.
+
+    Args:
+      columns: the parsed records.
+      tokenizer: whose ids they should hold.
+      vocab_size: without a tokenizer, what ids should be below; None: they may be any.
+    """
+    vocab_size = tokenizer.vocab_size if tokenizer else vocab_size or np.iinfo(np.int64).max
+    if "text_ids" in columns:
+        yield from _check_compact(columns, tokenizer, vocab_size)
+        return
+    if "row_lengths" in columns:
+        yield from _check_rows(columns, vocab_size)
+        return
+    yield from _check_sequences(columns, tokenizer, vocab_size)
+    if "masked_lm_positions" in columns:
+        yield from _check_predictions(columns, tokenizer, vocab_size)
+        labels = columns["next_sentence_labels"]
+        yield "next_sentence_labels is neither 0 nor 1", (labels != 0) & (labels != 1)
+
+
+def _check_compact(
+    columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
+) -> Iterator[Finding]:
+    ids, segments = columns["text_ids"], columns["segment_lengths"]
+    lengths = segments.sum(axis=1)
+    specials = np.where(segments[:, 1] > 0, 3, 2)
+    yield "a segment has a negative length", (segments < 0).any(axis=1)
+    yield "the first segment is empty", segments[:, 0] == 0
+    yield "text_ids has a negative id", (ids < 0).any(axis=1)
+    yield "the text is too long for the sequence", lengths + specials > ids.shape[1]
+    in_text = np.arange(ids.shape[1]) < lengths[:, None]
+    yield "text_ids goes on after the text", ((ids != 0) & ~in_text).any(axis=1)
+    bits = np.unpackbits(columns["word_starts"], axis=1)[:, : ids.shape[1]] > 0
+    yield "word_starts goes on after the text", (bits & ~in_text).any(axis=1)
+    outside = ids >= vocab_size
+    yield "text_ids has an id outside the vocabulary", outside.any(axis=1)
+    if tokenizer:
+        not_text = np.setdiff1d(tokenizer.special_ids, [tokenizer.unk_id])
+        yield "text_ids has a special piece", (np.isin(ids, not_text) & in_text).any(axis=1)
+        starts = tokenizer.word_starts[np.where(outside, 0, ids)]
+        wrong = (bits != starts) & in_text & ~outside
+        yield "word_starts is not that of the vocabulary", wrong.any(axis=1)
+
+
+def _check_rows(columns: Columns, vocab_size: int) -> Iterator[Finding]:
+    """Of records.sequence_features."""
+    ids, sizes, first = (columns[n] for n in ("input_ids", "row_lengths", "first_lengths"))
+    yield "row_lengths has an empty row", (sizes < 1).any(axis=1)
+    yield "row_lengths is not that of input_ids", sizes.sum(axis=1) != ids.row_lengths().numpy()
+    yield "first_lengths exceeds row_lengths", ((first < 1) | (first > sizes)).any(axis=1)
+    rows, values = ids.value_rowids().numpy(), ids.values.numpy()
+    for name, odd in (
+        ("a negative id", values < 0),
+        ("an id outside the vocabulary", values >= vocab_size),
+    ):
+        yield f"input_ids has {name}", np.bincount(rows[odd], minlength=len(sizes)) > 0
+
+
+def _check_sequences(
+    columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
+) -> Iterator[Finding]:
+    ids, in_use, segments = (columns[n] for n in ("input_ids", "input_mask", "segment_ids"))
+    rows = np.arange(len(ids))
+    lengths = in_use.sum(axis=1)
+    padding = np.arange(ids.shape[1]) >= lengths[:, None]
+    yield "input_mask is not ones followed by zeros", (in_use != ~padding).any(axis=1)
+    yield "the sequence is empty", lengths < 3
+    yield "input_ids has a negative id", (ids < 0).any(axis=1)
+    yield "input_ids is not 0 in padding", ((ids != 0) & padding).any(axis=1)
+    yield "segment_ids is neither 0 nor 1", ((segments != 0) & (segments != 1)).any(axis=1)
+    falls = (np.diff(segments, axis=1) < 0) & ~padding[:, 1:]
+    yield "segment_ids falls from 1 to 0", falls.any(axis=1)
+    yield "segment_ids is not 0 in padding", ((segments != 0) & padding).any(axis=1)
+    yield "input_ids has an id outside the vocabulary", (ids >= vocab_size).any(axis=1)
+    if tokenizer:
+        yield "the sequence does not begin with [CLS]", ids[:, 0] != tokenizer.cls_id
+        last = ids[rows, np.maximum(lengths, 1) - 1]
+        yield "the sequence does not end with [SEP]", last != tokenizer.sep_id
+
+
+def _check_predictions(
+    columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
+) -> Iterator[Finding]:
+    positions, labels, weights = (
+        columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
+    )
+    counts = (weights != 0).sum(axis=1)
+    used = np.arange(weights.shape[1]) < counts[:, None]
+    yield "masked_lm_weights is not ones followed by zeros", (weights != used).any(axis=1)
+    rises = np.diff(positions, axis=1) > 0
+    yield "masked_lm_positions does not ascend", (~rises & used[:, 1:]).any(axis=1)
+    lengths = columns["input_mask"].sum(axis=1)[:, None]
+    # The [SEP] that closes A is the last position of segment 0.
+    separator = lengths - columns["segment_ids"].sum(axis=1)[:, None] - 1
+    special = (positions <= 0) | (positions == separator) | (positions >= lengths - 1)
+    yield "masked_lm_positions has [CLS], [SEP] or padding", (special & used).any(axis=1)
+    leftover = ((positions != 0) | (labels != 0)) & ~used
+    yield "masked_lm_positions or masked_lm_ids is not 0 in padding", leftover.any(axis=1)
+    yield "masked_lm_ids has a negative id", (labels < 0).any(axis=1)
+    yield "masked_lm_ids has an id outside the vocabulary", (labels >= vocab_size).any(axis=1)
+    if tokenizer:
+        not_text = np.setdiff1d(tokenizer.special_ids, [tokenizer.unk_id])
+        never = np.isin(labels, not_text) & used
+        yield "masked_lm_ids has a special piece", never.any(axis=1)

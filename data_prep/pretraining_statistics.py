@@ -1,0 +1,64 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The statistics of pretraining records, from the counts of their shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from data_prep.pretraining_options import PretrainingOptions
+
+
+def summarize(
+    corpus: dict[str, int], counts: Counter[str], options: PretrainingOptions
+) -> dict[str, Any]:
+    """The manifest's statistics; of compact records none of what is drawn while training.
+
+    Args:
+      corpus: counts of split_documents.
+      counts: counts of all shards, over all passes.
+      options: the build's options.
+    """
+    room = counts["instances"] * options.max_seq_length
+    return {
+        "corpus": dict(corpus),
+        "instances": counts["instances"],
+        "fill_ratio": _share(counts["sequence_tokens"], room),
+        **({} if options.compact else _masking_statistics(counts, options)),
+        "cutting": {
+            name: counts[name]
+            for name in (
+                "instances_truncated",
+                "tokens_truncated",
+                "chunks_merged_with_next_sentence",
+                "chunks_merged_with_previous_sentence",
+                "chunks_paired_with_another_document",
+                "chunks_dropped_no_other_document",
+                "documents_skipped_single_sentence",
+            )
+        },
+    }
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 6) if whole else 0.0
+
+
+def _masking_statistics(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
+    """What was masked and swapped."""
+    masked = counts["replaced_by_mask"] + counts["kept"] + counts["replaced_by_random"]
+    spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
+    return {
+        "label_1_share": _share(counts["label_1"], counts["instances"]),
+        "instances_without_predictions": counts["instances_without_predictions"],
+        "masked_tokens": masked,
+        "masked_share": _share(masked, counts["sequence_tokens"]),
+        "masked_as": {
+            "mask": _share(counts["replaced_by_mask"], masked),
+            "original": _share(counts["kept"], masked),
+            "random": _share(counts["replaced_by_random"], masked),
+        },
+        "permuted_tokens": counts["permuted"],
+        "span_words": {n: _share(count, sum(spans.values())) for n, count in spans.items()},
+    }

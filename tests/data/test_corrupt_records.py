@@ -1,0 +1,177 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Corrupt records are passed over, and no other record moves."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.data.framing import FRAME_BYTES
+from albert_tf.data.manifest import Manifest
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.errors import AlbertError
+from albert_tf.training.specs import InputContext
+
+SIZES = (10, 3, 17)
+TOTAL = sum(SIZES)
+FEATURES = records.sequence_features(label_ids=records.FeatureSpec("int64"))
+
+
+def examples_of(numbers):
+    """Records of two tokens; the label is the record's number."""
+    n = len(numbers)
+    columns = {
+        "input_ids": [np.array([2, 3])] * n,
+        "row_lengths": np.full([n, 1], 2),
+        "first_lengths": np.full([n, 1], 1),
+        "label_ids": np.array(numbers),
+    }
+    return records.encode_examples(columns, FEATURES)
+
+
+@pytest.fixture(params=[True, False], ids=["manifest", "no manifest"])
+def shards(request, tmp_path):
+    bounds = np.cumsum([0, *SIZES])
+    infos = [
+        records.write_shard(str(tmp_path / name), examples_of(range(begin, end)))
+        for name, begin, end in zip("abc", bounds, bounds[1:])
+    ]
+    if request.param:
+        Manifest("classification", FEATURES, infos, {}, {}, {}).save(str(tmp_path))
+    return tmp_path
+
+
+def damage(path, number, what="payload"):
+    data = bytearray(path.read_bytes())
+    frame = len(data) // {"a": 10, "b": 3, "c": 17}[path.name]
+    at = frame * number
+    if what == "layout":
+        # An example without features, with the right checksums.
+        other = path.with_name("other")
+        with tf.io.TFRecordWriter(str(other)) as writer:
+            writer.write(bytes(frame - FRAME_BYTES))
+        data[at : at + frame] = other.read_bytes()
+        other.unlink()
+    else:
+        data[at + {"payload": 20, "length": 2}[what]] ^= 1
+    path.write_bytes(data)
+
+
+def source(folder, limit=0, **options):
+    paths = [str(folder / name) for name in "abc"]
+    options = {"seed": 1, "shuffle_window": 8, "lengths": (4,), **options}
+    return RecordSource(paths, FEATURES, max_corrupt_records=limit, **options)
+
+
+def labels(dataset, batches=None):
+    return np.array([b["label_ids"].numpy() for b in itertools.islice(dataset, batches)])
+
+
+@pytest.mark.parametrize("what", ["payload", "layout"])
+def test_others_take_the_places_of_corrupt_records_and_none_moves(shards, what):
+    context = InputContext(batch_size=7)
+    intact = labels(source(shards).train_input_fn(context), 20)
+    fingerprint = source(shards).fingerprint
+    damage(shards / "a", 0, what)
+    damage(shards / "c", 4, what)
+    damage(shards / "c", 5, what)
+    repaired = source(shards, limit=3)
+    assert repaired.num_corrupt == 3 and repaired.num_examples == TOTAL
+    assert repaired.fingerprint == fingerprint
+    # Numbers of records in the place of 0, and of 13 + 4 and 13 + 5, the 4th and 5th good ones.
+    expected = intact.copy()
+    for corrupt, other in ((0, 1), (17, 13 + 6), (18, 13 + 7)):
+        expected[intact == corrupt] = other
+    np.testing.assert_array_equal(labels(repaired.train_input_fn(context), 20), expected)
+    later = labels(source(shards, limit=5).train_input_fn(InputContext(7, start_step=9)), 11)
+    np.testing.assert_array_equal(later, expected[9:])
+
+
+def test_evaluation_leaves_corrupt_records_out(shards):
+    damage(shards / "b", 2)
+    damage(shards / "c", 0)
+    batches = list(source(shards, limit=2).eval_input_fn(InputContext(8)))
+    rows = [
+        (label, index)
+        for batch in batches
+        for label, index in zip(batch["label_ids"].numpy(), batch["example_index"].numpy())
+        if index >= 0
+    ]
+    assert rows == [(i, i) for i in range(TOTAL) if i not in (12, 13)]
+    assert len(batches) == source(shards, limit=2).num_batches(8)
+
+
+def test_the_records_that_are_passed_over_are_named(shards):
+    damage(shards / "b", 1)
+    damage(shards / "b", 2, "layout")
+    frame = (shards / "b").stat().st_size // 3
+    sentence = source(shards, limit=2).corruption
+    assert sentence.startswith("2 of 30 records are corrupt and passed over: ")
+    assert f"b: record 1 (byte {frame}): its checksum is wrong" in sentence
+    assert f"b: record 2 (byte {2 * frame}): it does not have the layout" in sentence
+
+
+def test_more_corrupt_records_than_allowed_are_an_error_that_counts_them(shards):
+    for number in (1, 5, 9):
+        damage(shards / "a", number)
+    with pytest.raises(AlbertError, match=r"3 of 30 records are corrupt.*=2: .*a: record 1 \(byte"):
+        source(shards, limit=2)
+
+
+def test_a_damaged_length_loses_the_rest_of_its_shard(shards):
+    damage(shards / "c", 14, "length")
+    if not (shards / "manifest.json").exists():
+        with pytest.raises(AlbertError, match="nobody knows how many records are lost"):
+            source(shards, limit=9)
+        return
+    with pytest.raises(AlbertError, match=r"3 of 30 records are corrupt.*c: record 14"):
+        source(shards, limit=2)
+    repaired = source(shards, limit=3)
+    stream = labels(repaired.train_input_fn(InputContext(30)), 3)
+    assert not np.isin(stream, [27, 28, 29]).any()
+    assert (np.sort(stream)[:, :27] <= 26).all()
+
+
+@pytest.mark.parametrize("kept", [5, 5.5])
+def test_a_shard_that_is_cut_short_loses_what_its_manifest_lists(shards, kept):
+    path = shards / "a"
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * kept / 10)])
+    if not (shards / "manifest.json").exists():
+        return
+    with pytest.raises(AlbertError, match="its manifest says"):
+        source(shards)
+    repaired = source(shards, limit=5)
+    assert repaired.num_corrupt == 5 and repaired.num_examples == TOTAL
+    assert "a: record 5 (byte" in repaired.corruption
+
+
+def test_a_shard_of_corrupt_records_alone_cannot_be_repaired(shards):
+    for number in range(3):
+        damage(shards / "b", number)
+    with pytest.raises(AlbertError, match=r"No record of .*b can be read"):
+        source(shards, limit=30)
+
+
+def test_the_check_names_the_first_corrupt_record_that_is_not_passed_over(shards):
+    source(shards).check()
+    damage(shards / "a", 3)
+    found = source(shards, limit=1)
+    found.check()
+    if (shards / "manifest.json").exists():
+        with pytest.raises(AlbertError, match=r"a: record 3 \(byte \d+\): its checksum is wrong"):
+            source(shards).check()
+    damage(shards / "c", 16)
+    with pytest.raises(AlbertError, match=r"c: record 16 .*--max_corrupt_records"):
+        found.check()
+
+
+def test_ids_outside_the_vocabulary_are_a_fault(shards):
+    source(shards, vocab_size=4).check()
+    with pytest.raises(AlbertError, match="an id outside the vocabulary"):
+        source(shards, vocab_size=3).check()

@@ -1,0 +1,88 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged TFRecord files: what is lost of them, and what is not."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import framing
+from albert_tf.data.framing import BAD_PAYLOAD, CUT_OFF, FRAME_BYTES, read_frames, read_pieces
+from albert_tf.errors import AlbertError
+
+PAYLOADS = [bytes([i]) * (10 + 7 * i) for i in range(9)]
+OFFSETS = np.cumsum([0, *(len(x) + FRAME_BYTES for x in PAYLOADS)]).tolist()
+
+
+@pytest.fixture(params=[4 << 20, 50], ids=["one block", "many blocks"])
+def path(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(framing, "_BLOCK_BYTES", request.param)
+    path = str(tmp_path / "shard")
+    with tf.io.TFRecordWriter(path) as writer:
+        for payload in PAYLOADS:
+            writer.write(payload)
+    return path
+
+
+def change(path, at, new):
+    data = bytearray(Path(path).read_bytes())
+    data[at : at + len(new)] = new
+    Path(path).write_bytes(data)
+
+
+def frames(path):
+    return [tuple(frame) for frame in read_frames(path)]
+
+
+INTACT = [(i, OFFSETS[i], payload, "") for i, payload in enumerate(PAYLOADS)]
+
+
+def test_intact_records_are_read_with_their_places(path):
+    assert frames(path) == INTACT
+
+
+@pytest.mark.parametrize("number", [0, 4, 8])
+@pytest.mark.parametrize("where", ["payload", "checksum"])
+def test_a_damaged_payload_is_one_record_lost(path, number, where):
+    change(path, OFFSETS[number] + 12 if where == "payload" else OFFSETS[number + 1] - 1, b"\xff")
+    lost = (number, OFFSETS[number], None, BAD_PAYLOAD)
+    assert frames(path) == [*INTACT[:number], lost, *INTACT[number + 1 :]]
+
+
+@pytest.mark.parametrize("number", [0, 4, 8])
+@pytest.mark.parametrize("byte", [0, 7, 8, 11])
+def test_a_damaged_length_hides_all_records_after_it(path, number, byte):
+    change(path, OFFSETS[number] + byte, b"\x7f")
+    assert frames(path) == [*INTACT[:number], (number, OFFSETS[number], None, CUT_OFF)]
+
+
+@pytest.mark.parametrize("length", [400, 1 << 31, 1 << 60, (1 << 64) - 1])
+def test_a_forged_length_with_its_checksum_asks_for_no_memory(path, length):
+    header = struct.pack("<Q", length)
+    checksum = framing._masked_crc(np.frombuffer(header, np.uint8)[None])[0]
+    change(path, OFFSETS[6], header + struct.pack("<I", checksum))
+    assert frames(path) == [*INTACT[:6], (6, OFFSETS[6], None, CUT_OFF)]
+
+
+@pytest.mark.parametrize("kept", [1, 11, 12, 20])
+def test_a_file_that_is_cut_off_ends_where_it_was_cut(path, kept):
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(data[: OFFSETS[5] + kept])
+    assert frames(path) == [*INTACT[:5], (5, OFFSETS[5], None, CUT_OFF)]
+
+
+def test_an_empty_file_has_no_records_and_a_missing_one_is_told(tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    assert frames(str(tmp_path / "empty")) == []
+    with pytest.raises(AlbertError, match="none does not exist"):
+        frames(str(tmp_path / "none"))
+
+
+def test_pieces_of_a_file_are_read_in_any_order(path):
+    dataset = read_pieces(path, [OFFSETS[5], OFFSETS[0], OFFSETS[5]], [2, 3, 1])
+    assert list(dataset.as_numpy_iterator()) == [PAYLOADS[i] for i in (5, 6, 0, 1, 2, 5)]

@@ -1,0 +1,88 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Paths that the content of files names stay in their folder."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.convert.checkpoint import find_checkpoint
+from albert_tf.data import records
+from albert_tf.data.manifest import Manifest
+from albert_tf.data.pipeline import record_files
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.fine_tune import model_folder
+from albert_tf.tokenization import Tokenizer
+from data_prep.record_files import find_records
+
+OUTSIDE = ["/etc/passwd", "../outside", "a/../../outside", "below/file", "..", ".", "", "a\0b"]
+ANY_OUTSIDE = pytest.mark.parametrize("name", [*OUTSIDE, "..\\outside", None, 3])
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+
+
+@ANY_OUTSIDE
+def test_only_plain_names_are_joined(name):
+    with pytest.raises(AlbertError, match=r"list\.json names .* not the name of a file beside it"):
+        files.join_named("folder", name, "list.json")
+    assert files.join_named("folder", "..a b.txt", "list.json") == "folder/..a b.txt"
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_manifest_names_no_shard_elsewhere(tmp_path, name):
+    folder = tmp_path / "records"
+    features = records.pretraining_features(4, 2)
+    (tmp_path / "outside").write_bytes(b"")
+    Manifest("pretraining", features, [records.ShardInfo(name, 0, 0, "")], {}, {}, {}).save(
+        str(folder)
+    )
+    for read in (Manifest.load, record_files, lambda path: find_records(path, None)):
+        with pytest.raises(AlbertError, match="not the name of a file beside it"):
+            read(str(folder))
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_tokenizer_names_no_vocabulary_elsewhere(tmp_path, name):
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    for place in (tmp_path / "outside", folder / "vocab.txt"):
+        place.write_text("\n".join(PIECES))
+    spec = Tokenizer.from_file(str(folder / "vocab.txt")).spec.to_dict()
+    (folder / "tokenizer.json").write_text(json.dumps({**spec, "model_file": name}))
+    with pytest.raises(AlbertError, match="not the name of a file beside it"):
+        Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_records_of_runs_name_nothing_elsewhere(tmp_path, name):
+    run = tmp_path / "run"
+    (run / "best").mkdir(parents=True)
+    best = {"step": 1, "metric": "accuracy", "value": 0.5, "checkpoint": name}
+    (run / "best/best.json").write_text(json.dumps(best))
+    with pytest.raises(AlbertError, match="not the name of a file beside it"):
+        find_checkpoint(str(run))
+    (run / "seeds.json").write_text(json.dumps({"best": name}))
+    with pytest.raises(AlbertError, match="not the name of a file beside it"):
+        model_folder(str(run))
+
+
+@pytest.mark.parametrize("prefix", ["{outside}/", "../outside/", ""])
+def test_the_list_of_checkpoints_names_none_in_another_folder(tmp_path, prefix):
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    for folder in (run, outside):
+        tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(folder / "ckpt-1"))
+        tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(folder / "ckpt-2"))
+    named = prefix.format(outside=outside) + "ckpt-1"
+    (run / "checkpoint").write_text(f'model_checkpoint_path: "{named}"\n')
+    # A folder that was moved has the former absolute names in its list.
+    assert find_checkpoint(str(run)) == os.path.join(str(run), "ckpt-1")
+
+
+def test_an_article_or_configuration_that_is_no_object_is_refused(tmp_path):
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(AlbertError, match=r"The article .*list\.json is not a JSON object"):
+        files.read_object(str(tmp_path / "list.json"), "article")
