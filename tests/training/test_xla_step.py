@@ -25,6 +25,7 @@ from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
+from albert_tf.training import loop as loop_module
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
@@ -155,8 +156,10 @@ def assert_fixed_and_without_the_host(kinds, program):
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_the_whole_train_step_is_one_xla_program_of_fixed_shapes_without_the_host(
-    make, micro_batches, precision, tiny_config, vocabulary, tmp_path, record_paths
+    make, micro_batches, precision, tiny_config, vocabulary, tmp_path, record_paths, monkeypatch
 ):
+    # As with TPUStrategy: told to be part of a compiled program, and compiled by who runs it.
+    monkeypatch.setattr(loop_module, "_is_compiled", lambda *_: True)
     model = dataclasses.replace(tiny_config, num_hidden_layers=1)
     task, source = make(model, vocabulary, tmp_path, record_paths)
     config = RunConfig(
@@ -166,7 +169,6 @@ def test_the_whole_train_step_is_one_xla_program_of_fixed_shapes_without_the_hos
         precision=precision,
         learning_rate=0.01,
         num_warmup_steps=0,
-        jit_compile=True,
     )
     estimator = Estimator(task, config)
     weights = estimator.model.named_weights()
