@@ -58,12 +58,12 @@ class ClassificationSpec:
           AlbertError: the folder is not that of a trained classifier.
         """
         value = read_task_file(folder, TextClassificationTask.name)
-        path = os.path.join(folder, TASK_FILE)
+        where = f"{os.path.join(folder, TASK_FILE)} does not describe a classifier"
         labels, columns = value.get("labels"), value.get("columns")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise AlbertError(f"{path} does not describe a classifier: it has no list of labels.")
-        columns = from_json(TextColumns, columns, f"{path}: columns") if columns else None
-        return from_json(cls, {**value, "labels": tuple(labels), "columns": columns}, path)
+            raise AlbertError(f"{where}: it has no list of labels.")
+        columns = from_json(TextColumns, columns, where) if columns else None
+        return from_json(cls, {**value, "labels": tuple(labels), "columns": columns}, where)
 
 
 class TextClassificationTask(ExampleTask):

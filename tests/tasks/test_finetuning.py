@@ -115,7 +115,7 @@ def test_a_folder_of_another_task_or_of_none_is_refused(task, tmp_path):
     with pytest.raises(AlbertError, match="for the task 'text_classification', not 'squad'"):
         read_task_file(str(tmp_path), "squad")
     (tmp_path / "task.json").write_text(json.dumps(["x"]))
-    with pytest.raises(AlbertError, match="for the task None"):
+    with pytest.raises(AlbertError, match="is not a JSON object"):
         read_task_file(str(tmp_path), "squad")
 
 

@@ -150,7 +150,7 @@ def load_task(folder: str, **changes: int) -> MultipleChoiceTask:
       AlbertError: the folder is not that of a trained multiple-choice model.
     """
     value = read_task_file(folder, MultipleChoiceTask.name)
-    where = os.path.join(folder, TASK_FILE)
+    where = f"{os.path.join(folder, TASK_FILE)} does not describe multiple choice"
     spec = from_json(MultipleChoiceSpec, {**value, **changes}, where)
     return MultipleChoiceTask(*load_model_files(None, None, None, folder), spec)
 

@@ -84,16 +84,12 @@ def score_command(data: str, predictions: str) -> None:
         raise AlbertError("--null_odds is for --version=2.0; SQuAD 1.1 has an answer everywhere.")
     scores = score(
         read_squad(data, version=FLAGS.version),
-        _read_map(predictions, "prediction file"),
+        files.read_object(predictions, "prediction file"),
         version=FLAGS.version,
-        null_odds=_read_map(FLAGS.null_odds, "null odds file") if FLAGS.null_odds else None,
+        null_odds=files.read_object(FLAGS.null_odds, "null odds file") if FLAGS.null_odds else None,
         na_prob_thresh=FLAGS.na_prob_thresh,
     )
     print(json.dumps(scores, indent=2))
-
-
-def _read_map(path: str, what: str) -> dict:
-    return files.read_object(path, f"{what} (an object with an entry a question)")
 
 
 def inspect_command() -> None:

@@ -222,5 +222,6 @@ def load_squad_task(folder: str, **changes: object) -> SquadTask:
       AlbertError: there is no SQuAD model.
     """
     values = {**read_task_file(folder, SquadTask.name), **changes}
-    spec = SquadSpec.from_dict(values, os.path.join(folder, TASK_FILE))
+    where = f"{os.path.join(folder, TASK_FILE)} does not describe SQuAD"
+    spec = SquadSpec.from_dict(values, where)
     return SquadTask(*load_model_files(None, None, None, folder), spec)

@@ -71,7 +71,7 @@ def test_what_is_wrong_is_one_sentence(run_script, write_squad, tmp_path):
     other = write(tmp_path, "other.json", {"x": "two"})
     cases = [
         (("score", data, "--version=1.1"), "error: PREDICTIONS.json is missing; see --help."),
-        (("score", data, listed, "--version=1.1"), "list.json is not a JSON object with an entry"),
+        (("score", data, listed, "--version=1.1"), "list.json is not a JSON object"),
         (("score", data, other, "--version=1.1"), "lack 2 of 2 questions, such as q1"),
         (("score", data, "none.json", "--version=1.1"), "prediction file none.json does not exist"),
         (
