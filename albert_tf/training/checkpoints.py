@@ -34,7 +34,7 @@ class CheckpointStore:
       output_dir: the run's folder.
       named_weights: the model's weights by official name.
       optimizer: with its slots already created.
-      state: further variables to save, by name.
+      state: what else to save, by name.
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief: they take part in saving (a collective
         operation), into a folder that is deleted again.
@@ -45,7 +45,7 @@ class CheckpointStore:
         output_dir: str,
         named_weights: Mapping[str, tf.Variable],
         optimizer: tf.keras.optimizers.legacy.Optimizer,
-        state: Mapping[str, tf.Variable],
+        state: Mapping[str, tf.Variable | tf.train.experimental.PythonState],
         keep_max: int,
         writes: bool = True,
     ) -> None:
@@ -58,14 +58,39 @@ class CheckpointStore:
         weights = _trackable(named_weights)
         self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
         self._best = tf.train.Checkpoint(weights=weights)
-        self._manager = tf.train.CheckpointManager(
-            self._checkpoint, self._folder, max_to_keep=keep_max, checkpoint_name="ckpt"
-        )
-        self._output_dir = output_dir
+        self._output_dir, self._keep_max = output_dir, keep_max
+        self._manager = self._new_manager()
 
     def latest(self) -> str | None:
         """Prefix of the newest complete checkpoint, None if there is none."""
         return tf.train.latest_checkpoint(os.path.join(self._output_dir, CHECKPOINTS))
+
+    def kept(self) -> dict[int, str]:
+        """Prefixes of the checkpoints by step."""
+        state = tf.train.get_checkpoint_state(os.path.join(self._output_dir, CHECKPOINTS))
+        paths = state.all_model_checkpoint_paths if state else []
+        return {int(path.rpartition("-")[2]): path for path in paths}
+
+    def forget_after(self, step: int) -> None:
+        """Deletes the checkpoints after that of `step`."""
+        if not self._writes:
+            return
+        kept = self.kept()
+        names = [os.path.basename(path) for number, path in sorted(kept.items()) if number <= step]
+        # First they are no longer named, then they go: stopped in between, nothing is half there.
+        lines = [f'model_checkpoint_path: "{names[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+        files.write_text(os.path.join(self._folder, "checkpoint"), "\n".join(lines) + "\n")
+        for number, path in kept.items():
+            if number > step:
+                for file in tf.io.gfile.glob(f"{path}.*"):
+                    tf.io.gfile.remove(file)
+        self._manager = self._new_manager()
+
+    def _new_manager(self) -> tf.train.CheckpointManager:
+        return tf.train.CheckpointManager(
+            self._checkpoint, self._folder, max_to_keep=self._keep_max, checkpoint_name="ckpt"
+        )
 
     def restore(self, prefix: str) -> None:
         """Restores weights, slots and state.
