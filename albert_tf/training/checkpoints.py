@@ -66,25 +66,34 @@ class CheckpointStore:
         return tf.train.latest_checkpoint(os.path.join(self._output_dir, CHECKPOINTS))
 
     def kept(self) -> dict[int, str]:
-        """Prefixes of the checkpoints by step."""
+        """Prefixes of the checkpoints by step, in ascending order."""
         state = tf.train.get_checkpoint_state(os.path.join(self._output_dir, CHECKPOINTS))
         paths = state.all_model_checkpoint_paths if state else []
-        return {int(path.rpartition("-")[2]): path for path in paths}
+        return dict(sorted((_step_of(path), path) for path in paths))
 
     def forget_after(self, step: int) -> None:
         """Deletes the checkpoints after that of `step`."""
         if not self._writes:
             return
-        kept = self.kept()
-        names = [os.path.basename(path) for number, path in sorted(kept.items()) if number <= step]
+        state = tf.train.get_checkpoint_state(self._folder)
+        lines, late = [], []
+        for path, time in zip(
+            state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
+        ):
+            if _step_of(path) > step:
+                late.append(path)
+                continue
+            # TensorFlow's list of checkpoints, for which it has no function of public use.
+            name = os.path.basename(path)
+            lines += [f'all_model_checkpoint_paths: "{name}"']
+            lines += [f"all_model_checkpoint_timestamps: {time!r}"]
+            if _step_of(path) == step:
+                lines.append(f'model_checkpoint_path: "{name}"')
         # First they are no longer named, then they go: stopped in between, nothing is half there.
-        lines = [f'model_checkpoint_path: "{names[-1]}"']
-        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
         files.write_text(os.path.join(self._folder, "checkpoint"), "\n".join(lines) + "\n")
-        for number, path in kept.items():
-            if number > step:
-                for file in tf.io.gfile.glob(f"{path}.*"):
-                    tf.io.gfile.remove(file)
+        for path in late:
+            for file in tf.io.gfile.glob(f"{path}.*"):
+                tf.io.gfile.remove(file)
         self._manager = self._new_manager()
 
     def _new_manager(self) -> tf.train.CheckpointManager:
@@ -147,6 +156,10 @@ class CheckpointStore:
             for folder in (self._folder, self._best_folder):
                 if tf.io.gfile.exists(folder):
                     tf.io.gfile.rmtree(folder)
+
+
+def _step_of(prefix: str) -> int:
+    return int(prefix.rpartition("-")[2])
 
 
 def load_weights(

@@ -169,8 +169,7 @@ class DivergenceDetector:
             limit,
             LOSS_SPIKE,
             "the loss jumped",
-            "Lower --learning_rate or lengthen the warm-up; if a single stretch of the data does "
-            "it, --on_divergence=rollback passes over it.",
+            "Lower --learning_rate or lengthen the warm-up.",
         )
 
     def _gradient_explosion(self, step: int) -> Alarm | None:

@@ -346,10 +346,12 @@ class _TrainingRun:
                 return alarm
             kept = self.store.kept()
             good = kept.get(max((n for n in kept if n <= alarm.onset), default=-1), "none")
-            tried = f" {self.rollbacks.count} rollbacks did not help." if act == ROLLBACK else ""
+            tried = " --on_divergence=rollback goes on from there by itself."
+            if act == ROLLBACK:
+                tried = f" {self.rollbacks.count} rollbacks did not help."
             raise AlbertError(
                 f"Training has diverged: {alarm.text}; the last good checkpoint is "
-                f"{good}.{tried} {alarm.advice}"
+                f"{good}. {alarm.advice}{tried}"
             )
         return None
 
@@ -378,6 +380,7 @@ class _TrainingRun:
             self.log = MetricsLog(self.config.output_dir, step)
         self.progress.close()
         self.progress = Progress("train", self.train_spec.max_steps, "steps", step)
+        self.initial_step = step  # The input starts anew, and its time says nothing.
         return step
 
     def _report(self, step: int, steps: int, window: _Window) -> None:
