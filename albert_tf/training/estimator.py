@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import signal
 import textwrap
@@ -25,7 +24,7 @@ from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.divergence import NOT_FINITE, Alarm, DivergenceDetector
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.monitors import InputWatch, MetricsLog, short_rate
-from albert_tf.training.rollback import MAX_ROLLBACKS, Rollbacks
+from albert_tf.training.rollback import MAX_ROLLBACKS, DivergenceMemory, Rollbacks
 from albert_tf.training.specs import ROLLBACK, WARN, EvalSpec, InputFn, RunConfig, TrainSpec
 from albert_tf.training.strategy import fast_precision, is_chief, make_strategy
 from albert_tf.training.task import Task
@@ -173,7 +172,7 @@ class _TrainingRun:
             clip_norm=self.config.clip_norm,
             max_nonfinite_steps=self.config.max_nonfinite_steps,
         )
-        self.memory = _Memory(self.detector, self.rollbacks)
+        self.memory = DivergenceMemory(self.detector, self.rollbacks)
         with strategy.scope():
             self.rate_factor = tf.Variable(1.0, trainable=False, name="learning_rate_factor")
             schedule = WarmupPolynomialDecay(
@@ -465,25 +464,6 @@ class _TrainingRun:
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
-
-
-class _Memory(tf.train.experimental.PythonState):
-    """What is known of divergences, as a part of checkpoints."""
-
-    def __init__(self, detector: DivergenceDetector, rollbacks: Rollbacks) -> None:
-        super().__init__()
-        self._detector, self._rollbacks = detector, rollbacks
-        #: Rollbacks before the checkpoint that was restored.
-        self.rollbacks = 0
-
-    def serialize(self) -> str:
-        state = {"detector": self._detector.state(), "rollbacks": self._rollbacks.count}
-        return json.dumps(state)
-
-    def deserialize(self, serialized: str) -> None:
-        state = json.loads(serialized)
-        self._detector.restore(state["detector"])
-        self.rollbacks = state["rollbacks"]
 
 
 class _Window:

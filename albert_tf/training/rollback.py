@@ -8,6 +8,7 @@ the same data and learning rate, and ends with the same weights as if it had not
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.training.divergence import Alarm
+from albert_tf.training.divergence import Alarm, DivergenceDetector
 
 ROLLBACKS = "rollbacks.json"
 #: Each rollback multiplies the learning rate by this. PaLM's authors passed over data and left the
@@ -93,3 +94,27 @@ class Rollbacks:
         self._entries.append(entry)
         if self._writes:
             files.write_json(self._path, self._entries)
+
+
+class DivergenceMemory(tf.train.experimental.PythonState):
+    """What is known of divergences, as a part of checkpoints.
+
+    Attributes:
+      rollbacks: how many there were before the checkpoint that was restored.
+    """
+
+    def __init__(self, detector: DivergenceDetector, rollbacks: Rollbacks) -> None:
+        super().__init__()
+        self._detector, self._rollbacks = detector, rollbacks
+        self.rollbacks = 0
+
+    def serialize(self) -> str:
+        """JSON of the detector's state and the number of rollbacks."""
+        state = {"detector": self._detector.state(), "rollbacks": self._rollbacks.count}
+        return json.dumps(state)
+
+    def deserialize(self, serialized: str) -> None:
+        """Restores the detector's state."""
+        state = json.loads(serialized)
+        self._detector.restore(state["detector"])
+        self.rollbacks = state["rollbacks"]

@@ -83,6 +83,7 @@ def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
         "--learning_rate=0.005",
         "--num_warmup_steps=10",
         "--save_checkpoints_steps=1000",
+        "--log_every_steps=100",
     )
     done = run(tmp_path, *flags, "--num_train_steps=510")
     assert done.returncode == 0
