@@ -215,3 +215,11 @@ def test_before_the_first_checkpoint_the_run_goes_back_to_its_beginning(
     (entry,) = json.loads((tmp_path / "rollbacks.json").read_text())
     assert (entry["step"], entry["to_step"]) == (5, 0)
     end_state(tmp_path)
+
+
+def test_replicas_roll_back_together(tmp_path, tiny_config, chance_records, uninterrupted):
+    train(tmp_path, tiny_config, chance_records, strategy="mirrored")
+    record = (tmp_path / "rollbacks.json").read_text()
+    assert record == (uninterrupted / "rollbacks.json").read_text()
+    rates = [[entry[3] for entry in learning_curve(x)] for x in (tmp_path, uninterrupted)]
+    assert rates[0] == rates[1]
