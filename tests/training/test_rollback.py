@@ -17,7 +17,7 @@ from albert_tf.training.divergence import Alarm
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.rollback import Rollbacks
 
-STEPS = 60
+STEPS = 40
 
 
 def alarm(step, onset):
@@ -156,7 +156,7 @@ def test_bad_data_are_passed_over(uninterrupted):
     curve = learning_curve(uninterrupted)
     assert [step for step, *_ in curve] == list(range(1, STEPS + 1))
     # The last of the four bad batches is the first of the second attempt.
-    assert [skipped for *_, skipped in curve] == [0] * 20 + [1] * 40
+    assert [skipped for *_, skipped in curve] == [0] * 20 + [1] * 20
 
 
 def interrupted_before(_, alarm, to_step):
@@ -170,7 +170,7 @@ def interrupted_after(self, alarm, to_step, add=Rollbacks.add):
 
 def interrupted_in_the_second_attempt(self, step, save=CheckpointStore.save):
     path = save(self, step)
-    if step == 40:
+    if step == 30:
         raise InterruptedRunError
     return path
 
