@@ -106,7 +106,7 @@ def bad_batches(source, begin, end):
 
 
 def train(folder, config, records, begin=22, end=26, **values):
-    source = open_records(records, config)
+    source = open_records(",".join(records), config)
     options = {
         "train_batch_size": 8,
         "learning_rate": 0.01,
@@ -137,9 +137,9 @@ def learning_curve(folder):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory, tiny_config, chance_records):
+def uninterrupted(tmp_path_factory, tiny_config, record_paths):
     folder = tmp_path_factory.mktemp("uninterrupted")
-    train(folder, tiny_config, chance_records)
+    train(folder, tiny_config, record_paths)
     return folder
 
 
@@ -184,13 +184,13 @@ def interrupted_in_the_second_attempt(self, step, save=CheckpointStore.save):
     ],
 )
 def test_resumed_around_a_rollback_equals_uninterrupted_bit_for_bit(
-    tmp_path, monkeypatch, tiny_config, chance_records, uninterrupted, owner, name, replacement
+    tmp_path, monkeypatch, tiny_config, record_paths, uninterrupted, owner, name, replacement
 ):
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, replacement)
         with pytest.raises(InterruptedRunError):
-            train(tmp_path, tiny_config, chance_records)
-    train(tmp_path, tiny_config, chance_records, steps_per_loop=3)
+            train(tmp_path, tiny_config, record_paths)
+    train(tmp_path, tiny_config, record_paths, steps_per_loop=3)
     expected, found = end_state(uninterrupted), end_state(tmp_path)
     assert expected.keys() == found.keys()
     for key, value in expected.items():
@@ -200,25 +200,25 @@ def test_resumed_around_a_rollback_equals_uninterrupted_bit_for_bit(
     assert learning_curve(tmp_path) == learning_curve(uninterrupted)
 
 
-def test_three_rollbacks_that_do_not_help_are_the_end(tmp_path, tiny_config, chance_records):
+def test_three_rollbacks_that_do_not_help_are_the_end(tmp_path, tiny_config, record_paths):
     with pytest.raises(AlbertError, match=r"last good checkpoint is .*3 rollbacks did not help"):
-        train(tmp_path, tiny_config, chance_records, end=10_000)
+        train(tmp_path, tiny_config, record_paths, end=10_000)
     entries = json.loads((tmp_path / "rollbacks.json").read_text())
     assert [entry["to_step"] for entry in entries] == [20, 10, 0]
     assert [entry["learning_rate_factor"] for entry in entries] == [0.5, 0.25, 0.125]
 
 
 def test_before_the_first_checkpoint_the_run_goes_back_to_its_beginning(
-    tmp_path, tiny_config, chance_records
+    tmp_path, tiny_config, record_paths
 ):
-    train(tmp_path, tiny_config, chance_records, begin=2, end=5)
+    train(tmp_path, tiny_config, record_paths, begin=2, end=5)
     (entry,) = json.loads((tmp_path / "rollbacks.json").read_text())
     assert (entry["step"], entry["to_step"]) == (5, 0)
     end_state(tmp_path)
 
 
-def test_replicas_roll_back_together(tmp_path, tiny_config, chance_records, uninterrupted):
-    train(tmp_path, tiny_config, chance_records, strategy="mirrored")
+def test_replicas_roll_back_together(tmp_path, tiny_config, record_paths, uninterrupted):
+    train(tmp_path, tiny_config, record_paths, strategy="mirrored")
     record = (tmp_path / "rollbacks.json").read_text()
     assert record == (uninterrupted / "rollbacks.json").read_text()
     rates = [[entry[3] for entry in learning_curve(x)] for x in (tmp_path, uninterrupted)]
