@@ -60,18 +60,23 @@ def learning_rate_at(
 
 
 class WarmupPolynomialDecay(tf.keras.optimizers.schedules.LearningRateSchedule):
-    """`learning_rate_at` as a Keras schedule; takes the same keyword arguments."""
+    """`learning_rate_at` as a Keras schedule; takes the same keyword arguments.
 
-    def __init__(self, **arguments: float) -> None:
-        """Takes `learning_rate`, `num_train_steps` and the rest of `learning_rate_at`."""
+    Args:
+      factor: multiplies every rate; a variable where it is to change.
+      **arguments: `learning_rate`, `num_train_steps` and the rest of `learning_rate_at`.
+    """
+
+    def __init__(self, *, factor: tf.Variable | float = 1.0, **arguments: float) -> None:
         super().__init__()
+        self._factor = factor
         learning_rate_at(0, **arguments)  # A wrong argument should fail here, not while tracing.
         self._arguments = arguments
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
         """Float32 learning rate of update number `step`."""
-        return learning_rate_at(tf.convert_to_tensor(step), **self._arguments)
+        return self._factor * learning_rate_at(tf.convert_to_tensor(step), **self._arguments)
 
     def get_config(self) -> dict[str, float]:
         """The constructor's arguments."""
-        return dict(self._arguments)
+        return {"factor": float(self._factor), **self._arguments}

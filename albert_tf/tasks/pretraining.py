@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +24,8 @@ from albert_tf.modeling.cross_entropy import cross_entropy
 from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
+from albert_tf.training.divergence import Plateau
+from albert_tf.training.specs import InputContext
 from albert_tf.training.task import Batch, Task
 
 AUTO, STATIC, DYNAMIC = MASKING = ("auto", "static", "dynamic")
@@ -30,6 +33,8 @@ AUTO, STATIC, DYNAMIC = MASKING = ("auto", "static", "dynamic")
 _MAX_SIZE = 1 << 16
 #: The release divides the masked LM loss by the sum of weights plus this.
 _EPSILON = 1e-5
+#: Predictions whose frequencies stand for those of all records.
+_COUNTED_PREDICTIONS = 200_000
 
 
 class PretrainingTask(Task):
@@ -50,6 +55,7 @@ class PretrainingTask(Task):
         self.sop_weight = sop_weight
         if source.manifest and source.manifest.options.get("sentence_objective") == "none":
             self.sop_weight = 0.0
+        self._source = source
         self._predictions = _lengths(source.features, source.manifest)[1]
         self._tokenizer_file = os.path.join(os.path.dirname(source.files[0]), SPEC_FILE)
 
@@ -62,6 +68,30 @@ class PretrainingTask(Task):
         self.config.to_json(os.path.join(folder, CONFIG_FILE))
         if tf.io.gfile.exists(self._tokenizer_file):
             Tokenizer.from_file(self._tokenizer_file).save(folder)
+
+    def plateaus(self) -> Sequence[Plateau]:
+        """The masked LM loss at the pieces' entropy, sentence order right half of the time."""
+        masked_lm = Plateau(
+            "masked_lm_loss",
+            functools.partial(masked_lm_entropy, self._source),
+            "the masked LM loss",
+            "The model has learned how frequent pieces are and nothing more: try half the "
+            "--learning_rate or a longer --num_warmup_steps, and look at the records with "
+            "data_prep/inspect_records.py.",
+            steps=500,
+        )
+        sentence_order = Plateau(
+            "sentence_order_accuracy",
+            lambda: 0.5,
+            "the sentence order accuracy",
+            "Sentence order is not learned: see with data_prep/inspect_records.py that the two "
+            "segments are consecutive text of one document, try half the --learning_rate or a "
+            "longer --num_warmup_steps, or train without it by --sop_weight=0.",
+            accuracy=True,
+            steps=500,
+            examples=40_000,
+        )
+        return (masked_lm, sentence_order) if self.sop_weight else (masked_lm,)
 
     def training_flops(self, length: float) -> float:
         """See albert_tf.modeling.flops."""
@@ -134,6 +164,30 @@ def _per_example(model: tf.keras.Model, batch: Batch, training: bool) -> dict[st
         "sentence_order_loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, order),
         "sentence_order_correct": tf.cast(tf.argmax(order, -1, tf.int32) == labels, tf.float32),
     }
+
+
+def masked_lm_entropy(source: RecordSource, predictions: int = _COUNTED_PREDICTIONS) -> float:
+    """Loss of predicting pieces by their frequency alone, nats a masked position.
+
+    The entropy of the frequencies in the first records, with the correction of Miller (1955) for
+    pieces not met there.
+
+    Args:
+      source: of pretraining records.
+      predictions: counts at least so many masked positions, or all.
+    """
+    counts: dict[int, int] = {}
+    for batch in source.eval_input_fn(InputContext(batch_size=256)):
+        real = (batch["masked_lm_weights"] > 0) & (batch["example_index"] >= 0)[:, None]
+        ids = tf.boolean_mask(batch["masked_lm_ids"], real).numpy()
+        pieces, numbers = np.unique(ids, return_counts=True)
+        for piece, number in zip(pieces.tolist(), numbers.tolist()):
+            counts[piece] = counts.get(piece, 0) + number
+        if sum(counts.values()) >= predictions:
+            break
+    numbers = np.array(list(counts.values()), np.float64)
+    share = numbers / numbers.sum()
+    return float(-np.sum(share * np.log(share)) + (len(numbers) - 1) / (2 * numbers.sum()))
 
 
 def model_config(name_or_path: str, patterns: str) -> AlbertConfig:

@@ -42,7 +42,7 @@ class CheckpointStore:
       output_dir: the run's folder.
       named_weights: the model's weights by official name.
       optimizer: with its slots already created.
-      state: further variables to save, by name.
+      state: what else to save, by name.
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief: they take part in saving (a collective
         operation), into a folder that is deleted again.
@@ -56,7 +56,7 @@ class CheckpointStore:
         output_dir: str,
         named_weights: Mapping[str, tf.Variable],
         optimizer: tf.keras.optimizers.legacy.Optimizer,
-        state: Mapping[str, tf.Variable],
+        state: Mapping[str, tf.Variable | tf.train.experimental.PythonState],
         keep_max: int,
         writes: bool = True,
     ) -> None:
@@ -69,20 +69,54 @@ class CheckpointStore:
         weights = _trackable(named_weights)
         self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
         self._best = tf.train.Checkpoint(weights=weights)
+        self._output_dir, self._keep_max = output_dir, keep_max
+        self._manager = self._new_manager()
+
+    def latest(self) -> str | None:
+        """Prefix of the newest complete checkpoint, None if there is none."""
+        return named_newest(os.path.join(self._output_dir, CHECKPOINTS))
+
+    def kept(self) -> dict[int, str]:
+        """Prefixes of the checkpoints by step, in ascending order."""
+        state = tf.train.get_checkpoint_state(os.path.join(self._output_dir, CHECKPOINTS))
+        paths = state.all_model_checkpoint_paths if state else []
+        return dict(sorted((_step_of(path), path) for path in paths))
+
+    def forget_after(self, step: int) -> None:
+        """Deletes the checkpoints after that of `step`."""
+        if not self._writes:
+            return
+        state = tf.train.get_checkpoint_state(self._folder)
+        lines, late = [], []
+        for path, time in zip(
+            state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
+        ):
+            if _step_of(path) > step:
+                late.append(path)
+                continue
+            # TensorFlow's list of checkpoints, for which it has no function of public use.
+            name = os.path.basename(path)
+            lines += [f'all_model_checkpoint_paths: "{name}"']
+            lines += [f"all_model_checkpoint_timestamps: {time!r}"]
+            if _step_of(path) == step:
+                lines.append(f'model_checkpoint_path: "{name}"')
+        # First they are no longer named, then they go: stopped in between, nothing is half there.
+        files.write_text(os.path.join(self._folder, "checkpoint"), "\n".join(lines) + "\n")
+        for path in late:
+            for file in tf.io.gfile.glob(f"{path}.*"):
+                tf.io.gfile.remove(file)
+        self._manager = self._new_manager()
+
+    def _new_manager(self) -> tf.train.CheckpointManager:
         try:
-            self._manager = tf.train.CheckpointManager(
-                self._checkpoint, self._folder, max_to_keep=keep_max, checkpoint_name="ckpt"
+            return tf.train.CheckpointManager(
+                self._checkpoint, self._folder, max_to_keep=self._keep_max, checkpoint_name="ckpt"
             )
         except ValueError as error:  # Not UTF-8, or lists that do not fit each other.
             raise AlbertError(
                 f"The file {self._folder}/checkpoint is damaged; write into it the one line "
                 'model_checkpoint_path: "ckpt-<step>" with the newest step there is.'
             ) from error
-        self._output_dir = output_dir
-
-    def latest(self) -> str | None:
-        """Prefix of the newest complete checkpoint, None if there is none."""
-        return named_newest(os.path.join(self._output_dir, CHECKPOINTS))
 
     def restore(self, prefix: str) -> None:
         """Restores weights, slots and state.
@@ -138,6 +172,10 @@ class CheckpointStore:
             for folder in (self._folder, self._best_folder):
                 if tf.io.gfile.exists(folder):
                     tf.io.gfile.rmtree(folder)
+
+
+def _step_of(prefix: str) -> int:
+    return int(prefix.rpartition("-")[2])
 
 
 def load_weights(

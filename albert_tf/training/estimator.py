@@ -23,9 +23,19 @@ from albert_tf.json_values import shown
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
+from albert_tf.training.divergence import NOT_FINITE, Alarm, DivergenceDetector
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
-from albert_tf.training.monitors import ChanceWatch, InputWatch, MetricsLog, short_rate
-from albert_tf.training.specs import EvalSpec, InputContext, InputFn, RunConfig, TrainSpec
+from albert_tf.training.monitors import InputWatch, MetricsLog, short_rate
+from albert_tf.training.rollback import MAX_ROLLBACKS, DivergenceMemory, Rollbacks
+from albert_tf.training.specs import (
+    ROLLBACK,
+    WARN,
+    EvalSpec,
+    InputContext,
+    InputFn,
+    RunConfig,
+    TrainSpec,
+)
 from albert_tf.training.strategy import fast_precision, is_chief, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_batch_sizes, check_tpu_run
@@ -82,8 +92,8 @@ class Estimator:
           The metrics of the last evaluation, None without one.
 
         Raises:
-          AlbertError: the directory holds another run, the data is damaged, or
-            `max_nonfinite_steps` steps in a row were not finite.
+          AlbertError: the directory holds another run, the data is damaged, or the training has
+            diverged and `on_divergence` does not allow to go on.
         """
         return _TrainingRun(self, train_spec, eval_spec).run()
 
@@ -173,8 +183,22 @@ class _TrainingRun:
             estimator.check_input(eval_spec.input_fn, size, eval_spec.files)
         strategy = estimator.strategy
         weights = estimator.model.named_weights()
+        self.chief = is_chief(strategy)
+        self.rollbacks = Rollbacks(self.config.output_dir, self.chief)
+        self.detector = DivergenceDetector(
+            self.task.plateaus(),
+            batch_size=self.config.train_batch_size,
+            num_warmup_steps=self.config.num_warmup_steps,
+            start_warmup_step=self.config.start_warmup_step,
+            max_steps=train_spec.max_steps,
+            clip_norm=self.config.clip_norm,
+            max_nonfinite_steps=self.config.max_nonfinite_steps,
+        )
+        self.memory = DivergenceMemory(self.detector, self.rollbacks)
         with strategy.scope():
+            self.rate_factor = tf.Variable(1.0, trainable=False, name="learning_rate_factor")
             schedule = WarmupPolynomialDecay(
+                factor=self.rate_factor,
                 learning_rate=self.config.learning_rate,
                 num_train_steps=train_spec.max_steps,
                 num_warmup_steps=self.config.num_warmup_steps,
@@ -189,12 +213,11 @@ class _TrainingRun:
                 bias_correction=self.config.bias_correction,
             )
             self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False, name="skipped_steps")
-        self.chief = is_chief(strategy)
         self.store = CheckpointStore(
             self.config.output_dir,
             weights,
             self.optimizer,
-            {"skipped_steps": self.skipped},
+            {"skipped_steps": self.skipped, "divergence": self.memory},
             self.config.keep_checkpoint_max,
             self.chief,
         )
@@ -202,7 +225,6 @@ class _TrainingRun:
             strategy, self.task, estimator.model, self.optimizer, schedule, self.config
         )
         self.stop_signal: int | None = None
-        self.nonfinite_in_a_row = 0
         self.results: dict[str, float] | None = None
 
     def run(self) -> dict[str, float] | None:
@@ -218,16 +240,9 @@ class _TrainingRun:
         self.progress = Progress("train", last, "steps", step)
         window = _Window(self.config.train_batch_size, self.task.training_flops)
         self.input_watch = InputWatch()
-        chance = ChanceWatch(self.task.chance_loss, self.config.num_warmup_steps)
         loop_steps, tokens, positions = 1, 0.0, 0.0
         with self._signals(), _data_errors(self.train_spec.data_check):
-            dataset = distribute(
-                self.estimator.strategy,
-                self.train_spec.input_fn,
-                self.config.train_batch_size,
-                step,
-            )
-            iterator = iter(dataset)
+            iterator = self._batches(step)
             while step < last:
                 steps = min(loop_steps, self._next_stop(step) - step)
                 began = time.monotonic()
@@ -242,18 +257,26 @@ class _TrainingRun:
                     tokens + metrics["tokens"].sum(),
                     positions + metrics["positions"].sum(),
                 )
-                self._guard(step, metrics["finite"])
+                self._count_skipped(step, metrics["finite"])
                 self._report(step, steps, window)
-                warning = chance.look(step, metrics["loss"])
-                if warning:
-                    self._note(warning)
-                if self._evaluate_and_save(step):
+                alarm = self._divergence(step, metrics)
+                if alarm:
+                    step = self._roll_back(alarm)
+                    iterator = self._batches(step)
+                    window.clear()
+                elif self._evaluate_and_save(step):
                     break
         self.progress.close()
         print(f"Of the positions trained on, {1 - tokens / positions:.1%} were padding.")
         if self.chief:
             self.log.close()
         return self.results
+
+    def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:
+        """The training data from the batch of a step on."""
+        strategy, size = self.estimator.strategy, self.config.train_batch_size
+        position = step + self.rollbacks.skipped_batches
+        return iter(distribute(strategy, self.train_spec.input_fn, size, position))
 
     def _begin(self) -> int:
         """Starts at step 0, from random or from the initial weights; claims the directory."""
@@ -268,6 +291,9 @@ class _TrainingRun:
             files.write_json(os.path.join(folder, RUN_CONFIG), self._identity())
             data = dict(self.train_spec.data_description)
             files.write_json(os.path.join(folder, TRAINING_DATA), data)
+            self.rollbacks.forget()
+        if self.config.on_divergence == ROLLBACK:
+            self.store.save(0)
         return 0
 
     def _resume(self) -> int:
@@ -289,11 +315,17 @@ class _TrainingRun:
                 f"{folder} holds another run ({'; '.join(differing[:4])}); give another "
                 "--output_dir, or the same settings to resume it."
             )
-        with self.estimator.strategy.scope():
-            self.store.restore(self.store.latest())
-        step = int(self.optimizer.iterations.numpy())
+        step = self._restore(self.store.latest())
+        self.rollbacks.resume(step, self.memory.rollbacks)
+        self.rate_factor.assign(self.rollbacks.learning_rate_factor)
         print(f"Resuming {folder} at step {step}.")
         return step
+
+    def _restore(self, checkpoint: str) -> int:
+        """Goes to the state of a checkpoint; gives its step."""
+        with self.estimator.strategy.scope():
+            self.store.restore(checkpoint)
+        return int(self.optimizer.iterations.numpy())
 
     def _identity(self) -> dict[str, dict[str, object]]:
         """What decides the weights this run ends with, as JSON values."""
@@ -314,26 +346,67 @@ class _TrainingRun:
         stops = [(step // period + 1) * period for period in periods]
         return min([*stops, self.train_spec.max_steps])
 
-    def _guard(self, step: int, finite: np.ndarray) -> None:
-        """Counts skipped steps and stops a run that only skips."""
+    def _count_skipped(self, step: int, finite: np.ndarray) -> None:
         bad = int(np.sum(finite == 0))
-        if not bad:
-            self.nonfinite_in_a_row = 0
-            return
-        self.skipped.assign_add(bad)
-        for ok in finite:
-            self.nonfinite_in_a_row = 0 if ok else self.nonfinite_in_a_row + 1
-            if self.nonfinite_in_a_row >= self.config.max_nonfinite_steps:
-                good = self.store.latest()
-                raise AlbertError(
-                    f"{self.nonfinite_in_a_row} steps in a row before step {step} gave a loss or "
-                    f"gradient that is not finite; the last good checkpoint is {good or 'none'}. "
-                    "Try a lower learning rate or a longer warm-up."
-                )
-        self.progress.note(
-            f"step {step}: {bad} step(s) skipped, loss or gradient not finite "
-            f"({int(self.skipped.numpy())} in all)"
+        if bad:
+            self.skipped.assign_add(bad)
+            self.progress.note(
+                f"step {step}: {bad} step(s) skipped, loss or gradient not finite "
+                f"({int(self.skipped.numpy())} in all)"
+            )
+
+    def _divergence(self, step: int, metrics: dict[str, np.ndarray]) -> Alarm | None:
+        """Warns of divergences; gives one after which the run has to go back.
+
+        Raises:
+          AlbertError: the run has to end.
+        """
+        act = self.config.on_divergence
+        for alarm in self.detector.look(step, metrics):
+            if act == WARN and alarm.cause != NOT_FINITE:
+                if not alarm.repeated:
+                    self._note(f"Warning: {alarm.text}. {alarm.advice}")
+                continue
+            if act == ROLLBACK and self.rollbacks.count < MAX_ROLLBACKS:
+                return alarm
+            kept = self.store.kept()
+            good = kept.get(max((n for n in kept if n <= alarm.onset), default=-1), "none")
+            tried = " --on_divergence=rollback goes on from there by itself."
+            if act == ROLLBACK:
+                tried = f" {self.rollbacks.count} rollbacks did not help."
+            raise AlbertError(
+                f"Training has diverged: {alarm.text}; the last good checkpoint is "
+                f"{good}. {alarm.advice}{tried}"
+            )
+        return None
+
+    def _roll_back(self, alarm: Alarm) -> int:
+        """Goes back to where the run was still good, on with other data; gives the step."""
+        kept = self.store.kept()
+        target = self.rollbacks.target(alarm, list(kept))
+        if target is None:
+            raise AlbertError(
+                f"Training has diverged: {alarm.text}; there is no checkpoint to go back to. "
+                f"{alarm.advice}"
+            )
+        # Stopped in between, the run comes to the same alarm and the same checkpoint again.
+        self.store.forget_after(target)
+        self.rollbacks.add(alarm, target)
+        step = self._restore(kept[target])
+        self.rate_factor.assign(self.rollbacks.learning_rate_factor)
+        self._note(
+            f"Diverged: {alarm.text}. Going back to step {step}, passing over "
+            f"{self.rollbacks.skipped_batches} batches in all, with the learning rate times "
+            f"{self.rollbacks.learning_rate_factor:g} (rollback {self.rollbacks.count} of at most "
+            f"{MAX_ROLLBACKS})."
         )
+        if self.chief:
+            self.log.close()
+            self.log = MetricsLog(self.config.output_dir, step)
+        self.progress.close()
+        self.progress = Progress("train", self.train_spec.max_steps, "steps", step)
+        self.initial_step = step  # The input starts anew, and its time says nothing.
+        return step
 
     def _report(self, step: int, steps: int, window: _Window) -> None:
         means = window.means()

@@ -9,7 +9,7 @@ import dataclasses
 from absl import flags
 
 from albert_tf.optimization import OPTIMIZERS
-from albert_tf.training.specs import PRECISIONS, STRATEGIES, RunConfig
+from albert_tf.training.specs import ON_DIVERGENCE, PRECISIONS, STRATEGIES, WARN, RunConfig
 
 FLAGS = flags.FLAGS
 
@@ -69,7 +69,14 @@ def define_training_flags(
     flags.DEFINE_integer("log_every_steps", 100, "Steps between entries of metrics.jsonl.", 1)
     flags.DEFINE_integer(
         "max_nonfinite_steps", 10, "A step whose loss or gradient is not finite is skipped; so "
-        "many in a row stop the run.", 1
+        "many in a row are a divergence that no run goes on from (see --on_divergence).", 1
+    )  # fmt: skip
+    flags.DEFINE_enum(
+        "on_divergence", WARN, ON_DIVERGENCE, "What to do if the loss jumps, the gradient norm "
+        "explodes, or long after warm-up an objective is no better than chance. warn: say where "
+        "and what helps. stop: exit with an error. rollback: go on from the last checkpoint "
+        "before it, with the data after it and half the learning rate; at most three times, "
+        "recorded in rollbacks.json and repeated exactly when the run is resumed."
     )  # fmt: skip
     flags.DEFINE_integer(
         "early_stopping_evals", 0, "Stop after so many evaluations without a new best; 0: never.", 0

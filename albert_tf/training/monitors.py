@@ -9,7 +9,6 @@ import math
 import os
 from collections.abc import Mapping
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
@@ -54,43 +53,6 @@ class MetricsLog:
         """Closes the event files."""
         for writer in self._writers.values():
             writer.close()
-
-
-class ChanceWatch:
-    """Notices a training loss that does not leave what answering by chance costs.
-
-    Args:
-      chance_loss: `Task.chance_loss`; None: nothing is noticed.
-      num_warmup_steps: of the run; a model need not have learned anything before.
-    """
-
-    #: Steps looked at together, and the share of the chance loss they must get below.
-    _STEPS = 200
-    _SHARE = 0.97
-
-    def __init__(self, chance_loss: float | None, num_warmup_steps: int) -> None:
-        self._chance, self._begin = chance_loss, num_warmup_steps
-        self._losses: list[float] = []
-
-    def look(self, step: int, losses: np.ndarray) -> str | None:
-        """Takes the losses of the steps up to `step`; gives a warning, at most once a run."""
-        if self._chance is None or step <= self._begin:
-            return None
-        self._losses.extend(losses[-(step - self._begin) :].tolist())
-        if len(self._losses) < self._STEPS:
-            return None
-        mean, chance = float(np.mean(self._losses[-self._STEPS :])), self._chance
-        self._losses.clear()
-        if not mean >= self._SHARE * chance:
-            return None
-        self._chance = None
-        return (
-            f"Warning: the loss of the last {self._STEPS} steps before step {step} is {mean:.3f}, "
-            f"and answering by chance has {chance:.3f}: the model has not learned anything after "
-            "warm-up. Try a lower --learning_rate (a third, down to 5e-6 for large models), a "
-            "longer --warmup_step, another --random_seed, and see above that --init_checkpoint "
-            "matched."
-        )
 
 
 class InputWatch:

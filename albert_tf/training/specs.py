@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
+WARN, STOP, ROLLBACK = ON_DIVERGENCE = ("warn", "stop", "rollback")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,8 @@ class InputContext:
 
     Attributes:
       batch_size: examples of one global step (all replicas, all micro-batches).
-      start_step: the global step the first batch belongs to.
+      start_step: global batches before the first one: the global step it belongs to, unless
+        batches were passed over after a divergence.
       num_pipelines: input pipelines that together serve a global batch.
       pipeline_index: which of them this is; it gets rows [i·b, (i+1)·b) of every global batch,
         b = batch_size / num_pipelines.
@@ -122,7 +124,8 @@ class RunConfig:
       save_checkpoints_steps: steps between checkpoints.
       keep_checkpoint_max: checkpoints kept, oldest deleted first; the best one is kept apart.
       log_every_steps: steps between two entries of metrics.jsonl and TensorBoard.
-      max_nonfinite_steps: so many skipped steps in a row stop the run.
+      max_nonfinite_steps: so many skipped steps in a row are a divergence that stops the run.
+      on_divergence: one of ON_DIVERGENCE.
       early_stopping_evals: so many evaluations without a new best end the run; 0: none do.
     """
 
@@ -152,6 +155,7 @@ class RunConfig:
     keep_checkpoint_max: int = 5
     log_every_steps: int = 100
     max_nonfinite_steps: int = 10
+    on_divergence: str = WARN
     early_stopping_evals: int = 0
 
     #: Fields that decide the weights a run ends with; a resumed run must agree in them.
@@ -174,7 +178,11 @@ class RunConfig:
         """Raises AlbertError for values no run can have."""
         if not self.output_dir:
             raise AlbertError("--output_dir is needed: checkpoints and results are written there.")
-        for name, allowed in (("strategy", STRATEGIES), ("precision", PRECISIONS)):
+        for name, allowed in (
+            ("strategy", STRATEGIES),
+            ("precision", PRECISIONS),
+            ("on_divergence", ON_DIVERGENCE),
+        ):
             if getattr(self, name) not in allowed:
                 raise AlbertError(
                     f"{name}={getattr(self, name)!r} is not known; use one of {', '.join(allowed)}."

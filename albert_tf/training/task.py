@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
+
+from albert_tf.training.divergence import Plateau
 
 Batch = Mapping[str, tf.Tensor]
 
@@ -25,8 +27,7 @@ class Task(abc.ABC):
     #: The entry of `metrics` that picks the best checkpoint, and whether larger is better.
     best_metric: str
     best_metric_larger_is_better: bool = True
-    #: The loss of answering by chance, by the labels' frequencies. A run that stays there is warned
-    #: of; None: unknown.
+    #: The loss of answering by chance, by the labels' frequencies; None: unknown.
     chance_loss: float | None = None
 
     @abc.abstractmethod
@@ -72,6 +73,17 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Metrics of a whole data set from the outputs of `predict`, in the examples' order."""
+
+    def plateaus(self) -> Sequence[Plateau]:
+        """What it looks like if nothing is learned; a run that stays there has diverged."""
+        chance = self.chance_loss
+        if chance is None:
+            return ()
+        advice = (
+            "Try a lower --learning_rate (a third, down to 5e-6 for large models), a longer "
+            "--warmup_step, another --random_seed, and see above that --init_checkpoint matched."
+        )
+        return (Plateau("loss", lambda: chance, "the loss", advice),)
 
     def training_flops(self, length: float) -> float:
         """Floating-point operations of training on one example of `length` positions; 0: unknown.

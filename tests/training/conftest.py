@@ -10,7 +10,7 @@ import pytest
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 
-LENGTH, PREDICTIONS, VOCAB = 16, 3, 40
+LENGTH, PREDICTIONS, VOCAB, MASK = 16, 3, 40, 4
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +48,19 @@ def pretraining_columns(examples: int, seed: int) -> dict[str, np.ndarray]:
         "masked_lm_weights": weights,
         "next_sentence_labels": rng.integers(0, 2, examples),
     }
+
+
+@pytest.fixture(scope="session")
+def chance_records(tmp_path_factory):
+    """40,000 records of which nothing but the pieces' frequency can be learned."""
+    path = str(tmp_path_factory.mktemp("chance") / "records.tfrecord")
+    features = records.pretraining_features(LENGTH, PREDICTIONS)
+    columns = pretraining_columns(40_000, seed=9)
+    masked = columns["masked_lm_weights"] > 0
+    rows = np.nonzero(masked)[0]
+    columns["input_ids"][rows, columns["masked_lm_positions"][masked]] = MASK
+    records.write_shard(path, records.encode_examples(columns, features))
+    return path
 
 
 @pytest.fixture(scope="session")

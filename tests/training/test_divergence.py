@@ -1,0 +1,193 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from albert_tf.training.divergence import DivergenceDetector, Plateau
+
+BOOKS = Path(__file__).resolve().parents[2] / "docs/results/books_pretraining.md"
+UNIGRAM = 6.542  # Of the books, see there.
+
+
+def plateaus(unigram=UNIGRAM):
+    return (
+        Plateau("mlm", lambda: unigram, "the masked LM loss", "Do.", steps=500),
+        Plateau("sop", lambda: 0.5, "the accuracy", "Do.", True, steps=500, examples=40_000),
+    )
+
+
+def alarms(curves, at_once=7, new_only=True, **values):
+    """What a detector finds in curves, one value a step; by cause and step."""
+    steps = len(next(iter(curves.values())))
+    metrics = {
+        "loss": np.full(steps, 5.0),
+        "gradient_norm": np.ones(steps),
+        "finite": np.ones(steps),
+        **{name: np.asarray(values) for name, values in curves.items()},
+    }
+    options = {"batch_size": 64, "num_warmup_steps": 300, "max_steps": 3000, **values}
+    detector = DivergenceDetector(**options)
+    found = []
+    for begin in range(0, steps, at_once):
+        end = min(begin + at_once, steps)
+        part = {name: values[begin:end] for name, values in metrics.items()}
+        found += detector.look(end, part)
+        detector.restore(json.loads(json.dumps(detector.state())))
+    return [alarm for alarm in found if not (new_only and alarm.repeated)]
+
+
+def causes(curves, **values):
+    return [(alarm.cause, alarm.step) for alarm in alarms(curves, **values)]
+
+
+def books(seed=0):
+    """The curve of docs/results/books_pretraining.md step by step, with a batch's noise."""
+    rows = re.findall(r"^\| (\d+) \| ([\d.| ]+) \|$", BOOKS.read_text("utf-8"), re.M)
+    table = np.array([[float(step), *map(float, rest.split("|"))] for step, rest in rows])
+    assert table.shape == (12, 5)
+    table = np.vstack([[0, math.log(30000), 0, math.log(2), 0.5], table])
+    steps = np.arange(1, 3001)
+    mlm, sop_loss, sop = (np.interp(steps, table[:, 0], table[:, i]) for i in (1, 3, 4))
+    rng = np.random.default_rng(seed)
+    mlm = mlm + rng.normal(0, 2.5 / math.sqrt(64 * 18), 3000)
+    return {
+        "mlm": mlm,
+        "sop": rng.binomial(64, sop) / 64,
+        "loss": mlm + sop_loss + rng.normal(0, 0.03, 3000),
+        "gradient_norm": rng.lognormal(0, 0.4, 3000) * (1 + 8 * np.exp(-steps / 50)),
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pretraining_that_works_raises_no_alarm(seed):
+    assert not alarms(books(seed), plateaus=plateaus())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_noisy_fine_tuning_raises_no_alarm(seed):
+    rng = np.random.default_rng(seed)
+    level = 0.7 * np.exp(-np.arange(2000) / 400)
+    curves = {
+        "loss": level * rng.lognormal(0, 1.0, 2000),  # In the end mostly 0.005, now and then 0.1.
+        "gradient_norm": 8 * level * rng.lognormal(0, 1.5, 2000),
+    }
+    chance = Plateau("loss", lambda: math.log(2), "the loss", "Do.")
+    assert not alarms(curves, plateaus=[chance], num_warmup_steps=200, max_steps=2000)
+
+
+def test_a_single_bad_batch_is_no_spike():
+    curves = books()
+    curves["loss"][[1500, 1700, 1703]] += 5
+    curves["gradient_norm"][[1500, 1700, 1703]] *= 1000
+    assert not alarms(curves)
+
+
+@pytest.mark.parametrize("height", [0.8, 3.0])
+def test_a_loss_that_jumps_and_stays_is_an_alarm_once_within_twenty_steps(height):
+    curves = books()
+    curves["loss"][2003:] += height
+    (alarm,) = alarms(curves)
+    assert alarm.cause == "loss_spike" and alarm.step in (2010, 2020)
+    assert alarm.onset == alarm.step - 10 <= 2010
+    assert f"between steps {alarm.onset} and {alarm.step}" in alarm.text
+    assert len(alarms(curves, new_only=False)) == (3000 - alarm.step) // 10 + 1
+
+
+def test_a_second_spike_after_the_loss_came_back_is_another_alarm():
+    curves = books()
+    curves["loss"][1500:1600] += 2
+    curves["loss"][2000:2100] += 2
+    assert causes(curves) == [("loss_spike", 1510), ("loss_spike", 2010)]
+
+
+def test_a_loss_that_climbs_within_some_dozen_steps_is_an_alarm():
+    curves = books()
+    curves["loss"][2000:] += np.minimum(np.arange(1000) / 60, 1) * 2.5
+    ((cause, step),) = causes(curves)
+    assert cause == "loss_spike" and 2000 < step <= 2060
+
+
+def test_a_gradient_norm_that_explodes_is_an_alarm_and_one_that_triples_is_not():
+    curves = books()
+    curves["gradient_norm"][1000:] *= 3
+    assert not alarms(curves)
+    curves["gradient_norm"][2000:] *= 30
+    assert causes(curves) == [("gradient_explosion", 2010)]
+
+
+def test_small_gradients_that_become_ordinary_ones_are_no_explosion():
+    assert not alarms({"gradient_norm": np.where(np.arange(1000) < 500, 0.01, 2.0)})
+
+
+def stuck(steps, level=UNIGRAM, seed=0):
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(0, 2.5 / math.sqrt(64 * 18), steps)
+    return {"mlm": level + noise, "sop": rng.binomial(64, 0.5, steps) / 64}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_objectives_that_stay_at_chance_are_named_once_each(seed):
+    found = alarms(stuck(3000, seed=seed), plateaus=plateaus())
+    assert [(alarm.cause, alarm.step, alarm.onset) for alarm in found] == [
+        ("mlm", 800, 300),
+        ("sop", 925, 300),
+    ]
+    assert "in the 500 steps before step 800, where 6.542 needs no learning" in found[0].text
+    assert "in the 625 steps before step 925, where 50% needs no learning" in found[1].text
+
+
+def test_a_masked_lm_loss_that_is_high_but_falls_is_no_plateau():
+    assert not alarms({"mlm": np.linspace(10, 6.6, 3000)}, plateaus=plateaus()[:1])
+
+
+def test_sentence_order_that_is_learned_and_lost_again_is_named_each_time():
+    accuracy = np.full(10_000, 0.5)
+    accuracy[3000:6000] = 0.6
+    found = causes({"sop": accuracy}, plateaus=plateaus()[1:], max_steps=10_000)
+    assert found == [("sop", 1300), ("sop", 7300)]
+
+
+def test_a_window_is_as_long_as_the_warm_up_and_a_tenth_of_the_run():
+    def first(**values):
+        return causes(stuck(30_000), plateaus=plateaus()[:1], **values)[0][1]
+
+    assert first(num_warmup_steps=2000) == 4000
+    assert first(num_warmup_steps=2000, start_warmup_step=100) == 4100
+    assert first(max_steps=30_000) == 300 + 3000
+
+
+def test_what_chance_gives_is_not_asked_for_before_it_is_needed():
+    def chance():
+        raise RuntimeError
+
+    plateau = Plateau("mlm", chance, "the loss", "Do.", steps=500)
+    assert not alarms(stuck(799), plateaus=[plateau])
+    with pytest.raises(RuntimeError):
+        alarms(stuck(800), plateaus=[plateau])
+
+
+def test_so_many_steps_in_a_row_that_are_not_finite_are_an_alarm():
+    finite = np.ones(100)
+    finite[20:29] = finite[40:51] = 0
+    loss = np.where(finite, 5.0, math.nan)
+    assert causes({"finite": finite, "loss": loss}) == [("not_finite", 50)]
+    assert not alarms({"finite": np.zeros(9), "mlm": np.full(9, math.nan)}, plateaus=plateaus()[:1])
+
+
+def test_nothing_depends_on_the_steps_looked_at_together():
+    curves = {**books(), **stuck(3000)}
+    curves["loss"][1503:1580] += 2
+    curves["gradient_norm"][2000:] *= 50
+    curves["finite"] = np.ones(3000)
+    curves["finite"][[4, 17, 900]] = 0
+    ways = [alarms(curves, n, new_only=False, plateaus=plateaus()) for n in (1, 3, 10, 64, 3000)]
+    assert len(ways[0]) > 100
+    assert all(way == ways[0] for way in ways)

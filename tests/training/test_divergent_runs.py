@@ -1,0 +1,116 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of run_pretraining.py that do diverge: by their learning rate, their labels, their data."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+
+import run_pretraining
+from albert_tf.tasks.pretraining import masked_lm_entropy, open_records
+
+TOO_HIGH = ("--learning_rate=0.5", "--num_warmup_steps=200", "--num_train_steps=200")
+
+
+@pytest.fixture
+def run(run_script, tiny_config, chance_records):
+    def run(folder, *flags):
+        folder.mkdir(exist_ok=True)
+        tiny_config.to_json(str(folder / "config.json"))
+        return run_script(
+            run_pretraining,
+            f"--input_file={chance_records}",
+            f"--albert_config_file={folder / 'config.json'}",
+            f"--output_dir={folder / 'run'}",
+            "--train_batch_size=16",
+            "--save_checkpoints_steps=25",
+            "--keep_checkpoint_max=8",
+            "--log_every_steps=10",
+            *flags,
+        )
+
+    return run
+
+
+def said(text):
+    """What was printed, without the line breaks."""
+    return " ".join(text.split())
+
+
+def logged(folder):
+    lines = (folder / "run/metrics.jsonl").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["split"] == "train"]
+
+
+def test_the_entropy_of_the_masked_pieces_is_that_of_their_frequencies(tiny_config, chance_records):
+    source = open_records(chance_records, tiny_config)
+    # Uniform over 35 pieces; the estimate is off by 1 / sqrt(predictions) at most.
+    assert masked_lm_entropy(source) == pytest.approx(math.log(35), abs=0.01)
+    assert masked_lm_entropy(source, predictions=500) == pytest.approx(math.log(35), abs=0.05)
+
+
+def test_a_learning_rate_that_is_too_high_is_warned_of_once_for_each_cause(run, tmp_path):
+    done = run(tmp_path, *TOO_HIGH)
+    assert done.returncode == 0
+    text = said(done.stderr)
+    for cause in ("the loss jumped", "the gradient norm exploded"):
+        assert len(re.findall(f"Warning: {cause} from .* to .* between steps", text)) == 1
+    assert "Lower --learning_rate or lengthen the warm-up." in text
+    assert logged(tmp_path)[-1]["step"] == 200
+
+
+def test_stop_ends_such_a_run_with_an_error_that_names_the_last_good_checkpoint(run, tmp_path):
+    done = run(tmp_path, *TOO_HIGH, "--on_divergence=stop")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    text = said(done.stderr)
+    found = re.search(r"the loss jumped from \S+ to \S+ between steps (\d+) and (\d+)", text)
+    onset, step = map(int, found.groups())
+    good = 25 * (onset // 25)
+    assert f"last good checkpoint is {tmp_path}/run/checkpoints/ckpt-{good}. Lower" in text
+    assert not (tmp_path / f"run/checkpoints/ckpt-{25 * (step // 25 + 1)}.index").exists()
+    again = run(tmp_path, *TOO_HIGH, "--on_divergence=stop")
+    assert again.returncode == 1 and found.group() in said(again.stderr)
+
+
+def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
+    # Labels and pieces are drawn at random: there is nothing to learn.
+    flags = (
+        "--train_batch_size=80",
+        "--learning_rate=0.005",
+        "--num_warmup_steps=10",
+        "--save_checkpoints_steps=1000",
+        "--log_every_steps=100",
+    )
+    done = run(tmp_path, *flags, "--num_train_steps=510")
+    assert done.returncode == 0
+    text = said(done.stderr)
+    assert len(re.findall(r"Warning: the masked LM loss is 3\.\d+ in the 500 steps", text)) == 1
+    assert "before step 510, where 3.55" in text
+    assert len(re.findall(r"Warning: the sentence order accuracy is (49|50)\.\d%", text)) == 1
+    assert "--sop_weight=0" in text
+    assert "loss jumped" not in text and "exploded" not in text
+
+
+def test_rollback_goes_back_with_a_lower_rate_and_other_data_until_the_run_holds(run, tmp_path):
+    done = run(tmp_path, *TOO_HIGH, "--on_divergence=rollback")
+    assert done.returncode == 0, done.stderr
+    entries = json.loads((tmp_path / "run/rollbacks.json").read_text())
+    assert 1 <= len(entries) <= 3
+    skipped = 0
+    for number, entry in enumerate(entries, 1):
+        assert entry["cause"] in ("loss_spike", "gradient_explosion")
+        assert entry["learning_rate_factor"] == 0.5**number
+        assert entry["to_step"] % 25 == 0 and entry["to_step"] < entry["step"]
+        skipped += entry["step"] - entry["to_step"]
+        assert entry["skipped_batches"] == skipped
+    assert said(done.stderr).count("Diverged: ") == len(entries)
+    lines = logged(tmp_path)
+    steps = [entry["step"] for entry in lines]
+    assert steps == sorted(set(steps)) and steps[-1] == 200
+    assert all(entry["loss"] < 6 for entry in lines)
+    at_190 = next(entry for entry in lines if entry["step"] == 190)
+    assert at_190["learning_rate"] == pytest.approx(0.5 * 189 / 200 * 0.5 ** len(entries))
