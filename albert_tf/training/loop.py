@@ -49,10 +49,12 @@ def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return tf.autograph.experimental.do_not_convert(function)
 
 
-def _graph(function: Callable[..., Any], jit_compile: bool = False) -> Callable[..., Any]:
+def _graph(
+    function: Callable[..., Any], jit_compile: bool = False, inline: bool = False
+) -> Callable[..., Any]:
     # Inlined into a loop, a function's shapes are unknown to the graph optimizer, which would leave
-    # the mask of the attention out of oneDNN's products.
-    attributes = None if jit_compile else {"_noinline": True}
+    # the mask of the attention out of oneDNN's products. But it takes less memory.
+    attributes = None if jit_compile or inline else {"_noinline": True}
     return tf.function(
         _as_it_is(function),
         autograph=False,
@@ -112,7 +114,9 @@ class TrainLoop:
         self._schedule = schedule
         self._variables = list(model.named_weights().values())
         self._compiled = _is_compiled(strategy, config.jit_compile)
-        self._gradients = _graph(self._micro_batch_gradients, config.jit_compile)
+        self._gradients = _graph(
+            self._micro_batch_gradients, config.jit_compile, inline=config.recompute
+        )
         self._loop = _graph(self._steps)
         # Set while tracing: dicts leave the graph as vectors, in the order of these names.
         self._sum_names: list[str] = []
