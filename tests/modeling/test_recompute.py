@@ -43,7 +43,7 @@ def test_losses_and_gradients_are_the_same(config, small_inputs, policy, toleran
     again, computed = gradients(model, small_inputs, wanted=True)
     assert loss == again
     for name, a, b in zip(model.named_weights(), kept, computed):
-        # The gradients of shared bfloat16 weights are added up in float32 instead.
+        # In bfloat16, sums of the same gradients in another order are rounded otherwise.
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(a).max(), err_msg=name)
     other, _ = gradients(model, small_inputs, wanted=True, seed=(1, 3))
     assert other != loss  # Dropout was on.
