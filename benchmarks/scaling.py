@@ -159,7 +159,7 @@ def plot(rows: Sequence[dict[str, Any]], path: str) -> None:
         axes.scatter(xs, ys, label=f"length {length}", zorder=2)
         # The other lengths of a model lie beside the first one.
         for x, y, row in zip(xs, ys, points if length == lengths[0] else []):
-            name = os.path.basename(row["config"]).replace("albert_", "")
+            name = os.path.basename(row["config"]).removeprefix("albert_").removesuffix("_v2")
             axes.annotate(
                 f"{name}, {row['layers']} layers", (x, y), (6, -11), textcoords="offset points",
                 fontsize=7,
@@ -175,7 +175,7 @@ def plot(rows: Sequence[dict[str, Any]], path: str) -> None:
         axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
-    axes.margins(x=0.2)
+    axes.margins(x=0.3)
     axes.grid(True, alpha=0.3)
     axes.legend()
     figure.savefig(path, dpi=120, bbox_inches="tight")

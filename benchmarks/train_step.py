@@ -56,7 +56,10 @@ def define_flags() -> None:
     flags.DEFINE_enum("peer", None, _PEERS, "Library to compare with; none if not given.")
     flags.DEFINE_string("peer_python", None, "The Python of its environment, see the README.")
     flags.DEFINE_enum(
-        "peer_mode", "compile", ("eager", "compile"), "Of transformers: as it is, or torch.compile."
+        "peer_mode",
+        "compile",
+        ("eager", "compile", "max_autotune"),
+        "Of transformers: as it is, torch.compile, or torch.compile(mode='max-autotune').",
     )
     flags.DEFINE_bool(
         "peer_masked_only", False, "Let the peer's head predict the masked positions alone, as "

@@ -84,6 +84,9 @@ def recomputed(
             dx, *rest = tape.gradient(y, sources, dy)
             dflat = [_add(*pair, training=True) for pair in zip(totals, rest)]
             dvariables = rest[len(flat) :]
+            # Else the next layer may come first, while this one's inner values wait for their use.
+            with tf.control_dependencies([*dflat, *dvariables]):
+                dx = tf.identity(dx)
             return ([dx, *dflat], dvariables) if variables else [dx, *dflat]
 
         return (compute(x, *flat), *flat), grad

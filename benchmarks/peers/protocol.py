@@ -93,8 +93,8 @@ def serve(
         done, returns the last one's loss. The setup: "config", the keys of `albert_config.json`;
         "batch", the path of an .npz file with one batch of pretraining records and "labels" [B, S],
         which are -100 where nothing is masked; "policy", "float32" or "mixed_bfloat16"; "mode",
-        "eager" or "compile"; "masked_only", whether the library's head is to be given the masked
-        positions alone; "threads".
+        "eager", "compile" or "max_autotune"; "masked_only", whether the library's head is to be
+        given the masked positions alone; "threads".
       packages: whose versions are told.
     """
     # What the libraries print goes elsewhere than the answers.

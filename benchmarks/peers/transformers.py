@@ -60,8 +60,9 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
         with torch.autocast("cpu", torch.bfloat16, setup["policy"] == "mixed_bfloat16"):
             return masked_only_loss() if setup["masked_only"] else library_loss()
 
-    if setup["mode"] == "compile":
-        loss_function = torch.compile(loss_function)
+    if setup["mode"] != "eager":
+        mode = "max-autotune" if setup["mode"] == "max_autotune" else "default"
+        loss_function = torch.compile(loss_function, mode=mode)
 
     def run(steps: int) -> float:
         for _ in range(steps):

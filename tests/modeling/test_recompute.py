@@ -93,6 +93,28 @@ def test_the_function_runs_again_in_the_backward_pass_and_only_if_asked():
     assert len(calls) == 3
 
 
+def test_a_layer_is_done_with_before_the_backward_pass_goes_on_to_the_next():
+    """Inner values that wait for the gradient of a weight would pile up."""
+
+    @tf.function(autograph=False)
+    def backward(x, weight):
+        with tf.GradientTape() as tape, dropout_seed(tf.constant([1, 2])), recomputation():
+            tape.watch([x, weight])
+            y, weights = recomputed(lambda x, w: tf.matmul(x, w[0], name="lower"), x, (weight,))
+            y, _ = recomputed(lambda x, w: tf.matmul(x, w[0], name="upper"), y, weights)
+        return tape.gradient(y, [x, weight])
+
+    graph = backward.get_concrete_function(tf.ones([3, 4]), tf.ones([4, 4])).graph
+    again = graph.get_operation_by_name("lower_1")
+    needed, todo = set(), [again]
+    while todo:
+        op = todo.pop()
+        if op.name not in needed:
+            needed.add(op.name)
+            todo += [*(value.op for value in op.inputs), *op.control_inputs]
+    assert {"gradient_tape/upper_1/MatMul", "gradient_tape/upper_1/MatMul_1"} <= needed, needed
+
+
 def test_random_masks_that_could_not_come_again_are_refused():
     with recomputation(), pytest.raises(ValueError, match="dropout_seed"):
         recomputed(lambda x: x, tf.ones([2, 2]))
