@@ -7,7 +7,7 @@ DEMO_DIR ?= runs/demo
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint docs clean
+.PHONY: help setup demo test test-all lint docs site clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,10 @@ lint: setup ## ruff: rules and format
 
 docs: setup ## write docs/flags.md from the scripts' --help
 	@$(PYTHON_BIN) scripts/make_flag_reference.py
+
+site: setup ## the pages of docs/ as a site, in runs/site
+	@$(PYTHON_BIN) -m mkdocs build --strict
+	@echo "The site is in runs/site; it begins with runs/site/index.html."
 
 clean: ## remove the demo's output and caches; .venv stays
 	@rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache build dist

@@ -61,7 +61,8 @@ def section(name: str) -> str:
     lines = [f"## `{name.replace('.', '/')}.py`", "", text, ""]
     lines += ["| flag | default | meaning |", "|---|---|---|"]
     for flag in script_flags(script):
-        meaning = " ".join(flag.help.split()).replace("|", "\\|")
+        # Markdown takes <n> for HTML, and | for the end of a cell.
+        meaning = " ".join(flag.help.split()).replace("<", "&lt;").replace("|", "\\|")
         if isinstance(flag, flags.EnumFlag):
             values = ", ".join(f"`{value}`" for value in flag.parser.enum_values)
             meaning = f"One of {values}. {meaning.partition('>: ')[2]}"

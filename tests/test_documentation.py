@@ -3,6 +3,7 @@
 """README and the pages in docs say what the code does."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +11,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "benchmarks/README.md",
+]
+#: What the site is made of.
+SITE = ("mkdocs.yml", "docs", "scripts", "benchmarks", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def documented_flags():
-    """Script path -> names of its flags, from docs/flags.md."""
+    """Script path -> default by flag, as in the table, from docs/flags.md."""
     sections = re.split(r"^## `(.*)`$", (ROOT / "docs/flags.md").read_text("utf-8"), flags=re.M)
     pairs = zip(sections[1::2], sections[2::2])
-    return {script: set(re.findall(r"^\| `--(\w+)`", text, flags=re.M)) for script, text in pairs}
+    row = re.compile(r"^\| `--(\w+)` \| (.*?) \|", flags=re.M)
+    return {script: dict(row.findall(text)) for script, text in pairs}
 
 
 def shell(page):
@@ -51,7 +59,9 @@ def test_flag_reference_covers_every_console_entry_point():
     assert {f"{name.replace('.', '/')}.py" for name in entry_points} == set(documented_flags())
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 6), ("docs/cloud_tpu.md", 7)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", 6), ("docs/pretraining.md", 12), ("docs/cloud_tpu.md", 7)]
+)
 def test_pages_show_commands(page, least):
     assert len(commands(ROOT / page)) >= least
 
@@ -66,7 +76,7 @@ def test_flags_in_commands_exist(script, names):
     ] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_are_words_a_shell_understands(page):
     done = subprocess.run(["bash", "-n"], input=shell(page), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -80,3 +90,91 @@ def test_links_exist():
     ]
     assert len(links) > 10
     assert [target for page, target in links if not (page.parent / target).exists()] == []
+
+
+def migration_rows():
+    """(our scripts, their flag, our flag, our default) of every flag in docs/migration.md."""
+    text = (ROOT / "docs/migration.md").read_text("utf-8")
+    runners = ["run_pretraining.py", "run_classifier.py", "run_squad.py", "run_race.py"]
+    for section in re.split(r"^## ", text, flags=re.M):
+        here = re.search(r"^Here: `(\S+)`", section, flags=re.M)
+        for row in re.findall(r"^\|(.*)\|$", section, flags=re.M):
+            cells = [cell.strip() for cell in row.split(" | ")]
+            if len(cells) != 5 or not cells[0].startswith("`--"):
+                continue
+            for theirs in re.findall(r"--(\w+)", cells[0]):
+                for ours in [theirs] if cells[2] == "same" else re.findall(r"--(\w+)", cells[2]):
+                    yield [here[1]] if here else runners, theirs, ours, cells[3]
+
+
+def test_flags_that_the_migration_page_leads_to_exist_with_the_defaults_it_tells():
+    known = documented_flags()
+    rows = list(migration_rows())
+    assert len(rows) > 90
+    for scripts, _, ours, told in rows:
+        for script in scripts:
+            default = known[script][ours].strip("`*")
+            literal = re.match(r"`(.*?)`", told)
+            if told == "required" or (literal and default):
+                assert (literal[1] if literal else told) == default, (script, ours)
+            else:
+                assert not default, (script, ours)
+
+
+def test_flags_in_the_prose_of_the_pages_on_trouble_and_migration_exist():
+    known = {flag for defaults in documented_flags().values() for flag in defaults}
+    for name in ("migration", "troubleshooting"):
+        text = (ROOT / f"docs/{name}.md").read_text("utf-8")
+        # The first column of a migration table holds other programs' flags.
+        text = re.sub(r"^\| `--.*? \|", "", text, flags=re.M)
+        named = set(re.findall(r"--([a-z]\w+)", text))
+        assert len(named) > 20
+        assert {f for f in named if f not in known and f.removeprefix("no") not in known} == set()
+
+
+def build_site(project, folder):
+    # Not --quiet, which takes the warnings away that --strict counts.
+    config = project / "mkdocs.yml"
+    command = ["mkdocs", "build", "--strict", "--config-file", config, "--site-dir"]
+    return subprocess.run(
+        [sys.executable, "-m", *command, folder], capture_output=True, text=True, timeout=120
+    )
+
+
+def test_site_holds_every_page_and_loads_nothing_from_other_hosts(tmp_path):
+    done = build_site(ROOT, tmp_path)
+    assert done.returncode == 0, done.stderr
+    pages = {page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")}
+    built = {page.relative_to(tmp_path) for page in tmp_path.rglob("*.html")}
+    assert {page.with_suffix(".html") for page in pages} <= built
+    loaded = [
+        target
+        for page in tmp_path.rglob("*.html")
+        for target in re.findall(
+            r"""<(?:link|script|img|iframe)\b[^>]*?(?:href|src)=["'](.*?)["']""",
+            page.read_text("utf-8"),
+        )
+    ]
+    assert len(loaded) > 10
+    assert [target for target in loaded if "//" in target] == []
+
+
+@pytest.mark.parametrize(
+    ("link", "complaint"),
+    [
+        ("nowhere.md", "'nowhere.md'"),
+        ("../benchmarks/nowhere.md", "'../benchmarks/nowhere.md'"),
+        ("flags.md#nowhere", "does not contain an anchor '#nowhere'"),
+    ],
+)
+def test_site_is_not_built_with_a_broken_link(tmp_path, link, complaint):
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in SITE:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, project / name)
+    with (project / "docs/index.md").open("a") as page:
+        page.write(f"\n[broken]({link})\n")
+    done = build_site(project, tmp_path / "site")
+    assert done.returncode == 1
+    assert complaint in done.stdout + done.stderr
