@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from albert_tf.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -178,3 +181,10 @@ def test_site_is_not_built_with_a_broken_link(tmp_path, link, complaint):
     done = build_site(project, tmp_path / "site")
     assert done.returncode == 1
     assert complaint in done.stdout + done.stderr
+
+
+def test_citation_and_changelog_tell_the_packages_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == __version__
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.search(rf"^## .*\b{re.escape(__version__)}\b", changelog, flags=re.M)
