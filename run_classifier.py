@@ -70,7 +70,9 @@ def _main() -> None:
     settings_from_flags({}).run_config(0)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.glue import run as glue
+    from albert_tf.training.strategy import join_cluster
 
+    join_cluster(FLAGS.strategy)
     if custom:
         _run_custom()
         return

@@ -75,10 +75,12 @@ def _main() -> None:
     from albert_tf.tasks import pretraining
     from albert_tf.training.estimator import Estimator
     from albert_tf.training.specs import EvalSpec, TrainSpec
+    from albert_tf.training.strategy import join_cluster
 
     run_config = run_config_from_flags(
         learning_rate=FLAGS.learning_rate or scaled_learning_rate(FLAGS.train_batch_size)
     )
+    join_cluster(run_config.strategy)
     config = pretraining.model_config(FLAGS.albert_config_file, FLAGS.input_file)
     if FLAGS.init_checkpoint:
         check_architecture(config, FLAGS.init_checkpoint)

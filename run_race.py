@@ -73,7 +73,9 @@ def _main() -> None:
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.fine_tune import Examples, run
     from albert_tf.tasks.multiple_choice.predictions import write_outputs
+    from albert_tf.training.strategy import join_cluster
 
+    join_cluster(FLAGS.strategy)
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
     train, held_out, unseen = (_read(action, task.spec.num_choices) for action in DATA)

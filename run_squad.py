@@ -69,7 +69,9 @@ def _main() -> None:
     from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
     from albert_tf.tasks.squad.evaluation import evaluate, predict
     from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
+    from albert_tf.training.strategy import join_cluster
 
+    join_cluster(FLAGS.strategy)
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
     cache, pad, threshold = (

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 
@@ -37,6 +38,18 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     return make_tpu_strategy(config)
 
 
+def join_cluster(strategy: str) -> None:
+    """Makes this process one of the cluster's, if the strategy of that name has one.
+
+    TensorFlow can do that before its first operation only, so scripts begin with it.
+
+    Raises:
+      AlbertError: TF_CONFIG names no cluster.
+    """
+    if strategy == "multi_worker":
+        _multi_worker_strategy()
+
+
 def fast_precision(strategy: tf.distribute.Strategy) -> str:
     """ "mixed_bfloat16" where the devices have units for it, else "float32"."""
     if isinstance(strategy, tf.distribute.TPUStrategy):
@@ -54,7 +67,9 @@ def fast_precision(strategy: tf.distribute.Strategy) -> str:
     return "mixed_bfloat16" if any(unit in features for unit in units) else "float32"
 
 
+@functools.lru_cache(maxsize=1)
 def _multi_worker_strategy() -> tf.distribute.Strategy:
+    """A process joins one cluster, once, however many Estimators it makes."""
     try:
         config = json.loads(os.environ.get("TF_CONFIG", ""))
         machines = {k: v for k, v in config["cluster"].items() if k in ("chief", "worker")}
@@ -72,7 +87,13 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
         )
     if sum(map(len, machines.values())) < 2:
         raise AlbertError("TF_CONFIG names one worker only; use --strategy=mirrored or default.")
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except RuntimeError as error:
+        raise AlbertError(
+            "The cluster cannot be joined, as TensorFlow has computed something already; call "
+            'albert_tf.training.strategy.join_cluster("multi_worker") before anything else.'
+        ) from error
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

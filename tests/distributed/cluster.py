@@ -1,0 +1,173 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of real processes on this machine, which MultiWorkerMirroredStrategy runs over."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+
+class Exit(NamedTuple):
+    """What a worker left: exit status (minus the signal that ended it), its two outputs."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports of the loopback device that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:  # All are held before any is let go, so no two are the same.
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+class Cluster:
+    """Starts the same Python command as every worker of a cluster; on leaving, none is left.
+
+    Args:
+      command: a script, relative to the repository's root, and its arguments.
+      folder: for the workers' outputs, stdout-<index> and stderr-<index>.
+      workers: how many.
+      variables: further environment variables.
+
+    Attributes:
+      processes: the workers, in the order of their indices.
+
+    Example:
+      with Cluster(["run_pretraining.py", "--strategy=multi_worker", ...], tmp_path) as cluster:
+          cluster.processes[1].send_signal(signal.SIGTERM)
+          exits = cluster.wait()
+    """
+
+    def __init__(
+        self, command: Sequence[object], folder: Path, workers: int = 2, **variables: str
+    ) -> None:
+        hosts = [f"localhost:{port}" for port in free_ports(workers)]
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.processes: list[subprocess.Popen] = []
+        for index in range(workers):
+            task = {"type": "worker", "index": index}
+            environment = {
+                **os.environ,
+                "TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task}),
+                "PYTHONPATH": str(ROOT),
+                "PYTHONUNBUFFERED": "1",
+                "CUDA_VISIBLE_DEVICES": "-1",
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+                # The workers share the machine's cores.
+                "OMP_NUM_THREADS": "1",
+                "TF_NUM_INTRAOP_THREADS": "1",
+                **variables,
+            }
+            stdout, stderr = self._path("stdout", index), self._path("stderr", index)
+            with open(stdout, "w") as out, open(stderr, "w") as err:
+                process = subprocess.Popen(
+                    [sys.executable, *map(str, command)],
+                    cwd=ROOT,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,  # With all that it starts it can be killed.
+                )
+            self.processes.append(process)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _path(self, stream: str, index: int) -> Path:
+        return self._folder / f"{stream}-{index}"
+
+    def stdout(self, index: int) -> str:
+        """What a worker has printed so far."""
+        return self._path("stdout", index).read_text(errors="replace")
+
+    def stderr(self, index: int) -> str:
+        """What a worker has written to its standard error so far."""
+        return self._path("stderr", index).read_text(errors="replace")
+
+    def wait_for(self, text: str, index: int = 0, timeout: float = 120.0) -> None:
+        """Waits until a worker has printed a text, while all are running.
+
+        Raises:
+          TimeoutError: it has not in so many seconds.
+          AssertionError: a worker has ended before.
+        """
+        end = time.monotonic() + timeout
+        while text not in self.stdout(index):
+            ended = [i for i, process in enumerate(self.processes) if process.poll() is not None]
+            if ended and text not in self.stdout(index):
+                raise AssertionError(f"worker {ended[0]} has ended\n{self._ends()}")
+            if time.monotonic() > end:
+                raise TimeoutError(f"no {text!r} in {timeout:g} s\n{self._ends()}")
+            time.sleep(0.05)
+
+    def wait(self, timeout: float = 240.0, grace: float = 30.0) -> list[Exit]:
+        """Waits until all have ended; once one has failed the others get `grace` seconds.
+
+        Raises:
+          TimeoutError: they run for longer than `timeout` seconds; they are killed.
+        """
+        end = time.monotonic() + timeout
+        failed = False
+        while any(process.poll() is None for process in self.processes):
+            if not failed and any(process.returncode for process in self.processes):
+                failed, end = True, min(end, time.monotonic() + grace)
+            if time.monotonic() > end:
+                self.kill()
+                if failed:
+                    break
+                raise TimeoutError(f"still running after {timeout:g} s\n{self._ends()}")
+            time.sleep(0.05)
+        return [
+            Exit(process.returncode, self.stdout(i), self.stderr(i))
+            for i, process in enumerate(self.processes)
+        ]
+
+    def run(self, timeout: float = 240.0) -> list[Exit]:
+        """Waits for all and leaves none.
+
+        Raises:
+          AssertionError: one has failed; says what it has written.
+          TimeoutError: as in `wait`.
+        """
+        with self:
+            exits = self.wait(timeout)
+            if any(done.returncode for done in exits):
+                raise AssertionError(f"a worker has failed\n{self._ends()}")
+            return exits
+
+    def kill(self) -> None:
+        """Ends those that still run, and what they have started, with SIGKILL."""
+        for process in self.processes:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _ends(self) -> str:
+        """The last lines of all outputs."""
+        return "\n".join(
+            f"--- worker {i}, {name}, exit status {process.poll()}:\n{text[-2000:]}"
+            for i, process in enumerate(self.processes)
+            for name, text in (("stdout", self.stdout(i)), ("stderr", self.stderr(i)))
+        )
