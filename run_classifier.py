@@ -107,9 +107,10 @@ def _run_custom() -> None:
         labels = () if FLAGS.regression else label_set(texts.train)
         task, settings = flagged.new_task(labels, columns=columns)
     _, outputs = flagged.run_task(task, texts, settings, FLAGS.output_dir)
-    for name, examples in texts.predict.items():
+    for name, output in outputs.items():
+        examples = texts.predict[name]
         path = os.path.join(FLAGS.output_dir, "predictions.tsv")
-        classification.write_predictions(path, examples, outputs[name], task.spec.labels)
+        classification.write_predictions(path, examples, output, task.spec.labels)
         print(f"Predictions for {len(examples):,} examples are in {path}.")
 
 

@@ -127,10 +127,11 @@ def _main() -> None:
             print(f"Trained without {source.num_corrupt:,} corrupt records; they are named above.")
     if FLAGS.do_eval:
         results = estimator.evaluate(eval_spec)
-        path = os.path.join(FLAGS.output_dir, "eval_results.json")
-        files.write_json(path, results)
-        shown = "  ".join(f"{name} {value:.4f}" for name, value in results.items())
-        print(f"{shown}\nWritten to {path}.")
+        print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
+        if estimator.chief:
+            path = os.path.join(FLAGS.output_dir, "eval_results.json")
+            files.write_json(path, results)
+            print(f"Written to {path}.")
 
 
 def main() -> None:

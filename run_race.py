@@ -94,7 +94,7 @@ def _main() -> None:
         num_seeds=FLAGS.num_seeds,
         pad_to_max=pads_to_max(),
     )
-    if unseen:
+    if outputs:
         write_outputs(task, unseen, outputs["predict"], FLAGS.output_dir)
 
 

@@ -19,6 +19,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.finetuning import ExampleTask, FineTuningTask
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
+from albert_tf.training.strategy import highest
 
 SEEDS_FILE = "seeds.json"
 RESULTS_FILE = "eval_results.json"
@@ -52,6 +53,8 @@ def run(
 ) -> tuple[dict[str, float], dict[str, dict[str, np.ndarray]]]:
     """Trains, evaluates and predicts, as far as there are examples for it.
 
+    In a cluster all processes have to call it, and one of them, the chief, is there to write files.
+
     Args:
       task: the task.
       examples: what to read.
@@ -64,7 +67,7 @@ def run(
 
     Returns:
       The metrics that `report` gives, empty without evaluation; and for each data set to predict
-      the outputs of the task's `predict`, [examples, ...].
+      the outputs of the task's `predict`, [examples, ...]. Only the chief is given these.
     """
     options = {"cache_dir": cache_dir, "pad_to_max": pad_to_max}
     # All is tokenized before anything is trained, so that errors show at once.
@@ -100,7 +103,7 @@ def run(
     for name, source in unseen.items():
         batches = source.num_batches(config.eval_batch_size)
         outputs[name] = estimator.predict(source.eval_input_fn, max_steps=batches)
-    return results, outputs
+    return results, outputs if estimator.chief else {}
 
 
 def fine_tune(
@@ -149,7 +152,9 @@ def fine_tune(
     sign = 1 if task.best_metric_larger_is_better else -1
     best = max(values, key=lambda name: sign * values[name])
     summary = {"metric": task.best_metric, "values": values, "best": best}
-    files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
+    if estimator.chief:
+        files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
+    highest(estimator.strategy)  # It is read again at once.
     print(_seeds_line(task, values, best, results[best]))
     return open_trained(task, config)
 
@@ -209,10 +214,11 @@ def report(
 ) -> dict[str, float]:
     """Evaluates, prints the metrics and writes eval_results.json into `output_dir`."""
     results = evaluate(estimator, eval_specs)
-    path = os.path.join(output_dir, RESULTS_FILE)
-    files.write_json(path, results)
-    shown = "\n".join(f"  {name:24} {value:.4f}" for name, value in results.items())
-    print(f"{shown}\nWritten to {path}.")
+    print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
+    if estimator.chief:
+        path = os.path.join(output_dir, RESULTS_FILE)
+        files.write_json(path, results)
+        print(f"Written to {path}.")
     return results
 
 

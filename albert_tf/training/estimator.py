@@ -36,7 +36,7 @@ from albert_tf.training.specs import (
     RunConfig,
     TrainSpec,
 )
-from albert_tf.training.strategy import fast_precision, is_chief, make_strategy
+from albert_tf.training.strategy import fast_precision, highest, is_chief, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_batch_sizes, check_tpu_run
 
@@ -53,6 +53,9 @@ class Estimator:
       task: what is trained.
       run_config: how.
 
+    Attributes:
+      chief: whether this process writes the files, as one of a cluster's does.
+
     Raises:
       AlbertError: the devices are not there, or the batch sizes do not divide among them.
 
@@ -64,6 +67,7 @@ class Estimator:
 
     def __init__(self, task: Task, run_config: RunConfig) -> None:
         self.strategy = make_strategy(run_config)
+        self.chief = is_chief(self.strategy)
         if run_config.precision == "auto":
             run_config = dataclasses.replace(run_config, precision=fast_precision(self.strategy))
         self.task, self.config = task, run_config
@@ -131,6 +135,7 @@ class Estimator:
             check_tpu_run(self.config, self.strategy.num_replicas_in_sync, batch, paths)
 
     def _load(self, checkpoint: str | None) -> None:
+        highest(self.strategy)  # The chief may still be writing what is to be read.
         if checkpoint is None:
             try:
                 checkpoint = find_checkpoint(self.config.output_dir)
@@ -183,7 +188,7 @@ class _TrainingRun:
             estimator.check_input(eval_spec.input_fn, size, eval_spec.files)
         strategy = estimator.strategy
         weights = estimator.model.named_weights()
-        self.chief = is_chief(strategy)
+        self.chief = estimator.chief
         self.rollbacks = Rollbacks(self.config.output_dir, self.chief)
         self.detector = DivergenceDetector(
             self.task.plateaus(),
@@ -228,7 +233,8 @@ class _TrainingRun:
         self.results: dict[str, float] | None = None
 
     def run(self) -> dict[str, float] | None:
-        step = self._resume() if self.store.latest() else self._begin()
+        begun = highest(self.estimator.strategy, int(self.store.latest() is not None))
+        step = self._resume() if begun else self._begin()
         last = self.train_spec.max_steps
         over = self._no_better(step)
         if step >= last or over:
@@ -252,6 +258,7 @@ class _TrainingRun:
                 window.add(metrics, None if step == self.initial_step else seconds)
                 per_step = seconds / steps if step > self.initial_step else LOOP_SECONDS
                 loop_steps = max(1, min(self.config.steps_per_loop, int(LOOP_SECONDS / per_step)))
+                loop_steps = highest(self.estimator.strategy, loop_steps)
                 step += steps
                 tokens, positions = (
                     tokens + metrics["tokens"].sum(),
@@ -389,6 +396,7 @@ class _TrainingRun:
                 f"Training has diverged: {alarm.text}; there is no checkpoint to go back to. "
                 f"{alarm.advice}"
             )
+        highest(self.estimator.strategy)  # Before the chief deletes any, all have looked.
         # Stopped in between, the run comes to the same alarm and the same checkpoint again.
         self.store.forget_after(target)
         self.rollbacks.add(alarm, target)

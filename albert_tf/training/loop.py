@@ -153,6 +153,9 @@ class TrainLoop:
         from albert_tf.optimization.optimizer import clip_by_global_norm
 
         replica = tf.distribute.get_replica_context()
+        rows = self._config.train_batch_size // replica.num_replicas_in_sync
+        # What comes from the iterator of one of several machines does not tell its length.
+        batch = {k: tf.ensure_shape(v, [rows, *v.shape[1:]]) for k, v in batch.items()}
         step = self._optimizer.iterations
         counts = {
             "tokens": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),

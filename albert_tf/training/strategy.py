@@ -106,3 +106,14 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
         and resolver.task_id == 0
         and "chief" not in resolver.cluster_spec().jobs
     )
+
+
+def highest(strategy: tf.distribute.Strategy, value: int = 0) -> int:
+    """The highest of the values that the processes of a run give; waits until all have given one.
+
+    For what they must all do alike and do not see alike: clocks, signals, files of the chief's.
+    """
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return value
+    values = strategy.run(lambda: tf.constant([value], tf.int64))
+    return int(tf.reduce_max(strategy.gather(values, axis=0)))

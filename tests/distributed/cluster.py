@@ -40,9 +40,10 @@ class Cluster:
     """Starts the same Python command as every worker of a cluster; on leaving, none is left.
 
     Args:
-      command: a script, relative to the repository's root, and its arguments.
+      command: a script, relative to the repository's root, and its arguments; {worker} in them
+        stands for the worker's index.
       folder: for the workers' outputs, stdout-<index> and stderr-<index>.
-      workers: how many.
+      workers: how many; one alone is no cluster, and has no TF_CONFIG.
       variables: further environment variables.
 
     Attributes:
@@ -65,7 +66,6 @@ class Cluster:
             task = {"type": "worker", "index": index}
             environment = {
                 **os.environ,
-                "TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task}),
                 "PYTHONPATH": str(ROOT),
                 "PYTHONUNBUFFERED": "1",
                 "CUDA_VISIBLE_DEVICES": "-1",
@@ -75,10 +75,15 @@ class Cluster:
                 "TF_NUM_INTRAOP_THREADS": "1",
                 **variables,
             }
+            environment.pop("TF_CONFIG", None)
+            if workers > 1:
+                cluster = {"cluster": {"worker": hosts}, "task": task}
+                environment["TF_CONFIG"] = json.dumps(cluster)
+            arguments = [str(part).replace("{worker}", str(index)) for part in command]
             stdout, stderr = self._path("stdout", index), self._path("stderr", index)
             with open(stdout, "w") as out, open(stderr, "w") as err:
                 process = subprocess.Popen(
-                    [sys.executable, *map(str, command)],
+                    [sys.executable, *arguments],
                     cwd=ROOT,
                     env=environment,
                     stdin=subprocess.DEVNULL,

@@ -35,6 +35,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Answers questions and scores the answers; writes eval_results.json and what `predict` does.
 
+    In a cluster the chief writes the files.
+
     Args:
       estimator: of the model's folder.
       asked: the questions.
@@ -51,6 +53,8 @@ def evaluate(
     if asked.task.spec.version == "2.0" and not (find_threshold and threshold is None):
         threshold = _known_threshold(folder, threshold)
     results = asked.score(answers, threshold)
+    if not estimator.chief:
+        return results
     if asked.task.spec.version == "2.0" and threshold is None:
         threshold = results["null_threshold"]
         kept = {"null_threshold": threshold, "f1": results["f1"], "found_on": asked.path}
@@ -71,6 +75,8 @@ def predict(
 ) -> None:
     """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json.
 
+    In a cluster the chief writes the files.
+
     Args:
       estimator: of the model's folder.
       asked: the questions.
@@ -78,6 +84,8 @@ def predict(
       threshold: on the null odds; None for the one kept with the model.
     """
     answers = _answers(estimator, asked)
+    if not estimator.chief:
+        return
     if asked.task.spec.version == "2.0":
         threshold = _known_threshold(estimator.config.output_dir, threshold)
         if threshold is None:

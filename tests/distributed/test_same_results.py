@@ -1,0 +1,288 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Several devices, or several processes, give the results of one device.
+
+Every run here is one of real processes, see worker.py; a setup does all its jobs in one start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.distributed.cluster import Cluster
+from tests.distributed.worker import Job
+from tests.small_tasks import FINE_TUNING, PRETRAINING
+
+#: Strategy, logical devices of a process, processes.
+SETUPS = {
+    "one device": ("default", 1, 1),
+    "two devices": ("mirrored", 2, 1),
+    "four devices": ("mirrored", 4, 1),
+    "two processes": ("multi_worker", 1, 2),
+}
+ALONE, *TOGETHER = SETUPS
+TWO_PROCESSES = "two processes"
+TASKS = (*PRETRAINING, *FINE_TUNING)
+#: Those of the default suite.
+SHORT = ("masked", "classification")
+STEPS = 6
+#: The step that runs are resumed at.
+RESUMED = 3
+#: Below the gradient norms of all steps of all tasks, so that every step is clipped.
+CLIP_NORM = 0.01
+#: A batch that holds all that there is to evaluate on.
+ALL = 128
+#: Examples to evaluate on, and batches that they do and do not fill. With one example in the last
+#: batch of four, three of four devices have nothing but padding.
+COUNTS = {21: (4, 8), 24: (8, 24)}
+#: Float32 sums over a batch differ in their last bits with the order in which they are added up:
+#: relative 6e-8 for each addition, so about 1e-6 for a loss and a gradient. An update divides by
+#: the moving average of the gradient's own size, which can turn that into a like part of the
+#: learning rate's 0.01 where a gradient is nearly zero; it does so anew in each of the steps.
+LOSS, NORM, WEIGHT, OUTPUT = 1e-5, 1e-4, 1e-4, 1e-5
+
+
+def training(task: str, micro_batches: int = 1, name: str = "", **config: object) -> Job:
+    config = {
+        "clip_norm": CLIP_NORM,
+        "gradient_accumulation_steps": micro_batches,
+        "optimizer": "lamb" if task in PRETRAINING else "adamw",
+        **config,
+    }
+    name = name or f"{task} x{micro_batches}"
+    return Job(name, task, steps=STEPS, examples=40, config=config)
+
+
+def looking(task: str) -> Job:
+    """At the batches from the first step on, and from another one on."""
+    return Job(f"{task} batches", task, steps=4, examples=40, batches_from=(0, RESUMED))
+
+
+def counting(task: str, examples: int, sizes: Sequence[int], runs: Runs) -> Job:
+    """Predictions with the weights that one device has trained."""
+    checkpoint = str(runs.folder / ALONE / training(task).name)
+    name = f"{task} {examples} in {sizes}"
+    return Job(name, task, examples, eval_sizes=tuple(sizes), checkpoint=checkpoint)
+
+
+class Runs:
+    """What the setups' jobs have given; each is done once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._found: dict[tuple[str, str], list[dict[str, np.ndarray]]] = {}
+
+    def do(self, setup: str, jobs: Sequence[Job], clock_skew: float = 0.0) -> None:
+        """Does those jobs that are not yet done, in one start."""
+        jobs = [job for job in jobs if (setup, job.name) not in self._found]
+        if not jobs:
+            return
+        strategy, devices, workers = SETUPS[setup]
+        folder = self.folder / setup
+        folder.mkdir(exist_ok=True)
+        plan = {
+            "strategy": strategy,
+            "devices": devices,
+            "folder": str(folder),
+            "data": str(self.folder / "data"),
+            "clock_skew": clock_skew,
+            "jobs": [dataclasses.asdict(job) for job in jobs],
+        }
+        (folder / "plan.json").write_text(json.dumps(plan))
+        command = ["tests/distributed/worker.py", folder / "plan.json"]
+        Cluster(command, folder, workers).run(timeout=600)
+        for job in jobs:
+            self._found[setup, job.name] = [
+                dict(np.load(folder / f"{job.name}-{i}.npz")) for i in range(workers)
+            ]
+
+    def found(self, setup: str, job: Job) -> list[dict[str, np.ndarray]]:
+        """What each process has seen."""
+        return self._found[setup, job.name]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return Runs(tmp_path_factory.mktemp("runs"))
+
+
+def largest_difference(found: dict, expected: dict, prefix: str) -> float:
+    names = [name for name in expected if name.startswith(prefix)]
+    assert names and names == [name for name in found if name.startswith(prefix)]
+    return max(float(np.max(np.abs(found[k] - expected[k]))) for k in names)
+
+
+def assert_trained_alike(found: dict, expected: dict, title: str, first_step: int = 0) -> None:
+    reference = {k: expected[k][first_step:] for k in ("loss", "gradient_norm")}
+    assert (reference["gradient_norm"] > CLIP_NORM).all()
+    losses = np.abs(found["loss"] - reference["loss"])
+    norms = np.abs(found["gradient_norm"] / reference["gradient_norm"] - 1)
+    weights = largest_difference(found, expected, "weight ")
+    print(
+        f"{title}: {len(losses)} steps; largest difference of losses {losses.max():.1e}, "
+        f"of gradient norms {norms.max():.1e} (relative), of weights {weights:.1e}"
+    )
+    assert losses.max() <= LOSS and norms.max() <= NORM and weights <= WEIGHT
+
+
+def check_training(runs: Runs, setup: str, job: Job, first_step: int = 0) -> None:
+    """The steps are those of one device without micro-batches."""
+    (expected,) = runs.found(ALONE, training(job.task))
+    _, devices, workers = SETUPS[setup]
+    for i, found in enumerate(runs.found(setup, job)):
+        assert found["replicas"] == devices * workers
+        assert_trained_alike(found, expected, f"{setup}, process {i}, {job.name}", first_step)
+
+
+def check_batches(runs: Runs, setup: str, job: Job) -> None:
+    """The rows of the processes together are those of one device, step by step and in order."""
+    (expected,) = runs.found(ALONE, job)
+    for start in job.batches_from:
+        parts = [found[f"batches {start}"] for found in runs.found(setup, job)]
+        batches = np.concatenate(parts, axis=1)
+        assert len(set(batches.flat)) > 16  # Or else all rows are the same.
+        np.testing.assert_array_equal(batches, expected[f"batches {start}"])
+    first, later = (expected[f"batches {start}"] for start in job.batches_from)
+    np.testing.assert_array_equal(first[RESUMED:], later[: len(first) - RESUMED])
+    print(f"{setup}, {job.name}: {batches.size} rows from each of {job.batches_from}, all the same")
+
+
+def interrupt(run: Path, target: Path, step: int) -> None:
+    """Makes a copy of a run as if it had been stopped after the checkpoint of a step."""
+    shutil.copytree(run, target)
+    folder = target / "checkpoints"
+    for file in folder.glob("ckpt-*"):
+        if int(file.name.partition(".")[0].removeprefix("ckpt-")) > step:
+            file.unlink()
+    names = ("model_checkpoint_path", "all_model_checkpoint_paths")
+    (folder / "checkpoint").write_text("".join(f'{name}: "ckpt-{step}"\n' for name in names))
+
+
+def resuming(runs: Runs, before: str, after: str, former: Job, micro_batches: int) -> Job:
+    """What goes on in another setup with an interrupted run of the setup before."""
+    name = f"{former.name} of {before} resumed x{micro_batches}"
+    interrupt(runs.folder / before / former.name, runs.folder / after / name, RESUMED)
+    return training(former.task, micro_batches, name)
+
+
+def check_counting(runs: Runs, setup: str, job: Job) -> None:
+    (expected,) = runs.found(ALONE, counting(job.task, job.examples, (ALL,), runs))
+    names = [k.removeprefix(f"output {ALL} ") for k in expected if k.startswith("output ")]
+    metrics = [k.removeprefix(f"metric {ALL} ") for k in expected if k.startswith("metric ")]
+    assert names and metrics
+    for i, found in enumerate(runs.found(setup, job)):
+        differences = []
+        for size in job.eval_sizes:
+            for name in metrics:
+                a, b = found[f"metric {size} {name}"], expected[f"metric {ALL} {name}"]
+                assert a == pytest.approx(b, abs=1e-4), name
+            for name in names:
+                a, b = found[f"output {size} {name}"], expected[f"output {ALL} {name}"]
+                assert a.shape == b.shape and len(a) >= job.examples
+                differences.append(np.max(np.abs(a.astype(float) - b)))
+        print(
+            f"{setup}, process {i}, {job.name}: {len(a)} outputs of each kind at batch sizes "
+            f"{job.eval_sizes}; largest difference {max(differences):.1e}"
+        )
+        assert max(differences) <= OUTPUT
+
+
+def do_short(runs: Runs, setup: str) -> None:
+    """What the default suite looks at, in one start a setup; for one device in two."""
+    runs.do(ALONE, [*map(training, SHORT), looking("compact")])
+    if setup == ALONE:
+        return
+    jobs = [training("masked", 2)]
+    if setup == TWO_PROCESSES:
+        runs.do(ALONE, [counting(task, 21, (ALL,), runs) for task in SHORT])
+        jobs += [
+            # With no end of a loop but that which the processes agree on.
+            training("classification", log_every_steps=1000, save_checkpoints_steps=1000),
+            looking("compact"),
+            *(counting(task, 21, (4, 8), runs) for task in SHORT),
+        ]
+        if not (runs.folder / setup).exists():
+            jobs.append(resuming(runs, ALONE, setup, training("masked"), 2))
+    runs.do(setup, jobs, clock_skew=1000.0)
+
+
+@pytest.mark.parametrize("setup", TOGETHER)
+def test_pretraining_takes_the_steps_of_one_device_with_micro_batches_and_clipping(runs, setup):
+    do_short(runs, setup)
+    check_training(runs, setup, training("masked", 2))
+
+
+def test_fine_tuning_in_processes_whose_clocks_differ_takes_the_steps_of_one_device(runs):
+    do_short(runs, TWO_PROCESSES)
+    check_training(runs, TWO_PROCESSES, training("classification"))
+
+
+@pytest.mark.parametrize("task", SHORT)
+def test_two_processes_count_every_example_once(runs, task):
+    do_short(runs, TWO_PROCESSES)
+    check_counting(runs, TWO_PROCESSES, counting(task, 21, (4, 8), runs))
+
+
+def test_two_processes_see_the_batches_of_one_device(runs):
+    do_short(runs, TWO_PROCESSES)
+    check_batches(runs, TWO_PROCESSES, looking("compact"))
+
+
+def test_a_run_of_one_device_is_resumed_by_two_processes_with_micro_batches(runs):
+    do_short(runs, TWO_PROCESSES)
+    name = f"masked x1 of {ALONE} resumed x2"
+    check_training(runs, TWO_PROCESSES, training("masked", 2, name), RESUMED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setup", SETUPS)
+def test_every_task_takes_the_steps_of_one_device(runs, setup):
+    runs.do(ALONE, [training(task) for task in TASKS])
+    jobs = [training(task, parts) for task in TASKS for parts in (1, 2)]
+    runs.do(setup, jobs)
+    for job in jobs:
+        check_training(runs, setup, job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setup", SETUPS)
+def test_every_task_counts_every_example_once(runs, setup):
+    runs.do(ALONE, [training(task) for task in TASKS])
+    runs.do(ALONE, [counting(task, n, (ALL,), runs) for task in TASKS for n in COUNTS])
+    counts = [(task, n, sizes) for task in TASKS for n, sizes in COUNTS.items()]
+    jobs = [counting(*count, runs) for count in counts]
+    runs.do(setup, jobs)
+    for job in jobs:
+        check_counting(runs, setup, job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setup", TOGETHER)
+def test_every_task_is_given_the_batches_of_one_device(runs, setup):
+    jobs = [looking(task) for task in TASKS]
+    runs.do(ALONE, jobs)
+    runs.do(setup, jobs)
+    for job in jobs:
+        check_batches(runs, setup, job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", SETUPS)
+def test_a_run_is_resumed_by_any_other_devices(runs, after):
+    tasks = ("masked", "compact", "squad_2")
+    runs.do(ALONE, [training(task) for task in tasks])
+    jobs = []
+    for before, parts in zip(SETUPS, (1, 2, 1, 2)):
+        runs.do(before, [training(task, 2) for task in tasks])
+        for task in tasks:
+            jobs.append(resuming(runs, before, after, training(task, 2), parts))
+    runs.do(after, jobs)
+    for job in jobs:
+        check_training(runs, after, job, RESUMED)

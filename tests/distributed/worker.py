@@ -1,0 +1,172 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Does the jobs of a plan, one after the other, and keeps what it saw: tests compare it.
+
+  python tests/distributed/worker.py plan.json
+
+It is the only process of a run, or one of several, as the plan's strategy and TF_CONFIG say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import RunConfig, TrainSpec
+from albert_tf.config import AlbertConfig
+from albert_tf.training import estimator as estimator_module
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.loop import TrainLoop, distribute
+from albert_tf.training.strategy import join_cluster
+from tests.small_tasks import PIECES, SmallTask, open_small_task
+
+#: Of the longest sequences; two of the lengths that batches are padded to.
+LENGTH = 32
+MODEL = AlbertConfig(
+    vocab_size=len(PIECES),
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+    max_position_embeddings=LENGTH,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Something to do with a task.
+
+    Attributes:
+      name: of the job, and of the run's folder.
+      task: see open_small_task.
+      examples: likewise.
+      steps: to train; 0: not at all.
+      batches_from: steps from which on to look at the training batches, `steps` of them each.
+      eval_sizes: batch sizes to predict all examples with.
+      checkpoint: folder of the weights to predict with; None: the run's own.
+      config: fields of RunConfig.
+    """
+
+    name: str
+    task: str
+    examples: int = 16
+    steps: int = 0
+    batches_from: tuple[int, ...] = ()
+    eval_sizes: tuple[int, ...] = ()
+    checkpoint: str | None = None
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def train(task: SmallTask, config: RunConfig, steps: int) -> dict[str, np.ndarray]:
+    """Every step's loss and gradient norm, [steps] each, and the final weights."""
+    seen: list[dict[str, np.ndarray]] = []
+    run = TrainLoop.run
+
+    def watched(loop: TrainLoop, iterator: Iterator, steps: int) -> dict[str, np.ndarray]:
+        seen.append(run(loop, iterator, steps))
+        return seen[-1]
+
+    TrainLoop.run = watched
+    estimator = Estimator(task.task, config)
+    try:
+        estimator.train(TrainSpec(task.train.train_input_fn, steps, task.train.fingerprint))
+    finally:
+        TrainLoop.run = run
+    return {
+        "replicas": np.array(estimator.strategy.num_replicas_in_sync),
+        **{k: np.concatenate([one[k] for one in seen]) for k in ("loss", "gradient_norm")},
+        **{f"weight {k}": v.numpy() for k, v in estimator.model.named_weights().items()},
+    }
+
+
+def predict(
+    task: SmallTask, config: RunConfig, size: int, checkpoint: str | None
+) -> dict[str, np.ndarray]:
+    """The outputs for every example, [examples, ...], and the metrics of all."""
+    estimator = Estimator(task.task, dataclasses.replace(config, eval_batch_size=size))
+    outputs = estimator.predict(task.held_out.input_fn, checkpoint)
+    metrics = (task.held_out.metrics or task.task.metrics)(outputs)
+    evaluated = estimator.evaluate(task.held_out, checkpoint)
+    assert evaluated == metrics
+    return {
+        **{f"output {size} {k}": v for k, v in outputs.items()},
+        **{f"metric {size} {k}": np.array(v) for k, v in metrics.items()},
+    }
+
+
+def batches(task: SmallTask, config: RunConfig, start: int, steps: int) -> dict[str, np.ndarray]:
+    """A digest of each row that this process trains on, string [steps, rows]."""
+    strategy = Estimator(task.task, config).strategy
+    size = config.train_batch_size
+    iterator = iter(distribute(strategy, task.train.train_input_fn, size, start))
+    digests = []
+    for _ in range(steps):
+        batch = next(iterator)
+        columns = {k: strategy.experimental_local_results(v) for k, v in sorted(batch.items())}
+        rows = [
+            b"".join(np.ascontiguousarray(row).tobytes() for row in parts)
+            for replica in zip(*columns.values())
+            for parts in zip(*(value.numpy() for value in replica))
+        ]
+        digests.append([hashlib.sha256(row).hexdigest() for row in rows])
+    return {f"batches {start}": np.array(digests)}
+
+
+def do(job: Job, folder: Path, data: Path, strategy: str) -> dict[str, np.ndarray]:
+    """What a job gives, by name."""
+    config = RunConfig(
+        **{
+            "output_dir": str(folder / job.name),
+            "strategy": strategy,
+            "train_batch_size": 16,
+            "learning_rate": 0.01,
+            "num_warmup_steps": 2,
+            "save_checkpoints_steps": 3,
+            "log_every_steps": 1,
+            **job.config,
+        }
+    )
+    options = {"examples": job.examples, "max_seq_length": LENGTH, "dropout_rate": 0.0}
+    task = open_small_task(job.task, MODEL, data, **options)
+    found = train(task, config, job.steps) if job.steps else {}
+    for start in job.batches_from:
+        found.update(batches(task, config, start, job.steps))
+    for size in job.eval_sizes:
+        found.update(predict(task, config, size, job.checkpoint))
+    return found
+
+
+def main() -> None:
+    """Does what the plan says."""
+    plan = json.loads(Path(sys.argv[1]).read_text())
+    index = json.loads(os.environ.get("TF_CONFIG", '{"task": {"index": 0}}'))["task"]["index"]
+    # Workers whose clocks say different things.
+    estimator_module.LOOP_SECONDS /= 1 + index * plan["clock_skew"]
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    devices = [tf.config.LogicalDeviceConfiguration()] * plan["devices"]
+    tf.config.set_logical_device_configuration(cpu, devices)
+    join_cluster(plan["strategy"])
+    folder = Path(plan["folder"])
+    for values in plan["jobs"]:
+        job = Job(**values)
+        began = time.monotonic()
+        found = do(job, folder, Path(plan["data"]), plan["strategy"])
+        np.savez(folder / f"{job.name}-{index}.npz", **found)
+        print(f"{job.name}: {time.monotonic() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Every task, with a handful of examples made of 35 words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.text_tables import TextExample
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.pretraining import PretrainingTask, open_records
+from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+from albert_tf.tasks.squad.windows import WindowOptions
+from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.specs import EvalSpec
+from albert_tf.training.task import Task
+from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_options import PretrainingOptions
+from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
+
+WORDS = [f"w{i}" for i in range(35)]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+PRETRAINING = ("masked", "compact")
+FINE_TUNING = ("classification", "regression", "squad_1", "squad_2", "multiple_choice")
+
+
+class SmallTask(NamedTuple):
+    """A task, what to train on, and what to evaluate on."""
+
+    task: Task
+    train: RecordSource
+    held_out: EvalSpec
+
+
+def open_small_task(
+    name: str,
+    config: AlbertConfig,
+    folder: Path,
+    *,
+    examples: int = 16,
+    max_seq_length: int = LENGTH,
+    pad_to_max: bool = False,
+    dropout_rate: float = 0.1,
+) -> SmallTask:
+    """A task by its name, one of PRETRAINING and FINE_TUNING.
+
+    Args:
+      name: of the task.
+      config: with as many pieces as PIECES.
+      folder: where its data is kept; what another process has put there is read.
+      examples: to train on, and the same to evaluate on. Of compact records about as many.
+      max_seq_length: for fine-tuning; in pretraining it is LENGTH.
+      pad_to_max: for fine-tuning, give all batches this length.
+      dropout_rate: of the task's head.
+    """
+    folder = Path(folder) / f"{name}-{examples}"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / "vocab.txt").write_text("\n".join(PIECES))
+    if name == "masked":
+        return _pretraining(config, _masked_records(folder, examples))
+    if name == "compact":
+        return _pretraining(config, _compact_records(folder, examples))
+    tokenizer = Tokenizer.from_file(str(folder / "vocab.txt"))
+    if name.startswith("squad"):
+        version = {"squad_1": "1.1", "squad_2": "2.0"}[name]
+        path = folder / "squad.json"
+        if not path.exists():
+            path.write_text(json.dumps(_squad_content(version, examples)))
+        windows = WindowOptions(max_seq_length=max_seq_length, max_query_length=4, doc_stride=4)
+        spec = SquadSpec(version, windows=windows, start_n_top=2, end_n_top=2, n_best_size=3)
+        task = SquadTask(config, tokenizer, spec, dropout_rate)
+        train = open_training_records(task, str(path), str(folder), 1, pad_to_max)
+        held_out = QuestionSet(task, str(path), str(folder), pad_to_max)
+        spec = EvalSpec(held_out.source.eval_input_fn, metrics=held_out.metrics)
+        return SmallTask(task, train, spec)
+    if name == "multiple_choice":
+        spec = MultipleChoiceSpec(num_choices=3, max_seq_length=max_seq_length, max_qa_length=6)
+        task = MultipleChoiceTask(config, tokenizer, spec, dropout_rate)
+        data = _questions(examples)
+    else:
+        labels = ("x", "y") if name == "classification" else ()
+        spec = ClassificationSpec(labels, max_seq_length)
+        task = TextClassificationTask(config, tokenizer, spec, dropout_rate)
+        data = _texts(examples, labels or ("0.5", "4.5"))
+    options = {"cache_dir": str(folder), "pad_to_max": pad_to_max}
+    train = task.open_examples(data, "train", train_seed=1, **options)
+    held_out = task.open_examples(data, "eval", **options)
+    return SmallTask(task, train, EvalSpec(held_out.eval_input_fn))
+
+
+def _sentence(words: int, seed: int) -> str:
+    return " ".join(np.random.default_rng(seed).choice(WORDS, words))
+
+
+def _pretraining(config: AlbertConfig, paths: str) -> SmallTask:
+    source = open_records(paths, config)
+    return SmallTask(PretrainingTask(config, source), source, EvalSpec(source.eval_input_fn))
+
+
+def _masked_records(folder: Path, examples: int) -> str:
+    """Three shards of unequal size."""
+    features = records.pretraining_features(LENGTH, PREDICTIONS)
+    sizes = np.diff([0, examples // 2, examples // 2 + examples // 8, examples])
+    paths = [str(folder / f"shard-{i}.tfrecord") for i in range(len(sizes))]
+    for i, (path, size) in enumerate(zip(paths, sizes)):
+        if not Path(path).exists():
+            columns = pretraining_columns(size, seed=i)
+            records.write_shard(path, records.encode_examples(columns, features))
+    return ",".join(paths)
+
+
+def _compact_records(folder: Path, examples: int) -> str:
+    if not (folder / "records").exists():
+        lines = [_sentence(6, i) if i % 20 else "" for i in range(6 * examples)]
+        (folder / "text.txt").write_text("\n".join(lines))
+        options = PretrainingOptions(
+            max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS, record_format="compact"
+        )
+        inputs = [str(folder / "text.txt")], TokenizerSource(str(folder / "vocab.txt"))
+        build_pretraining_data(*inputs, Output(str(folder / "records")), options)
+    return str(folder / "records")
+
+
+def _texts(examples: int, labels: tuple[str, str]) -> list[TextExample]:
+    return [
+        TextExample(str(i), _sentence(3 + 7 * i % 25, i), None, labels[i % 2], f"file:{i}")
+        for i in range(examples)
+    ]
+
+
+def _questions(examples: int) -> list[MultipleChoiceExample]:
+    options = tuple(WORDS[:3])
+    return [
+        MultipleChoiceExample(
+            str(i), _sentence(8 + 5 * i % 12, i), _sentence(3, 99 - i), options, i % 3, "", f"f:{i}"
+        )
+        for i in range(examples)
+    ]
+
+
+def _squad_content(version: str, examples: int) -> Mapping[str, object]:
+    qas = []
+    for i in range(examples):
+        known = version == "1.1" or i % 2
+        answer = {"text": WORDS[3], "answer_start": len(" ".join(WORDS[:3])) + 1}
+        qas.append({"id": f"q{i}", "question": _sentence(3, i)})
+        qas[-1]["answers"] = [answer] * bool(known)
+        if version == "2.0":
+            qas[-1]["is_impossible"] = not known
+    paragraph = {"context": " ".join(WORDS[:12]), "qas": qas}
+    return {"version": version, "data": [{"title": "T", "paragraphs": [paragraph]}]}
