@@ -78,7 +78,7 @@ def open_small_task(
         version = {"squad_1": "1.1", "squad_2": "2.0"}[name]
         path = folder / "squad.json"
         if not path.exists():
-            path.write_text(json.dumps(_squad_content(version, examples)))
+            path.write_text(json.dumps(squad_content(version, examples)))
         windows = WindowOptions(max_seq_length=max_seq_length, max_query_length=4, doc_stride=4)
         spec = SquadSpec(version, windows=windows, start_n_top=2, end_n_top=2, n_best_size=3)
         task = SquadTask(config, tokenizer, spec, dropout_rate)
@@ -151,7 +151,7 @@ def _questions(examples: int) -> list[MultipleChoiceExample]:
     ]
 
 
-def _squad_content(version: str, examples: int) -> Mapping[str, object]:
+def squad_content(version: str, examples: int) -> Mapping[str, object]:
     qas = []
     for i in range(examples):
         known = version == "1.1" or i % 2

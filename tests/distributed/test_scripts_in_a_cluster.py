@@ -1,0 +1,133 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts as two processes with TF_CONFIG leave the files that one process leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+from tests.distributed.cluster import Cluster
+from tests.distributed.worker import LENGTH, MODEL
+from tests.small_tasks import PIECES, WORDS, open_small_task, squad_content
+
+NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?)")
+TUNING = [
+    "--do_train", "--do_eval", "--do_predict", "--train_step=6", "--warmup_step=2",
+    "--learning_rate=0.01", "--eval_every_steps=3", "--train_batch_size=8", "--precision=float32",
+    "--dropout=0", "--classifier_dropout=0", f"--max_seq_length={LENGTH}",
+]  # fmt: skip
+
+
+def classifier(folder):
+    """13 texts to train on, to evaluate on and to predict."""
+    rows = [f"{' '.join(WORDS[i : i + 2 + i % 5])}\t{'xy'[i % 2]}" for i in range(13)]
+    (folder / "texts.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n")
+    files = [f"--{name}_file={folder}/texts.tsv" for name in ("train", "eval", "predict")]
+    return ["run_classifier.py", *TUNING, *files], ["predictions.tsv"]
+
+
+def race(folder):
+    """13 questions; two seeds."""
+    lines = [
+        {"context": " ".join(WORDS[i : i + 8]), "question": WORDS[i], "options": WORDS[:3]}
+        for i in range(13)
+    ]
+    text = "\n".join(json.dumps({**line, "label": i % 3}) for i, line in enumerate(lines))
+    (folder / "questions.jsonl").write_text(text)
+    files = [f"--{name}_file={folder}/questions.jsonl" for name in ("train", "eval", "predict")]
+    flags = ["--num_choices=3", "--max_qa_length=6", "--num_seeds=2"]
+    return ["run_race.py", *TUNING, *files, *flags], ["predictions.tsv", "seeds.json"]
+
+
+def squad(folder):
+    """13 questions, of which half have no answer."""
+    (folder / "squad.json").write_text(json.dumps(squad_content("2.0", 13)))
+    files = [f"--{name}_file={folder}/squad.json" for name in ("train", "eval", "predict")]
+    flags = ["--version=2.0", "--doc_stride=4", "--max_query_length=4"]
+    written = ["predictions.json", "nbest_predictions.json", "null_odds.json", "thresholds.json"]
+    return ["run_squad.py", *TUNING, *files, *flags], written
+
+
+def pretraining(folder):
+    """40 records to train on, 21 to evaluate on."""
+    for examples in (40, 21):
+        open_small_task("masked", MODEL, folder, examples=examples)
+    flags = [
+        f"--input_file={folder}/masked-40/shard-*", f"--eval_input_file={folder}/masked-21/shard-*",
+        "--do_train", "--do_eval", "--num_train_steps=6", "--num_warmup_steps=2",
+        "--learning_rate=0.01", "--eval_every_steps=3", "--train_batch_size=8",
+        "--gradient_accumulation_steps=2",
+    ]  # fmt: skip
+    return ["run_pretraining.py", *flags], []
+
+
+def command(make, folder):
+    """The script and its flags, and what it writes besides the metrics."""
+    (folder / "vocab.txt").write_text("\n".join(PIECES))
+    MODEL.to_json(str(folder / "config.json"))
+    parts, written = make(folder)
+    parts += [f"--albert_config_file={folder}/config.json", "--eval_batch_size=8"]
+    if make is not pretraining:
+        parts += [f"--vocab_file={folder}/vocab.txt", f"--cached_dir={folder}/cache"]
+    return parts, ["eval_results.json", *written]
+
+
+def files_of(folder):
+    """The bytes of all files by their names, those of events without the time in them."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {
+        re.sub(r"tfevents.*", "tfevents", str(path.relative_to(folder))): path.read_bytes()
+        for path in paths
+    }
+
+
+def assert_alike(found, expected):
+    """The same texts, and numbers that differ little."""
+    a, b = NUMBER.split(found.decode()), NUMBER.split(expected.decode())
+    assert a[::2] == b[::2]
+    assert list(map(float, a[1::2])) == pytest.approx(list(map(float, b[1::2])), abs=1e-4)
+
+
+SLOW = [pytest.param(make, marks=pytest.mark.slow) for make in (race, squad, pretraining)]
+
+
+@pytest.mark.parametrize("make", [classifier, *SLOW])
+def test_two_processes_leave_the_files_of_one(make, tmp_path):
+    script, written = command(make, tmp_path)
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    Cluster([*script, f"--output_dir={alone}"], tmp_path / "1", workers=1).run()
+    flags = ["--strategy=multi_worker", f"--output_dir={together}"]
+    exits = Cluster([*script, *flags], tmp_path / "2").run()
+    assert "Written to" in exits[0].stdout and "Written to" not in exits[1].stdout
+    expected, found = files_of(alone), files_of(together)
+    assert found.keys() == expected.keys() and set(written) <= found.keys()
+    texts = [name for name in expected if name.endswith((".json", ".tsv")) or name in written]
+    for name in texts:
+        assert_alike(found[name], expected[name])
+    print(f"{make.__name__}: {len(found)} files, {len(texts)} of them compared as text")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [classifier, race, squad, pretraining])
+def test_only_the_chief_writes(make, tmp_path):
+    script, written = command(make, tmp_path)
+    flags = ["--strategy=multi_worker", f"--output_dir={tmp_path}/run-{{worker}}"]
+    training = [flag for flag in script if flag not in ("--do_eval", "--do_predict")]
+    training = [flag for flag in training if not flag.startswith("--num_seeds")]
+    # Each with a folder of its own, which the others cannot touch.
+    Cluster([*training, *flags], tmp_path / "train").run()
+    assert not files_of(tmp_path / "run-1")
+    shutil.copytree(tmp_path / "run-0", tmp_path / "run-1", dirs_exist_ok=True)
+    before = files_of(tmp_path / "run-1")
+    using = [flag for flag in script if flag != "--do_train"]
+    using += ["--nodo_train"] if make is pretraining else []
+    using = [flag for flag in using if not flag.startswith("--num_seeds")]
+    Cluster([*using, *flags], tmp_path / "use").run()
+    assert files_of(tmp_path / "run-1") == before
+    new = files_of(tmp_path / "run-0").keys() - before.keys()
+    assert set(written) - {"seeds.json"} <= new
+    print(f"{make.__name__}: the chief wrote {len(before) + len(new)} files, the other worker none")
