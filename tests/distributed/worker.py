@@ -41,6 +41,7 @@ MODEL = AlbertConfig(
     intermediate_size=32,
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
+    initializer_range=0.2,
     max_position_embeddings=LENGTH,
 )
 
