@@ -177,6 +177,8 @@ def check_counting(runs: Runs, setup: str, job: Job) -> None:
     names = [k.removeprefix(f"output {ALL} ") for k in expected if k.startswith("output ")]
     metrics = [k.removeprefix(f"metric {ALL} ") for k in expected if k.startswith("metric ")]
     assert names and metrics
+    kinds = [len(np.unique(expected[f"output {ALL} {name}"], axis=0)) for name in names]
+    assert max(kinds) > job.examples // 2  # Or else their order would not matter.
     for i, found in enumerate(runs.found(setup, job)):
         differences = []
         for size in job.eval_sizes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import tensorflow as tf
 
 from albert_tf import RunConfig
 from albert_tf.errors import AlbertError
@@ -39,4 +40,11 @@ def test_a_cluster_that_cannot_be_is_one_sentence(monkeypatch, value, sentence):
     if value is not None:
         monkeypatch.setenv("TF_CONFIG", value)
     with pytest.raises(AlbertError, match=sentence):
+        make_strategy(RunConfig("runs/a", strategy="multi_worker"))
+
+
+def test_a_cluster_joined_too_late_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", tf_config({"worker": HOSTS}))
+    tf.constant(1)
+    with pytest.raises(AlbertError, match=r"computed something already; call .*join_cluster"):
         make_strategy(RunConfig("runs/a", strategy="multi_worker"))
