@@ -86,7 +86,7 @@ class Runs:
             return
         strategy, devices, workers = SETUPS[setup]
         folder = self.folder / setup
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         plan = {
             "strategy": strategy,
             "devices": devices,
@@ -168,7 +168,8 @@ def interrupt(run: Path, target: Path, step: int) -> None:
 def resuming(runs: Runs, before: str, after: str, former: Job, micro_batches: int) -> Job:
     """What goes on in another setup with an interrupted run of the setup before."""
     name = f"{former.name} of {before} resumed x{micro_batches}"
-    interrupt(runs.folder / before / former.name, runs.folder / after / name, RESUMED)
+    if not (runs.folder / after / name).exists():
+        interrupt(runs.folder / before / former.name, runs.folder / after / name, RESUMED)
     return training(former.task, micro_batches, name)
 
 
@@ -209,9 +210,8 @@ def do_short(runs: Runs, setup: str) -> None:
             training("classification", log_every_steps=1000, save_checkpoints_steps=1000),
             looking("compact"),
             *(counting(task, 21, (4, 8), runs) for task in SHORT),
+            resuming(runs, ALONE, setup, training("masked"), 2),
         ]
-        if not (runs.folder / setup).exists():
-            jobs.append(resuming(runs, ALONE, setup, training("masked"), 2))
     runs.do(setup, jobs, clock_skew=1000.0)
 
 
