@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags
 
 from albert_tf.errors import AlbertError
+from albert_tf.signals import StopSignals, exit_status, stopped_by
 
 
 def run(
@@ -56,10 +58,12 @@ def run(
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            return 130
+            number = signals.received or signal.SIGINT
+            print(stopped_by(number), file=sys.stderr)
+            return exit_status(number)
 
-    app.run(guarded)
+    with StopSignals() as signals:
+        app.run(guarded)
 
 
 def run_command(commands: Mapping[str, tuple], usage: str) -> None:

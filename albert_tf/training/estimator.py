@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import signal
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +21,12 @@ from albert_tf.errors import AlbertError
 from albert_tf.json_values import shown
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
+from albert_tf.signals import exit_status
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.divergence import NOT_FINITE, Alarm, DivergenceDetector
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
-from albert_tf.training.monitors import InputWatch, MetricsLog, short_rate
+from albert_tf.training.monitors import InputWatch, MetricsLog, MetricsWindow, short_rate
+from albert_tf.training.preemption import PreemptionHandler, lost_workers
 from albert_tf.training.rollback import MAX_ROLLBACKS, DivergenceMemory, Rollbacks
 from albert_tf.training.specs import (
     ROLLBACK,
@@ -89,8 +90,8 @@ class Estimator:
         """Trains, evaluating as `eval_spec` says and keeping the best weights apart.
 
         A run of the same configuration in the output directory is continued: weights, optimizer
-        slots, step and position in the data. SIGTERM and SIGINT end it after the current steps with
-        a checkpoint (exit status 143 or 130).
+        slots, step and position in the data. SIGTERM and SIGINT, to any worker, end it after the
+        current steps with a checkpoint, by SystemExit (exit status 143 or 130).
 
         Returns:
           The metrics of the last evaluation, None without one.
@@ -154,7 +155,8 @@ class Estimator:
         data_check: Callable[[], None] | None = None,
     ) -> dict:
         collected: list[dict[str, np.ndarray]] = []
-        with _data_errors(data_check), Progress(label, max_steps, "batches") as progress:
+        progress = Progress(label, max_steps, "batches")
+        with lost_workers(), _data_errors(data_check), progress:
             if input_fn not in self._inputs:
                 size = self.config.eval_batch_size
                 self._inputs[input_fn] = distribute(self.strategy, input_fn, size)
@@ -229,7 +231,6 @@ class _TrainingRun:
         self.loop = TrainLoop(
             strategy, self.task, estimator.model, self.optimizer, schedule, self.config
         )
-        self.stop_signal: int | None = None
         self.results: dict[str, float] | None = None
 
     def run(self) -> dict[str, float] | None:
@@ -244,12 +245,13 @@ class _TrainingRun:
             self.log = MetricsLog(self.config.output_dir, step)
         self.initial_step = step
         self.progress = Progress("train", last, "steps", step)
-        window = _Window(self.config.train_batch_size, self.task.training_flops)
+        window = MetricsWindow(self.config.train_batch_size, self.task.training_flops)
         self.input_watch = InputWatch()
-        loop_steps, tokens, positions = 1, 0.0, 0.0
-        with self._signals(), _data_errors(self.train_spec.data_check):
+        loop_steps, tokens, positions, over, stop = 1, 0.0, 0.0, False, None
+        preemption = PreemptionHandler(self.estimator.strategy, self._note)
+        with preemption, lost_workers(), _data_errors(self.train_spec.data_check):
             iterator = self._batches(step)
-            while step < last:
+            while not (over or stop):
                 steps = min(loop_steps, self._next_stop(step) - step)
                 began = time.monotonic()
                 metrics = self.loop.run(iterator, steps)
@@ -271,12 +273,22 @@ class _TrainingRun:
                     step = self._roll_back(alarm)
                     iterator = self._batches(step)
                     window.clear()
-                elif self._evaluate_and_save(step):
-                    break
+                else:
+                    over = self._evaluate_if_due(step)
+                # An evaluation takes long, so signals are looked for after it. The checkpoint comes
+                # last: whatever it implies has then happened. A rollback leads to one there is.
+                stop, loop_steps = preemption.agree(loop_steps)
+                due = over or stop or step % self.config.save_checkpoints_steps == 0
+                if due and not alarm:
+                    self.store.save(step)
         self.progress.close()
-        print(f"Of the positions trained on, {1 - tokens / positions:.1%} were padding.")
         if self.chief:
             self.log.close()
+        stop = stop or preemption.received  # Perhaps while the last checkpoint was written.
+        if stop:
+            print(f"Stopped at step {step} and saved; the same command goes on from there.")
+            raise SystemExit(exit_status(stop))
+        print(f"Of the positions trained on, {1 - tokens / positions:.1%} were padding.")
         return self.results
 
     def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:
@@ -416,7 +428,7 @@ class _TrainingRun:
         self.initial_step = step  # The input starts anew, and its time says nothing.
         return step
 
-    def _report(self, step: int, steps: int, window: _Window) -> None:
+    def _report(self, step: int, steps: int, window: MetricsWindow) -> None:
         means = window.means()
         first, final = step == self.initial_step + 1, step == self.train_spec.max_steps
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
@@ -436,8 +448,8 @@ class _TrainingRun:
                 self.log.write(step, "train", {**means, **counts})
             window.clear()
 
-    def _evaluate_and_save(self, step: int) -> bool:
-        """Whether the run is over."""
+    def _evaluate_if_due(self, step: int) -> bool:
+        """Evaluates where a step is due for it; whether the run is over."""
         last = step == self.train_spec.max_steps
         spec = self.eval_spec
         if spec and (last or (spec.every_steps and step % spec.every_steps == 0)):
@@ -446,13 +458,6 @@ class _TrainingRun:
             if over:
                 self._note(over)
                 last = True
-        # Evaluations come first: whatever a checkpoint of this step implies has then happened.
-        if last or self.stop_signal or step % self.config.save_checkpoints_steps == 0:
-            self.store.save(step)
-        if self.stop_signal and not last:
-            self.progress.close()
-            print(f"Stopped at step {step} and saved; the same command goes on from there.")
-            raise SystemExit(128 + self.stop_signal)
         return last
 
     def _no_better(self, step: int) -> str | None:
@@ -483,64 +488,6 @@ class _TrainingRun:
         sign = 1 if self.task.best_metric_larger_is_better else -1
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):
             self.store.save_best(step, name, value)
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        def handle(number: int, _: object) -> None:
-            if self.stop_signal:
-                raise KeyboardInterrupt
-            self.stop_signal = number
-            self.progress.note(f"{signal.Signals(number).name}: finishing the step, then saving.")
-
-        try:
-            former = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
-        except ValueError:  # Not in the main thread: the caller handles signals.
-            former = {}
-        try:
-            yield
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
-
-
-class _Window:
-    """Metrics since the last log entry."""
-
-    def __init__(self, batch_size: int, flops: Callable[[float], float]) -> None:
-        self._batch_size, self._flops = batch_size, flops
-        self.clear()
-
-    def clear(self) -> None:
-        self._metrics: list[dict[str, np.ndarray]] = []
-        self._steps, self._seconds, self._tokens, self._waited = 0, 0.0, 0.0, 0.0
-
-    def add(self, metrics: dict[str, np.ndarray], seconds: float | None) -> None:
-        self._metrics.append(metrics)
-        if seconds is not None:
-            self._steps += len(metrics["finite"])
-            self._seconds += seconds
-            self._tokens += float(np.sum(metrics["tokens"]))
-            self._waited += float(np.sum(metrics["input_wait"]))
-
-    def means(self) -> dict[str, float]:
-        columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
-        finite = columns.pop("finite") > 0
-        del columns["input_wait"]
-        tokens, positions = columns.pop("tokens"), columns.pop("positions")
-        means = {
-            k: float(np.mean(v[finite])) if finite.any() else float("nan")
-            for k, v in columns.items()
-        }
-        means["learning_rate"] = float(columns["learning_rate"][-1])
-        means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
-        if self._seconds:
-            means["examples_per_second"] = self._steps * self._batch_size / self._seconds
-            means["tokens_per_second"] = self._tokens / self._seconds
-            means["input_wait_share"] = self._waited / self._seconds
-            flops = self._flops(float(positions.mean()) / self._batch_size)
-            if flops:
-                means["model_flops_per_second"] = means["examples_per_second"] * flops
-        return means
 
 
 @contextlib.contextmanager

@@ -7,8 +7,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
@@ -53,6 +54,54 @@ class MetricsLog:
         """Closes the event files."""
         for writer in self._writers.values():
             writer.close()
+
+
+class MetricsWindow:
+    """Means and rates of the steps since the last log entry.
+
+    Args:
+      batch_size: examples of a step.
+      flops: operations of training on one example, a function of its positions.
+    """
+
+    def __init__(self, batch_size: int, flops: Callable[[float], float]) -> None:
+        self._batch_size, self._flops = batch_size, flops
+        self.clear()
+
+    def clear(self) -> None:
+        """Begins anew."""
+        self._metrics: list[dict[str, np.ndarray]] = []
+        self._steps, self._seconds, self._tokens, self._waited = 0, 0.0, 0.0, 0.0
+
+    def add(self, metrics: dict[str, np.ndarray], seconds: float | None) -> None:
+        """Adds the steps of one call of `TrainLoop.run`; the time it took counts unless None."""
+        self._metrics.append(metrics)
+        if seconds is not None:
+            self._steps += len(metrics["finite"])
+            self._seconds += seconds
+            self._tokens += float(np.sum(metrics["tokens"]))
+            self._waited += float(np.sum(metrics["input_wait"]))
+
+    def means(self) -> dict[str, float]:
+        """The means by name over the finite steps, the last learning rate, and the rates."""
+        columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
+        finite = columns.pop("finite") > 0
+        del columns["input_wait"]
+        tokens, positions = columns.pop("tokens"), columns.pop("positions")
+        means = {
+            k: float(np.mean(v[finite])) if finite.any() else float("nan")
+            for k, v in columns.items()
+        }
+        means["learning_rate"] = float(columns["learning_rate"][-1])
+        means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
+        if self._seconds:
+            means["examples_per_second"] = self._steps * self._batch_size / self._seconds
+            means["tokens_per_second"] = self._tokens / self._seconds
+            means["input_wait_share"] = self._waited / self._seconds
+            flops = self._flops(float(positions.mean()) / self._batch_size)
+            if flops:
+                means["model_flops_per_second"] = means["examples_per_second"] * flops
+        return means
 
 
 class InputWatch:
