@@ -84,6 +84,7 @@ class Estimator:
         """Trains up to `train_spec.max_steps`, going on from the newest checkpoint."""
         self.train_and_evaluate(train_spec, None)
 
+    @lost_workers()
     def train_and_evaluate(
         self, train_spec: TrainSpec, eval_spec: EvalSpec | None
     ) -> dict[str, float] | None:
@@ -102,12 +103,14 @@ class Estimator:
         """
         return _TrainingRun(self, train_spec, eval_spec).run()
 
+    @lost_workers()
     def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:
         """Metrics of a checkpoint: by default the output directory's best, or else newest, one."""
         self.check_input(eval_spec.input_fn, self.config.eval_batch_size, eval_spec.files)
         self._load(checkpoint)
         return self.evaluate_now(eval_spec)
 
+    @lost_workers()
     def predict(
         self, input_fn: InputFn, checkpoint: str | None = None, max_steps: int | None = None
     ) -> dict[str, np.ndarray]:
@@ -122,6 +125,7 @@ class Estimator:
         self._load(checkpoint)
         return self._outputs(input_fn, max_steps, "predict")
 
+    @lost_workers()
     def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
         """Metrics of the weights as they are."""
         outputs = self._outputs(
@@ -155,8 +159,7 @@ class Estimator:
         data_check: Callable[[], None] | None = None,
     ) -> dict:
         collected: list[dict[str, np.ndarray]] = []
-        progress = Progress(label, max_steps, "batches")
-        with lost_workers(), _data_errors(data_check), progress:
+        with _data_errors(data_check), Progress(label, max_steps, "batches") as progress:
             if input_fn not in self._inputs:
                 size = self.config.eval_batch_size
                 self._inputs[input_fn] = distribute(self.strategy, input_fn, size)
@@ -249,7 +252,7 @@ class _TrainingRun:
         self.input_watch = InputWatch()
         loop_steps, tokens, positions, over, stop = 1, 0.0, 0.0, False, None
         preemption = PreemptionHandler(self.estimator.strategy, self._note)
-        with preemption, lost_workers(), _data_errors(self.train_spec.data_check):
+        with preemption, _data_errors(self.train_spec.data_check):
             iterator = self._batches(step)
             while not (over or stop):
                 steps = min(loop_steps, self._next_stop(step) - step)
@@ -277,7 +280,7 @@ class _TrainingRun:
                     over = self._evaluate_if_due(step)
                 # An evaluation takes long, so signals are looked for after it. The checkpoint comes
                 # last: whatever it implies has then happened. A rollback leads to one there is.
-                stop, loop_steps = preemption.agree(loop_steps)
+                stop = preemption.agree()
                 due = over or stop or step % self.config.save_checkpoints_steps == 0
                 if due and not alarm:
                     self.store.save(step)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.signals import StopSignals
+from albert_tf.training.strategy import highest
 
 #: What TensorFlow says of a step that another process was needed for.
 _LOST = ("Collective ops is aborted", "remote target /job:")
@@ -34,8 +35,6 @@ class PreemptionHandler:
     def __init__(self, strategy: tf.distribute.Strategy, note: Callable[[str], None]) -> None:
         self._strategy, self._note = strategy, note
         self._signals = StopSignals(self._tell)
-        self._alone = not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        self._exchange = tf.function(self._gather, autograph=False)
 
     def __enter__(self) -> PreemptionHandler:
         """Installs the handlers."""
@@ -51,25 +50,12 @@ class PreemptionHandler:
         """The signal that this process has received."""
         return self._signals.received
 
-    def agree(self, steps: int) -> tuple[int | None, int]:
-        """Settles how the run goes on; all workers of a cluster call it after the same step.
+    def agree(self) -> int | None:
+        """The signal that stops the run now, whichever worker has received it; None: go on.
 
-        Args:
-          steps: how many steps the next call of the loop should take, in this worker's opinion.
-
-        Returns:
-          The signal that stops the run now, received by any worker, or None; and the steps that the
-          next call takes. Both are the same on all workers.
+        All workers of a cluster call this after the same step, and get the same answer.
         """
-        if self._alone:
-            return self.received, steps
-        said = self._exchange(tf.constant([self.received or 0, steps], tf.float32)).numpy()
-        return int(said[:, 0].max()) or None, int(said[:, 1].min())
-
-    def _gather(self, said: tf.Tensor) -> tf.Tensor:
-        """What all replicas have said, float32 [replicas, 2], of what each worker has, [2]."""
-        replicas = self._strategy.run(lambda x: x[None], args=(said,))
-        return self._strategy.gather(replicas, axis=0)
+        return highest(self._strategy, self.received or 0) or None
 
     def _tell(self, number: int) -> None:
         name = signal.Signals(number).name

@@ -1,0 +1,105 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of two processes of which one is asked to stop, or killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from cluster import ROOT, Cluster
+
+CONFIG = {
+    "vocab_size": 30000,
+    "embedding_size": 4,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
+
+
+def command(folder, **values):
+    config = folder.parent / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    given = {
+        "strategy": "multi_worker",
+        "input_file": ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord",
+        "albert_config_file": config,
+        "output_dir": folder,
+        "train_batch_size": 2,
+        "num_train_steps": 60,
+        "num_warmup_steps": 4,
+        "log_every_steps": 5,
+        "save_checkpoints_steps": 1000,
+        **values,
+    }
+    return ["run_pretraining.py", *(f"--{name}={value}" for name, value in given.items())]
+
+
+def wait_until_trained(cluster, folder):
+    while not (folder / "metrics.jsonl").exists():
+        assert all(process.poll() is None for process in cluster.processes), cluster.stderr(0)
+        time.sleep(0.05)
+
+
+def weights(folder):
+    reader = tf.train.load_checkpoint(str(folder / "checkpoints"))
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("weights/")]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def stop_one(folder, logs, index, number):
+    """Signals one worker of a cluster in training; the step at which both have stopped."""
+    with Cluster(command(folder, steps_per_loop=3), logs) as cluster:
+        wait_until_trained(cluster, folder)
+        cluster.processes[index].send_signal(number)
+        exits = cluster.wait()
+    for done in exits:
+        assert done.returncode == 128 + number, done
+        assert "Traceback" not in done.stderr
+    steps = [re.search(r"^Stopped at step (\d+) and saved", x.stdout, re.M)[1] for x in exits]
+    assert steps[0] == steps[1]
+    assert [p.name for p in folder.glob("checkpoints/*.index")] == [f"ckpt-{steps[0]}.index"]
+    return int(steps[0])
+
+
+def test_a_signal_to_one_worker_stops_both_at_the_same_step(tmp_path):
+    assert 0 < stop_one(tmp_path / "run", tmp_path, 1, signal.SIGTERM) < 60
+
+
+@pytest.mark.slow
+def test_a_cluster_stopped_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    Cluster(command(whole), tmp_path / "logs").run()
+    signals = [(1, signal.SIGTERM), (0, signal.SIGTERM), (1, signal.SIGINT)]
+    steps = [stop_one(folder, tmp_path / f"logs-{i}", *x) for i, x in enumerate(signals)]
+    Cluster(command(folder), tmp_path / "logs-last").run()
+    expected, found = weights(whole), weights(folder)
+    assert expected.keys() == found.keys() and expected
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    print(
+        f"multi_worker, 2 processes: stopped by signals to one worker at steps {steps}, all exits "
+        f"as documented; {sum(v.nbytes for v in expected.values()):,} bytes of weights equal"
+    )
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_worker_whose_peer_is_killed_ends_with_one_sentence(tmp_path, index):
+    folder = tmp_path / "run"
+    with Cluster(command(folder, num_train_steps=100_000), tmp_path) as cluster:
+        wait_until_trained(cluster, folder)
+        cluster.processes[index].kill()
+        began = time.monotonic()
+        exits = cluster.wait(grace=120)
+    other = exits[1 - index]
+    print(f"worker {index} killed; the other one ended in {time.monotonic() - began:.1f} s")
+    assert other.returncode == 1, other
+    assert re.search(r"^error: Another worker has ended .*newest checkpoint\.$", other.stderr, re.M)
+    assert "Traceback" not in other.stderr
