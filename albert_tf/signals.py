@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 #: Signals that follow the first one so soon are the same request: GNU timeout sends two at once.
@@ -101,6 +102,21 @@ class StopSignals:
                     self._on_first(number)
             elif time.monotonic() - began > _ONE_REQUEST_SECONDS:
                 _end(number)
+
+
+@contextlib.contextmanager
+def kept_handlers() -> Iterator[None]:
+    """Installs again what something within has replaced without Python's knowledge.
+
+    As TensorFlow does when a process joins a cluster: its own handler of SIGTERM only tells
+    tf.distribute.experimental.PreemptionCheckpointHandler, and otherwise the signal is lost.
+    """
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.getsignal(number))
 
 
 def stopped_by(number: int) -> str:

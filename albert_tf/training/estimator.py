@@ -284,10 +284,10 @@ class _TrainingRun:
                 due = over or stop or step % self.config.save_checkpoints_steps == 0
                 if due and not alarm:
                     self.store.save(step)
+            stop = stop or preemption.agree()  # Perhaps while the last checkpoint was written.
         self.progress.close()
         if self.chief:
             self.log.close()
-        stop = stop or preemption.received  # Perhaps while the last checkpoint was written.
         if stop:
             print(f"Stopped at step {step} and saved; the same command goes on from there.")
             raise SystemExit(exit_status(stop))

@@ -45,17 +45,12 @@ class PreemptionHandler:
         """Restores the former handlers."""
         self._signals.__exit__(*exception)
 
-    @property
-    def received(self) -> int | None:
-        """The signal that this process has received."""
-        return self._signals.received
-
     def agree(self) -> int | None:
         """The signal that stops the run now, whichever worker has received it; None: go on.
 
         All workers of a cluster call this after the same step, and get the same answer.
         """
-        return highest(self._strategy, self.received or 0) or None
+        return highest(self._strategy, self._signals.received or 0) or None
 
     def _tell(self, number: int) -> None:
         name = signal.Signals(number).name

@@ -7,10 +7,12 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.signals import kept_handlers
 from albert_tf.training.specs import RunConfig
 from albert_tf.training.tpu import make_tpu_strategy
 
@@ -35,7 +37,8 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
         )
     if config.strategy == "multi_worker":
         return _multi_worker_strategy()
-    return make_tpu_strategy(config)
+    with kept_handlers():
+        return make_tpu_strategy(config)
 
 
 def join_cluster(strategy: str) -> None:
@@ -88,7 +91,8 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
     if sum(map(len, machines.values())) < 2:
         raise AlbertError("TF_CONFIG names one worker only; use --strategy=mirrored or default.")
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        with kept_handlers():
+            return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise AlbertError(
             "The cluster cannot be joined, as TensorFlow has computed something already; call "
@@ -115,5 +119,14 @@ def highest(strategy: tf.distribute.Strategy, value: int = 0) -> int:
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return value
-    values = strategy.run(lambda: tf.constant([value], tf.int64))
-    return int(tf.reduce_max(strategy.gather(values, axis=0)))
+    return int(tf.reduce_max(_gathering(strategy)(tf.constant([value], tf.int64))))
+
+
+@functools.lru_cache(maxsize=1)
+def _gathering(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Each process's [1] as [replicas]; traced once, as TensorFlow would do at every call."""
+
+    def gather(value: tf.Tensor) -> tf.Tensor:
+        return strategy.gather(strategy.run(tf.identity, args=(value,)), axis=0)
+
+    return tf.function(gather, autograph=False)

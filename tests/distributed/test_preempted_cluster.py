@@ -43,7 +43,8 @@ def command(folder, **values):
 
 
 def wait_until_trained(cluster, folder):
-    while not (folder / "metrics.jsonl").exists():
+    path = folder / "metrics.jsonl"
+    while not (path.exists() and path.read_text()):
         assert all(process.poll() is None for process in cluster.processes), cluster.stderr(0)
         time.sleep(0.05)
 

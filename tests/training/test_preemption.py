@@ -102,7 +102,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_it_goes_on_from(
 ):
     folder = tmp_path / "run"
     run = Run(folder, arguments(folder, steps_per_loop=1))
-    run.wait_for((folder / "metrics.jsonl").exists)
+    run.wait_for(lambda: "train 1/" in run.outputs()[1])
     run.process.send_signal(number)
     status, out, err = run.end()
     assert status == 128 + number
