@@ -6,7 +6,8 @@
     --albert_config_file=albert_base_v2 --output_dir=runs/base --train_batch_size=256
 
 Run the same command again to resume it: weights, optimizer, step and position in the data go on
-where they were.
+where they were. On SIGTERM or SIGINT (Ctrl-C) it ends the steps under way, saves, and exits with
+143 or 130; a second one ends it at once. Errors exit with 1.
 """
 
 from __future__ import annotations

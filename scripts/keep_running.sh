@@ -7,7 +7,7 @@
 #   scripts/keep_running.sh python run_pretraining.py --output_dir=gs://… …
 #
 # Three failures in a row within a minute each are taken for a mistake in the command, and end the
-# loop with the command's exit status. SIGTERM and SIGINT are passed on, and end it too.
+# loop with the command's exit status. SIGTERM and SIGINT are passed on, as SIGTERM, and end it too.
 
 set -uo pipefail
 

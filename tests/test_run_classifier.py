@@ -5,10 +5,13 @@
 import contextlib
 import csv
 import json
+import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -254,3 +257,27 @@ def test_directory_without_a_classifier_is_refused_with_exit_status_1(folder, tm
     assert f"error: {tmp_path} holds no fine-tuned model" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_ends_all_seeds_and_leaves_a_checkpoint(folder, tmp_path):
+    values = {**training_flags(folder), "do_eval": True, "eval_file": folder / "dev.tsv"}
+    values |= {"output_dir": tmp_path / "run", "num_seeds": 2, "train_step": 100_000}
+    script = [
+        sys.executable,
+        ROOT / "run_classifier.py",
+        *(f"--{k}={v}" for k, v in values.items()),
+    ]
+    paths = {name: tmp_path / name for name in ("stdout", "stderr")}
+    with open(paths["stdout"], "w") as out, open(paths["stderr"], "w") as err:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(script, cwd=ROOT, env=environment, stdout=out, stderr=err)
+    while "train 1/" not in paths["stderr"].read_text():
+        assert process.poll() is None, paths["stderr"].read_text()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    told = paths["stdout"].read_text()
+    assert "Stopped at step" in told and "(2 of 2)" not in told
+    assert "Traceback" not in paths["stderr"].read_text()
+    assert len(list((tmp_path / "run").glob("seed-*/checkpoints/*.index"))) == 1
+    assert not (tmp_path / "run" / "seeds.json").exists()

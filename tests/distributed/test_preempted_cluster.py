@@ -91,16 +91,36 @@ def test_a_cluster_stopped_again_and_again_ends_as_the_uninterrupted_one(tmp_pat
     )
 
 
+def assert_lost_its_peer(done):
+    assert done.returncode == 1, done
+    assert re.search(r"^error: Another worker has ended .*newest checkpoint\.$", done.stderr, re.M)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_signal_before_training_ends_the_worker_and_the_other_one_says_so(tmp_path):
+    # TensorFlow takes the signal for itself when a process joins a cluster.
+    with Cluster(command(tmp_path / "run"), tmp_path) as cluster:
+        cluster.wait_for("Pretraining on", 1)
+        cluster.processes[1].send_signal(signal.SIGTERM)
+        exits = cluster.wait(grace=120)
+    assert exits[1].returncode == 143
+    assert exits[1].stderr.endswith("Stopped by SIGTERM.\n")
+    assert_lost_its_peer(exits[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_worker_whose_peer_is_killed_ends_with_one_sentence(tmp_path, index):
+def test_a_worker_whose_peer_is_lost_ends_with_one_sentence(tmp_path, index, number):
     folder = tmp_path / "run"
     with Cluster(command(folder, num_train_steps=100_000), tmp_path) as cluster:
         wait_until_trained(cluster, folder)
-        cluster.processes[index].kill()
+        cluster.processes[index].send_signal(number)
         began = time.monotonic()
-        exits = cluster.wait(grace=120)
-    other = exits[1 - index]
-    print(f"worker {index} killed; the other one ended in {time.monotonic() - began:.1f} s")
-    assert other.returncode == 1, other
-    assert re.search(r"^error: Another worker has ended .*newest checkpoint\.$", other.stderr, re.M)
-    assert "Traceback" not in other.stderr
+        cluster.processes[1 - index].wait(120)
+        seconds = time.monotonic() - began
+        cluster.kill()
+        exits = cluster.wait()
+    assert_lost_its_peer(exits[1 - index])
+    name = signal.Signals(number).name
+    print(f"{name} to worker {index} of 2: the other one ended after {seconds:.1f} s")

@@ -20,6 +20,8 @@ import pytest
 import tensorflow as tf
 
 import run_pretraining
+from albert_tf.data import records
+from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "run_pretraining.py"
@@ -47,6 +49,14 @@ def arguments(tmp_path_factory, tiny_config, record_paths):
         return [f"--{name}={value}" for name, value in given.items()]
 
     return flags
+
+
+@pytest.fixture
+def held_out(tmp_path):
+    path = str(tmp_path / "held_out.tfrecord")
+    features = records.pretraining_features(LENGTH, PREDICTIONS)
+    records.write_shard(path, records.encode_examples(pretraining_columns(64, seed=7), features))
+    return path
 
 
 class Run:
@@ -96,7 +106,9 @@ def uninterrupted(tmp_path_factory, arguments):
     return weights(folder)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_the_run_with_a_checkpoint_it_goes_on_from(
     tmp_path, arguments, run_script, uninterrupted, number
 ):
@@ -140,15 +152,15 @@ def test_a_second_signal_ends_the_run_in_the_middle_of_a_step(tmp_path, argument
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_at_any_moment_leave_a_run_that_ends_the_same(
-    tmp_path, arguments, uninterrupted, record_paths, number
+    tmp_path, arguments, uninterrupted, held_out, number
 ):
     """Also while TensorFlow is loaded, while checkpoints are written, and while evaluating."""
     folder = tmp_path / "run"
     often = {"save_checkpoints_steps": 7, "eval_every_steps": 9, "do_eval": True}
-    flags = arguments(folder, **often, eval_input_file=record_paths[0], eval_batch_size=1)
+    flags = arguments(folder, **often, eval_input_file=held_out, eval_batch_size=1)
     rng = random.Random(int(number))
     statuses, steps = [], []
-    while len(statuses) < 20:
+    while len(statuses) < 10:
         run = Run(folder, flags)
         time.sleep(rng.uniform(0.5, 12.0))
         run.process.send_signal(number)
