@@ -17,7 +17,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _ONE_REQUEST_SECONDS = 1.0
 #: An interrupted main thread gets so long to clean up; it may be where no exception reaches it,
 #: such as in TensorFlow's waiting for other machines.
-_CLEAN_UP_SECONDS = 10.0
+_CLEAN_UP_SECONDS = 20.0
 
 
 def exit_status(number: int) -> int:

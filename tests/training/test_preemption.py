@@ -166,16 +166,17 @@ def test_signals_at_any_moment_leave_a_run_that_ends_the_same(
         run.process.send_signal(number)
         status, out, err = run.end()
         statuses.append(status)
-        assert status in (0, 128 + number), err
-        assert "Traceback" not in err
-        assert status == 0 or "Stopped" in out + err
+        # Until the script's first lines are run, Python itself ends, by the signal.
+        assert status in (0, 128 + number, -number), err
+        assert status == -number or "Traceback" not in err
+        assert status <= 0 or "Stopped" in out + err
         steps += map(int, re.findall(r"^Stopped at step (\d+)", out, re.M))
     run = Run(folder, flags)
     assert run.end()[0] == 0
     assert_same(weights(folder), uninterrupted)
     size = sum(value.nbytes for value in uninterrupted.values())
     print(
-        f"{number.name} at {len(statuses)} random moments, {statuses.count(128 + number)} of them "
-        f"before the run's end: stopped in training at steps {steps}; {size:,} bytes of weights "
+        f"{number.name} at {len(statuses)} random moments, exit statuses {sorted(statuses)}; "
+        f"stopped in training at steps {steps}; {size:,} bytes of weights "
         "compared, all equal"
     )
