@@ -156,13 +156,13 @@ def test_signals_at_any_moment_leave_a_run_that_ends_the_same(
 ):
     """Also while TensorFlow is loaded, while checkpoints are written, and while evaluating."""
     folder = tmp_path / "run"
-    often = {"save_checkpoints_steps": 7, "eval_every_steps": 9, "do_eval": True}
+    often = {"save_checkpoints_steps": 7, "eval_every_steps": 60, "do_eval": True}
     flags = arguments(folder, **often, eval_input_file=held_out, eval_batch_size=1)
     rng = random.Random(int(number))
     statuses, steps = [], []
     while len(statuses) < 10:
         run = Run(folder, flags)
-        time.sleep(rng.uniform(0.5, 12.0))
+        time.sleep(rng.uniform(0.5, 15.0))
         run.process.send_signal(number)
         status, out, err = run.end()
         statuses.append(status)
