@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.convert.checkpoint import find_checkpoint
+from albert_tf.convert.checkpoint_files import find_checkpoint
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import record_files

@@ -19,7 +19,8 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.convert import archive, huggingface
-from albert_tf.convert.checkpoint import find_checkpoint, write_tf2
+from albert_tf.convert.checkpoint import write_tf2
+from albert_tf.convert.checkpoint_files import find_checkpoint
 from albert_tf.convert.load import open_source
 from albert_tf.convert.source import assign_weights
 from albert_tf.data import records
