@@ -93,9 +93,8 @@ class CheckpointStore:
 
     def begin(self) -> None:
         """Deletes what an earlier run left that saved no checkpoint."""
-        if self._writes:
-            self.forget_best()
-            self.forget_after(-1)
+        self.forget_best()
+        self.forget_after(-1)
 
     def restore_newest(self) -> None:
         """Restores the newest good checkpoint, and the record of the best weights.

@@ -540,10 +540,8 @@ def _store(folder: Path, weights: dict[str, tf.Variable]) -> CheckpointStore:
 def _restore(path: Path) -> None:
     weights = _weights(GOLDEN / "tf1_tiny")
     store = _store(path.parents[1], {name: weights[name] for name in sorted(weights)[:2]})
-    latest = store.latest()
-    if latest:
-        store.restore(latest)
-    store.best()
+    if store.latest():
+        store.restore_newest()
 
 
 TARGETS = {
