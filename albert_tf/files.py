@@ -63,14 +63,22 @@ def space_for(what: str) -> Iterator[None]:
     except AlbertError:
         raise
     except Exception as error:
-        # Python's errors and TensorFlow's have in common only what the system said.
-        reason = next((text for text in _NO_SPACE if text in str(error)), None)
+        # Python's errors and TensorFlow's have in common only what the system said. Closing a file
+        # that could not be written may be an error again.
+        said = " ".join(map(str, _with_context(error)))
+        reason = next((text for text in _NO_SPACE if text in said), None)
         if reason is None:
             raise
         raise StoppedError(
             f"There is no space left for {what} ({reason}); make some, and run the same command "
             "again."
         ) from error
+
+
+def _with_context(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 @contextlib.contextmanager
