@@ -270,10 +270,20 @@ def test_a_full_disk_stops_a_program_which_then_goes_on(disk, inputs, run_script
     figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
 
 
+def test_a_build_that_finds_no_room_for_its_tokens_is_not_given_up(disk, inputs, run_script):
+    out = disk.folder / "build"
+    with disk.with_room_for(3 * PAGE):
+        done = run(run_script, PROGRAMS["create_pretraining_data"], inputs, out)
+        assert_one_sentence(done)
+    assert "_build/run-00000-00000.bin" in done.stderr
+    assert [p.name for p in (out / "_build").iterdir()] == ["plan.json"]
+    shutil.rmtree(out)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_wherever_the_disk_is_full_the_program_goes_on(disk, inputs, run_script, capfd, name):
-    shares = np.linspace(0, 1.2, 7 if name.startswith("run_") else 25)
+    shares = np.linspace(0, 1.5, 6 if name.startswith("run_") else 25)
     line = figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
     with capfd.disabled():
         print(f"\n{line}")
