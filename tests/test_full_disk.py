@@ -105,19 +105,23 @@ class Program:
       flags: its command line, given the folders of inputs and output.
       result: what is to be equal in the end, given the folder of output; by default all files.
       grows: whether a file may be there and incomplete, being the program's log or notes.
+      folder: in the folder of output, made when complete.
+      disks: how many to try.
     """
 
     module: object
     flags: Callable[[Path, Path], list[str]]
     result: Callable[[Path], object] = files_below
     grows: Callable[[str], bool] = lambda name: False
+    folder: str = ""
+    disks: int = 25
 
 
 def _trained(folder: Path) -> object:
     """Checkpoints by their values, files but for logs and times."""
     checkpoints = {str(p.relative_to(folder)): stored(p.with_suffix(""))
                    for p in folder.rglob("ckpt-*.index")}  # fmt: skip
-    logs = ("ckpt-", "events", "metrics.jsonl", "checkpoints/checkpoint", "_results.json")
+    logs = ("ckpt-", "events", "metrics.jsonl", "checkpoints/checkpoint")
     rest = {k: v for k, v in files_below(folder).items() if not any(x in k for x in logs)}
     return checkpoints, rest
 
@@ -154,6 +158,7 @@ PROGRAMS = {
         ],
         result=_trained,
         grows=_is_log,
+        disks=6,
     ),
     "run_classifier": Program(
         run_classifier,
@@ -164,6 +169,7 @@ PROGRAMS = {
             f"--train_file={inputs / 'train.tsv'}",
             f"--eval_file={inputs / 'train.tsv'}",
             f"--predict_file={inputs / 'train.tsv'}",
+            "--text_column=sentence",
             f"--cached_dir={out / 'cache'}",
             f"--vocab_file={inputs / 'vocab.txt'}",
             f"--albert_config_file={inputs / 'config.json'}",
@@ -177,6 +183,7 @@ PROGRAMS = {
         ],
         result=_trained,
         grows=_is_log,
+        disks=6,
     ),
     "split_sentences": Program(
         data_prep.split_sentences,
@@ -196,6 +203,14 @@ PROGRAMS = {
     "convert_checkpoint": Program(
         convert_checkpoint,
         lambda inputs, out: [f"--from_path={RELEASE}", "--to=hf", f"--output_dir={out / 'hf'}"],
+        folder="hf",
+    ),
+    "export": Program(
+        convert_checkpoint,
+        lambda inputs, out: [f"--from_path={RELEASE}", "--to=tfhub", f"--output_dir={out / 'hub'}"],
+        result=lambda out: (sorted(files_below(out)), stored(out / "hub/variables/variables")),
+        folder="hub",
+        disks=4,
     ),
 }
 
@@ -218,6 +233,7 @@ def assert_good_state(program, out, whole):
     found = files_below(out)
     odd = [name for name in found if any(x in name for x in (".tmp-", "_temp", "tempstate"))]
     assert not odd
+    assert not (program.folder and (out / program.folder).exists())
     changing = ("checkpoints/", "best/")
     for name, content in found.items():
         if not (name.startswith(changing) or program.grows(name)):
@@ -283,7 +299,7 @@ def test_a_build_that_finds_no_room_for_its_tokens_is_not_given_up(disk, inputs,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_wherever_the_disk_is_full_the_program_goes_on(disk, inputs, run_script, capfd, name):
-    shares = np.linspace(0, 1.5, 6 if name.startswith("run_") else 25)
+    shares = np.linspace(0, 1.5, PROGRAMS[name].disks)
     line = figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
     with capfd.disabled():
         print(f"\n{line}")
