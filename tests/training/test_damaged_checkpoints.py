@@ -195,10 +195,14 @@ def test_a_first_checkpoint_that_was_not_finished_is_none(tmp_path):
     assert list(run.store.kept()) == [5]
 
 
-def test_a_checkpoint_of_another_model_is_not_taken_for_a_damaged_one(folder):
+def test_a_checkpoint_of_another_model_is_not_taken_for_a_damaged_one(folder, tmp_path):
+    Run(tmp_path / "other", size=4).save(30)
+    for part in PARTS:
+        name = f"checkpoints/ckpt-30.{part}"
+        shutil.copy(tmp_path / "other" / name, folder / name)
     before = files_below(folder)
     with pytest.raises(AlbertError, match="ckpt-30 does not fit this run"):
-        Run(folder, size=4).store.restore_newest()
+        Run(folder).store.restore_newest()
     assert files_below(folder) == before
 
 
