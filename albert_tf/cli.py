@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import app, flags
 
 from albert_tf.errors import AlbertError
+from albert_tf.files import space_for
 from albert_tf.signals import StopSignals, exit_status, stopped_by
 
 
@@ -49,7 +50,9 @@ def run(
             print(f"error: {missing} is missing; see --help.", file=sys.stderr)
             return 1
         try:
-            return main(*given)
+            # Files say what they are; this is for what is written by others' code.
+            with space_for("the program's output"):
+                return main(*given)
         except AlbertError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1

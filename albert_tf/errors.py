@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception the user is meant to read."""
+"""The exceptions the user is meant to read."""
 
 
 class AlbertError(Exception):
@@ -8,3 +8,11 @@ class AlbertError(Exception):
 
     Scripts print it as ``error: <sentence>`` and exit with status 1; no stack trace is shown.
     """
+
+
+class StoppedError(AlbertError):
+    """Work stopped for a reason that is not in its input; the same command continues it."""
+
+
+class DamagedError(AlbertError):
+    """What a program of ours wrote is cut off or altered; an older copy may do in its place."""

@@ -8,6 +8,7 @@ TensorFlow is imported inside the functions: scripts answer ``--help`` without i
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -15,8 +16,11 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.json_values import parse_json, shown
+
+#: What systems say when a file cannot grow: of the disk, of a quota, of the process.
+_NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 def _gfile() -> Any:
@@ -45,20 +49,57 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
 
 
 @contextlib.contextmanager
-def atomic_path(path: str) -> Iterator[str]:
-    """Yields a temporary name beside `path`; on success renames it to `path`, else deletes it."""
-    gfile = _gfile()
-    folder = os.path.dirname(path)
-    if folder:
-        gfile.makedirs(folder)
-    temporary = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
+def space_for(what: str) -> Iterator[None]:
+    """Makes one sentence of a full disk.
+
+    Args:
+      what: is written, and where to.
+
+    Raises:
+      StoppedError: there is no space left. Other errors pass.
+    """
     try:
-        yield temporary
-        gfile.rename(temporary, path, overwrite=True)
-    except BaseException:
-        if gfile.exists(temporary):
-            gfile.remove(temporary)
+        yield
+    except AlbertError:
         raise
+    except Exception as error:
+        # Python's errors and TensorFlow's have in common only what the system said. Closing a file
+        # that could not be written may be an error again.
+        said = " ".join(map(str, _with_context(error)))
+        reason = next((text for text in _NO_SPACE if text in said), None)
+        if reason is None:
+            raise
+        raise StoppedError(
+            f"There is no space left for {what} ({reason}); make some, and run the same command "
+            "again."
+        ) from error
+
+
+def _with_context(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+@contextlib.contextmanager
+def atomic_path(path: str) -> Iterator[str]:
+    """Yields a temporary name beside `path`; on success renames it to `path`, else deletes it.
+
+    Raises:
+      StoppedError: there is no space left.
+    """
+    gfile = _gfile()
+    temporary = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
+    with space_for(path):
+        try:
+            if os.path.dirname(path):
+                gfile.makedirs(os.path.dirname(path))
+            yield temporary
+            gfile.rename(temporary, path, overwrite=True)
+        except BaseException:
+            if gfile.exists(temporary):
+                gfile.remove(temporary)
+            raise
 
 
 @contextlib.contextmanager
@@ -67,26 +108,39 @@ def new_folder(path: str) -> Iterator[str]:
 
     Raises:
       AlbertError: there is something at `path` already; an empty folder does not count.
+      StoppedError: there is no space left.
     """
     gfile, path = _gfile(), path.rstrip("/")
     if gfile.exists(path):
         if not gfile.isdir(path) or gfile.listdir(path):
             raise AlbertError(f"{path} is there already; delete it, or give another path.")
         gfile.rmtree(path)
+    for left in _temporaries_of(path):
+        print(f"{left} is of an attempt that was killed, or that still runs; if not, delete it.")
     temporary = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
-    gfile.makedirs(temporary)
-    try:
-        yield temporary
-        # File systems whose folders are no more than beginnings of names may take the temporary
-        # folder for this one, and move no files with it.
-        gfile.rename(temporary, path, overwrite=True)
-        for name in names_below(temporary):
-            target = os.path.join(path, name)
-            gfile.makedirs(os.path.dirname(target))
-            gfile.rename(os.path.join(temporary, name), target)
-    except BaseException:
-        gfile.rmtree(temporary)
-        raise
+    with space_for(path):
+        try:
+            gfile.makedirs(temporary)
+            yield temporary
+            # File systems whose folders are no more than beginnings of names may take the
+            # temporary folder for this one, and move no files with it.
+            gfile.rename(temporary, path, overwrite=True)
+            for name in names_below(temporary):
+                target = os.path.join(path, name)
+                gfile.makedirs(os.path.dirname(target))
+                gfile.rename(os.path.join(temporary, name), target)
+        except BaseException:
+            if gfile.exists(temporary):
+                gfile.rmtree(temporary)
+            raise
+
+
+def _temporaries_of(path: str) -> list[str]:
+    """What there is of `atomic_path` and `new_folder` beside a path, of others too."""
+    folder, name = os.path.split(path)
+    begin = f"{name}.tmp-"
+    there = _gfile().listdir(folder or ".") if _gfile().isdir(folder or ".") else []
+    return [os.path.join(folder, other.rstrip("/")) for other in there if other.startswith(begin)]
 
 
 def names_below(folder: str) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, StoppedError
 
 #: Seconds between looks at what the workers have done.
 _POLL_SECONDS = 0.5
@@ -22,10 +22,6 @@ _POLL_SECONDS = 0.5
 Advance = Callable[[int], None]
 
 _worker: _Worker
-
-
-class WorkerError(AlbertError):
-    """Work stopped for a reason that is not in its input; the same command continues it."""
 
 
 class _Worker:
@@ -157,8 +153,8 @@ class Workers:
             self._executor.shutdown(cancel_futures=True)
 
 
-def _killed() -> WorkerError:
-    return WorkerError(
+def _killed() -> StoppedError:
+    return StoppedError(
         "A worker process was killed, perhaps for lack of memory; run the same command again, "
         "with fewer workers, to continue."
     )

@@ -31,9 +31,8 @@ from apache_beam.runners import create_runner
 from apache_beam.runners.runner import PipelineState
 from apache_beam.utils.shared import Shared
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
-from albert_tf.workers import WorkerError
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 from data_prep.spill import Spill
@@ -136,7 +135,7 @@ class BeamRunner:
 
         Raises:
           AlbertError: a worker raised it.
-          WorkerError: the pipeline failed for another reason.
+          StoppedError: the pipeline failed for another reason.
         """
         self._context.tokenizer.save(self._folder)
         print(f"{what} {amount} with Beam's {self._name}", file=sys.stderr, flush=True)
@@ -153,7 +152,7 @@ class BeamRunner:
         except Exception as error:
             raise _told(error, what) from error
         if state != PipelineState.DONE:
-            raise WorkerError(
+            raise StoppedError(
                 f"Beam's pipeline to {what} ended as {state}, its log says why; the same command "
                 "continues it."
             )
@@ -196,7 +195,7 @@ def _told(error: Exception, what: str) -> AlbertError:
         return AlbertError(found[-1])
     lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
     reason = lines[-1] if lines else type(error).__name__
-    return WorkerError(
+    return StoppedError(
         f"Beam's pipeline to {what} failed ({reason}); the same command continues it."
     )
 

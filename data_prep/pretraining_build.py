@@ -18,9 +18,8 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.data.manifest import COMPACT_PRETRAINING, FILE_NAME, PRETRAINING, Manifest
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.tokenization import Tokenizer
-from albert_tf.workers import WorkerError
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.pretraining_shards import Context, ShardResult, ShardTask, is_whole
@@ -174,7 +173,7 @@ class Runner(Protocol):
         """Tokenizes the files, deals their documents to buckets and writes them to run files.
 
         Raises:
-          AlbertError: bad text. WorkerError: it stopped for another reason.
+          AlbertError: bad text. StoppedError: it stopped for another reason.
         """
 
     def write_shards(self, tasks: Sequence[ShardTask], all_tokens: int) -> None:
@@ -231,7 +230,7 @@ class _Build:
             self._check(spill, input_files)
         except AlbertError as error:
             # The input has to be changed, and then this is no longer the same build.
-            if not isinstance(error, WorkerError):
+            if not isinstance(error, StoppedError):
                 self.abandon()
             raise
         files.write_json(path, dataclasses.asdict(spill))
@@ -267,7 +266,7 @@ class _Build:
         results = [task.result() for task in tasks]
         lost = [task.path for task, result in zip(tasks, results) if result is None]
         if lost:
-            raise WorkerError(
+            raise StoppedError(
                 f"{lost[0]} was written and is gone or cut short; run the same command again."
             )
         return results

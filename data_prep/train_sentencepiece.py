@@ -251,9 +251,11 @@ def train_sentencepiece(
         **_report(tokenizer, sentences),
         "model_sha256": spec.sha256,
     }
+    # The record comes first: it tells the same command, if it is stopped here, that these are its
+    # own results. tokenizer.json comes last.
+    files.write_json(f"{output_prefix}.training.json", result)
     files.write_text(f"{output_prefix}.vocab", "".join(_vocab_lines(model)))
     tokenizer.save(os.path.dirname(output_prefix))
-    files.write_json(f"{output_prefix}.training.json", result)
     return result
 
 
@@ -269,7 +271,7 @@ def _vocab_lines(model: bytes) -> Iterator[str]:
 def _existing(
     output_prefix: str, made_from: dict[str, object], overwrite: bool
 ) -> dict[str, object] | None:
-    """The record of earlier results if they can be kept, None if there is nothing in the way.
+    """The record of earlier results if they can be kept; None if they are to be made, or finished.
 
     Raises:
       AlbertError: results of other text or settings are there, and may not be overwritten.
@@ -279,11 +281,12 @@ def _existing(
     exists = tf.io.gfile.exists
     record_path, model_path = f"{output_prefix}.training.json", f"{output_prefix}.model"
     spec_path = os.path.join(os.path.dirname(output_prefix), SPEC_FILE)
-    if exists(record_path) and exists(model_path) and exists(spec_path):
+    if exists(record_path):
         record = files.read_object(record_path, "training record")
         made_the_same = all(record.get(key) == value for key, value in made_from.items())
-        if made_the_same and record.get("model_sha256") == files.sha256(model_path):
-            return record
+        whole = exists(model_path) and record.get("model_sha256") == files.sha256(model_path)
+        if made_the_same and (whole or not exists(model_path)):
+            return record if whole and exists(spec_path) else None
     in_the_way = [path for path in (model_path, record_path, spec_path) if exists(path)]
     if in_the_way and not overwrite:
         raise AlbertError(

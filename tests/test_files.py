@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Paths that the content of files names stay in their folder."""
+"""Paths that the content of files names stay in their folder; folders appear when complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.convert.checkpoint import find_checkpoint
+from albert_tf.convert.checkpoint_files import find_checkpoint
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import record_files
@@ -86,3 +86,14 @@ def test_an_article_or_configuration_that_is_no_object_is_refused(tmp_path):
     (tmp_path / "list.json").write_text("[1]")
     with pytest.raises(AlbertError, match=r"The article .*list\.json is not a JSON object"):
         files.read_object(str(tmp_path / "list.json"), "article")
+
+
+def test_what_a_killed_export_left_is_named_and_in_nobodys_way(tmp_path, capsys):
+    left = tmp_path / "export.tmp-0a1b2c3d"
+    (left / "variables").mkdir(parents=True)
+    with files.new_folder(str(tmp_path / "export")) as folder:
+        files.write_text(f"{folder}/a", "whole")
+    assert (tmp_path / "export/a").read_text() == "whole"
+    assert f"{left} is of an attempt that was killed" in capsys.readouterr().out
+    with pytest.raises(AlbertError, match="is there already"), files.new_folder(str(left.parent)):
+        pass

@@ -15,6 +15,7 @@ import zlib
 
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.errors import AlbertError
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
@@ -50,7 +51,8 @@ def unpack(path: str) -> str:
         folder = tempfile.mkdtemp(prefix="albert_tf-")
         remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
         try:
-            _extract(path, folder)
+            with files.space_for(f"what is in {path}, in {folder}"):
+                _extract(path, folder)
             atexit.register(remove)
         except AlbertError:
             remove()

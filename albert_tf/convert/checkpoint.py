@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.convert.checkpoint_files import LIST, candidates
 from albert_tf.convert.names import shared_by_groups
 from albert_tf.convert.source import (
     VOCABULARIES,
@@ -24,14 +25,9 @@ from albert_tf.convert.source import (
     first_line,
     open_tokenizer,
 )
-from albert_tf.errors import AlbertError
-from albert_tf.json_values import from_json
+from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 
-#: Folders of an output directory, and the file that tells which weights are the best.
-CHECKPOINTS = "checkpoints"
-BEST = "best"
-BEST_RECORD = "best.json"
 #: As the release calls its checkpoints.
 TF1_NAME = "model.ckpt-best"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -41,77 +37,6 @@ _TF1_STATE = ("/adam_m", "/adam_v", "global_step")
 #: Scope of all variables in the release's TF1 hub modules.
 _HUB_SCOPE = "module/"
 _NOT_OFFICIAL = ("parameter_sharing",)
-
-
-def find_checkpoint(path: str) -> str:
-    """Resolves a checkpoint prefix, a folder of checkpoints or an output directory.
-
-    An output directory gives its best weights if there are any, else its newest checkpoint; the
-    folder of a release its only one.
-
-    Raises:
-      AlbertError: there is no checkpoint, or no telling which of several.
-    """
-    if tf.io.gfile.exists(path + ".index"):
-        return path
-    for folder in (os.path.join(path, BEST), path):
-        record = read_best(folder)
-        if record:
-            return os.path.join(folder, record.checkpoint)
-    for folder in (os.path.join(path, CHECKPOINTS), path):
-        newest = named_newest(folder)
-        if newest:
-            return newest
-    found = sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))
-    if len(found) == 1:
-        return found[0][: -len(".index")]
-    if found:
-        names = ", ".join(os.path.basename(name)[: -len(".index")] for name in found)
-        raise AlbertError(f"{path} holds several checkpoints; name one of them: {names}.")
-    raise AlbertError(
-        f"There is no checkpoint at {path}; give an output directory of a run, a folder or archive "
-        "of a release, a Hugging Face folder, a SavedModel, or the name of a checkpoint without "
-        "its .index ending."
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class BestRecord:
-    """The best evaluation of a run, and the name of the checkpoint beside the record."""
-
-    step: int
-    metric: str
-    value: float
-    checkpoint: str
-
-
-def read_best(folder: str) -> BestRecord | None:
-    """The record of the best weights in a folder; None if there is none.
-
-    Raises:
-      AlbertError: it is damaged.
-    """
-    path = os.path.join(folder, BEST_RECORD)
-    if not tf.io.gfile.exists(path):
-        return None
-    record = from_json(BestRecord, files.read_json(path, "record of the best weights"), path)
-    files.join_named(folder, record.checkpoint, path)
-    return record
-
-
-def named_newest(folder: str) -> str | None:
-    """The checkpoint that the file `checkpoint` names, if it lies in the same folder.
-
-    Absolute names in it are of where the folder was when it was written.
-    """
-    try:
-        # Not tf.train.latest_checkpoint, which logs what it does not find.
-        state = tf.train.get_checkpoint_state(folder)
-    except ValueError:  # Not UTF-8.
-        return None
-    name = os.path.basename(state.model_checkpoint_path) if state else ""
-    there = name and "\0" not in name and tf.io.gfile.exists(os.path.join(folder, f"{name}.index"))
-    return os.path.join(folder, name) if there else None
 
 
 def open_checkpoint(prefix: str) -> Any:
@@ -125,25 +50,88 @@ def open_checkpoint(prefix: str) -> Any:
     try:
         return tf.compat.v1.train.NewCheckpointReader(prefix)
     except (ValueError, tf.errors.OpError) as error:
-        raise AlbertError(
-            f"The checkpoint {prefix} cannot be read: {first_line(error)}."
-        ) from error
+        raise reading_error(prefix, error) from error
+
+
+def check_checkpoint(prefix: str) -> None:
+    """Reads a checkpoint whole, for its checksums.
+
+    Raises:
+      DamagedError: it is damaged. AlbertError: it cannot be read.
+    """
+    reader = open_checkpoint(prefix)
+    try:
+        for key in reader.get_variable_to_shape_map():
+            reader.get_tensor(key)
+    except (IndexError, ValueError, tf.errors.OpError) as error:
+        raise reading_error(prefix, error) from error
+
+
+def reading_error(prefix: str, error: Exception) -> AlbertError:
+    """What to raise for an error that TensorFlow raised when it read a checkpoint.
+
+    TensorFlow checks a CRC-32C of each block of the index and of each tensor, so what is read is
+    what was written, or this error.
+
+    Returns:
+      DamagedError, or AlbertError if the files cannot be read at all, which may pass.
+    """
+    cannot = f"The checkpoint {prefix} cannot be read"
+    folder, begin = os.path.split(f"{prefix}.")
+    try:
+        names = tf.io.gfile.listdir(folder or ".") if tf.io.gfile.isdir(folder or ".") else []
+        sizes = {}
+        for name in (name for name in names if name.startswith(begin)):
+            # Another worker may have deleted what it found damaged.
+            with (
+                contextlib.suppress(tf.errors.NotFoundError),
+                tf.io.gfile.GFile(os.path.join(folder, name), "rb") as f,
+            ):
+                sizes[name] = len(f.read(1))
+    except tf.errors.OpError as refused:
+        return AlbertError(f"{cannot}: {first_line(refused)}.")
+    empty = [name for name, size in sizes.items() if not size]
+    if f"{begin}index" not in sizes:
+        reason = f"{begin}index is missing"
+    elif not any(name.startswith(f"{begin}data-") for name in sizes):
+        reason = f"{begin}data is missing"
+    elif empty:
+        reason = f"{empty[0]} is empty"
+    else:
+        reason = first_line(error)
+    return DamagedError(f"The checkpoint {prefix} is damaged: {reason}.")
 
 
 class CheckpointSource(Source):
     """A checkpoint of ours or of the TF1 release, with the files beside it.
 
     Args:
-      path: anything `find_checkpoint` resolves.
+      path: anything `checkpoint_files.find_checkpoint` resolves.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path.rstrip("/")
 
     @functools.cached_property
+    def _candidates(self) -> Iterator[str]:
+        return candidates(self._path)
+
+    @functools.cached_property
     def location(self) -> str:
         """The checkpoint's name."""
-        return find_checkpoint(self._path)
+        return next(self._candidates)
+
+    def pass_over(self, error: Exception) -> None:
+        """See Source: from the best weights to the newest checkpoint, from there to older ones."""
+        if not isinstance(error, AlbertError):
+            error = reading_error(self.location, error)
+        older = next(self._candidates, None) if isinstance(error, DamagedError) else None
+        if older is None:
+            raise AlbertError(f"{error} Give another one, or get it again.") from error
+        print(f"{error} Taking {older}.")
+        for name in ("_reader", "_keys", "shapes", "state"):
+            self.__dict__.pop(name, None)
+        self.location = older
 
     @functools.cached_property
     def _reader(self) -> Any:
@@ -247,4 +235,4 @@ def write_tf2(
 
 def _write_state(folder: str, name: str) -> None:
     """The file `checkpoint`, without the absolute paths and times TensorFlow would write."""
-    files.write_text(os.path.join(folder, "checkpoint"), f'model_checkpoint_path: "{name}"\n')
+    files.write_text(os.path.join(folder, LIST), f'model_checkpoint_path: "{name}"\n')

@@ -8,6 +8,7 @@ import abc
 import collections
 import dataclasses
 import os
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.tokenization import Tokenizer
 
 #: What vocabularies are called in releases.
@@ -55,6 +56,18 @@ class Source(abc.ABC):
         Args:
           lower_case: see Tokenizer.from_file; None: as the source says.
         """
+
+    def pass_over(self, error: Exception) -> None:
+        """Goes on to another copy of the weights, after an error on reading these.
+
+        Raises:
+          AlbertError: there is none.
+        """
+        if isinstance(error, AlbertError):
+            raise error
+        raise AlbertError(
+            f"The checkpoint {self.location} cannot be read: {first_line(error)}."
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,26 +116,31 @@ def _by_scope(names: Sequence[str]) -> list[str]:
 def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
     """Assigns to every variable the source's weight of the same name and shape.
 
+    Of a run's checkpoints, the damaged ones are passed over.
+
     Raises:
       AlbertError: the source cannot be read.
     """
-    try:
-        left = dict(source.shapes)
-        matched, missing = [], []
-        for name, variable in named_weights.items():
-            shape, wanted = left.pop(name, None), variable.shape.as_list()
-            if shape is not None and list(shape) == wanted:
-                variable.assign(source.read(name))
-                matched.append(name)
-            else:
-                note = "" if shape is None else f" (shape {list(shape)}, not {wanted})"
-                missing.append(name + note)
-        state = tuple(source.state)
-    except (IndexError, OSError, ValueError, tf.errors.OpError) as error:
-        # IndexError: the data of a TensorFlow checkpoint is cut off.
-        raise AlbertError(
-            f"The checkpoint {source.location} cannot be read: {first_line(error)}."
-        ) from error
+    while True:
+        try:
+            return _assign(source, named_weights)
+        except (DamagedError, IndexError, OSError, ValueError, tf.errors.OpError) as error:
+            # IndexError: the data of a TensorFlow checkpoint is cut off.
+            source.pass_over(error)
+
+
+def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
+    left = dict(source.shapes)
+    matched, missing = [], []
+    for name, variable in named_weights.items():
+        shape, wanted = left.pop(name, None), variable.shape.as_list()
+        if shape is not None and list(shape) == wanted:
+            variable.assign(source.read(name))
+            matched.append(name)
+        else:
+            note = "" if shape is None else f" (shape {list(shape)}, not {wanted})"
+            missing.append(name + note)
+    state = tuple(source.state)
     return LoadReport(source.location, tuple(matched), tuple(missing), tuple(sorted(left)), state)
 
 
@@ -159,5 +177,6 @@ def open_tokenizer(path: str | None, lower_case: bool | None) -> Tokenizer | Non
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, for a sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    """The first line of an error's message, without TensorFlow's names of nodes, for a sentence."""
+    text = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]", "", str(error).strip())
+    return (text.splitlines() or [type(error).__name__])[0][:200]

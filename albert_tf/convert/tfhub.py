@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.convert.checkpoint import open_checkpoint, weight_keys
+from albert_tf.convert.checkpoint import open_checkpoint, reading_error, weight_keys
 from albert_tf.convert.names import model_garden_name
 from albert_tf.convert.source import VOCABULARIES, Source, find_only, first_line, open_tokenizer
 from albert_tf.errors import AlbertError
@@ -60,7 +60,11 @@ class SavedModelSource(Source):
 
     @functools.cached_property
     def _reader(self) -> Any:
-        return open_checkpoint(os.path.join(self.location, "variables", "variables"))
+        return open_checkpoint(self._prefix)
+
+    @property
+    def _prefix(self) -> str:
+        return os.path.join(self.location, "variables", "variables")
 
     @functools.cached_property
     def _keys(self) -> dict[str, str]:
@@ -102,6 +106,12 @@ class SavedModelSource(Source):
     def read(self, name: str) -> np.ndarray:
         """See Source."""
         return self._reader.get_tensor(self._keys[name]).reshape(self.shapes[name])
+
+    def pass_over(self, error: Exception) -> None:
+        """See Source; there is no other copy."""
+        if not isinstance(error, AlbertError):
+            error = reading_error(self._prefix, error)
+        raise AlbertError(f"{error} Get the SavedModel again.") from error
 
     @property
     def _assets(self) -> str:

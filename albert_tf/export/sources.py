@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from typing import Any
 
@@ -13,7 +14,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.load import open_source
-from albert_tf.convert.source import find_beside
+from albert_tf.convert.source import Source, find_beside
 from albert_tf.errors import AlbertError
 from albert_tf.export import tflite
 from albert_tf.export.classifier import build_classifier
@@ -67,14 +68,17 @@ class ModelFolder:
         """What the weights are loaded from."""
         return os.path.join(self.path, self.checkpoint_name) if self.checkpoint_name else self.path
 
+    @functools.cached_property
+    def _source(self) -> Source:
+        return open_source(self.weights)
+
     def config_and_tokenizer(self) -> tuple[AlbertConfig, Tokenizer]:
         """The model's configuration and tokenizer.
 
         Raises:
           AlbertError: one of them is missing, or they do not belong together.
         """
-        source = open_source(self.weights)
-        found = source.config(), source.tokenizer(self.lower_case)
+        found = self._source.config(), self._source.tokenizer(self.lower_case)
         for value, what in zip(
             found, (CONFIG_FILE, f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)")
         ):
@@ -94,7 +98,7 @@ class ModelFolder:
         Raises:
           AlbertError: the checkpoint lacks one.
         """
-        print(load_weights(self.weights, model.named_weights(), whole=True))
+        print(load_weights(self._source, model.named_weights(), whole=True))
 
     def facts(self, name: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
         """What the files beside the weights tell of the model.
@@ -114,7 +118,7 @@ class ModelFolder:
         run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
         if not (isinstance(run, dict) and isinstance(train, dict)):
             run, train = {}, {}
-        weights = os.path.basename(open_source(self.weights).location)
+        weights = os.path.basename(self._source.location)
         return ModelFacts(
             name,
             model.config,

@@ -8,24 +8,28 @@ of the Python code, and checkpoints of the TF1 release are read by the same name
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import functools
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.convert.checkpoint import (
+from albert_tf.convert.checkpoint import check_checkpoint, reading_error
+from albert_tf.convert.checkpoint_files import (
     BEST,
-    BEST_RECORD,
     CHECKPOINTS,
+    LIST,
     BestRecord,
-    named_newest,
+    newest_first,
     read_best,
+    step_of,
 )
 from albert_tf.convert.load import open_source
-from albert_tf.convert.source import LoadReport, assign_weights, first_line
-from albert_tf.errors import AlbertError
+from albert_tf.convert.source import LoadReport, Source, assign_weights, first_line
+from albert_tf.errors import AlbertError, DamagedError, StoppedError
 
 
 def _trackable(named_weights: Mapping[str, tf.Variable]) -> tf.train.Checkpoint:
@@ -46,9 +50,6 @@ class CheckpointStore:
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief: they take part in saving (a collective
         operation), into a folder that is deleted again.
-
-    Raises:
-      AlbertError: the list of checkpoints in the folder is damaged.
     """
 
     def __init__(
@@ -70,101 +71,151 @@ class CheckpointStore:
         self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
         self._best = tf.train.Checkpoint(weights=weights)
         self._output_dir, self._keep_max = output_dir, keep_max
-        self._manager = self._new_manager()
+        self._best_record: BestRecord | None = None
+
+    @functools.cached_property
+    def _manager(self) -> tf.train.CheckpointManager:
+        # Made when first needed: it reads the list of checkpoints, which must be in order then.
+        return tf.train.CheckpointManager(
+            self._checkpoint, self._folder, max_to_keep=self._keep_max, checkpoint_name="ckpt"
+        )
 
     def latest(self) -> str | None:
-        """Prefix of the newest complete checkpoint, None if there is none."""
-        return named_newest(os.path.join(self._output_dir, CHECKPOINTS))
+        """Prefix of the newest checkpoint, which may be damaged; None if there is none."""
+        return next(reversed(self.kept().values()), None)
 
     def kept(self) -> dict[int, str]:
-        """Prefixes of the checkpoints by step, in ascending order."""
-        state = tf.train.get_checkpoint_state(os.path.join(self._output_dir, CHECKPOINTS))
-        paths = state.all_model_checkpoint_paths if state else []
-        return dict(sorted((_step_of(path), path) for path in paths))
+        """Prefixes of the checkpoints by step, in ascending order; some may be damaged."""
+        prefixes, _ = newest_first(os.path.join(self._output_dir, CHECKPOINTS))
+        steps = {step_of(prefix): prefix for prefix in prefixes}
+        steps.pop(None, None)
+        return dict(sorted(steps.items()))
+
+    def begin(self) -> None:
+        """Deletes what an earlier run left that saved no checkpoint."""
+        self.forget_best()
+        self.forget_after(-1)
+
+    def restore_newest(self) -> None:
+        """Restores the newest good checkpoint, and the record of the best weights.
+
+        Damaged ones are named, and deleted when an older one has been restored.
+
+        Raises:
+          AlbertError: there is no good one, or the newest good one does not fit this run. Then
+            nothing has changed in the folder.
+        """
+        folder = os.path.join(self._output_dir, CHECKPOINTS)
+        _, fault = newest_first(folder)
+        faults = [fault] if fault else []
+        for step, prefix in reversed(self.kept().items()):
+            try:
+                self.restore(prefix)
+            except DamagedError as error:
+                faults.append(str(error))
+                continue
+            for text in faults:
+                print(f"{text} Going on from {prefix}.")
+            self.forget_after(step)
+            self._take_up_best()
+            return
+        raise AlbertError(
+            f"{' '.join(faults)} There is no good checkpoint in {folder}; put one back, or give "
+            "another --output_dir."
+        )
 
     def forget_after(self, step: int) -> None:
-        """Deletes the checkpoints after that of `step`."""
+        """Deletes the checkpoints after that of `step`, and what is left of unfinished ones."""
         if not self._writes:
             return
-        state = tf.train.get_checkpoint_state(self._folder)
-        lines, late = [], []
-        for path, time in zip(
-            state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
-        ):
-            if _step_of(path) > step:
-                late.append(path)
-                continue
-            # TensorFlow's list of checkpoints, for which it has no function of public use.
-            name = os.path.basename(path)
-            lines += [f'all_model_checkpoint_paths: "{name}"']
-            lines += [f"all_model_checkpoint_timestamps: {time!r}"]
-            if _step_of(path) == step:
-                lines.append(f'model_checkpoint_path: "{name}"')
-        # First they are no longer named, then they go: stopped in between, nothing is half there.
-        files.write_text(os.path.join(self._folder, "checkpoint"), "\n".join(lines) + "\n")
-        for path in late:
-            for file in tf.io.gfile.glob(f"{path}.*"):
-                tf.io.gfile.remove(file)
-        self._manager = self._new_manager()
-
-    def _new_manager(self) -> tf.train.CheckpointManager:
-        try:
-            return tf.train.CheckpointManager(
-                self._checkpoint, self._folder, max_to_keep=self._keep_max, checkpoint_name="ckpt"
-            )
-        except ValueError as error:  # Not UTF-8, or lists that do not fit each other.
-            raise AlbertError(
-                f"The file {self._folder}/checkpoint is damaged; write into it the one line "
-                'model_checkpoint_path: "ckpt-<step>" with the newest step there is.'
-            ) from error
+        kept = {number: path for number, path in self.kept().items() if number <= step}
+        names = [os.path.basename(path) for path in kept.values()]
+        # TensorFlow's list of checkpoints, for which it has no function of public use.
+        lines = [f'model_checkpoint_path: "{name}"' for name in names[-1:]]
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+        lines += [f"all_model_checkpoint_timestamps: {time.time()}"] * len(names)
+        # First they are no longer named, then they go: stopped in between, nothing is half there,
+        # and the next run that is resumed deletes the rest.
+        path = os.path.join(self._folder, LIST)
+        if names:
+            files.write_text(path, "\n".join(lines) + "\n")
+        elif tf.io.gfile.exists(path):
+            tf.io.gfile.remove(path)
+        _delete(self._folder, lambda number, name: number > step or name.endswith("_temp"))
+        self.__dict__.pop("_manager", None)
 
     def restore(self, prefix: str) -> None:
         """Restores weights, slots and state.
 
         Raises:
-          AlbertError: the checkpoint lacks a value, has one of another shape, or is unreadable.
+          DamagedError: the checkpoint is damaged. What was restored of it is to be overwritten.
+          AlbertError: it cannot be read, lacks a value, or has one of another shape.
         """
         try:
             status = self._checkpoint.restore(prefix)
             status.assert_existing_objects_matched()
-        except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
+        except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise AlbertError(
-                f"The checkpoint {prefix} does not fit this run or is damaged "
-                f"({first_line(error)}); delete it to go on from an older one."
+                f"The checkpoint {prefix} does not fit this run ({first_line(error)}); give "
+                "another --output_dir."
             ) from error
+        except (IndexError, tf.errors.OpError) as error:
+            raise reading_error(prefix, error) from error
 
     def save(self, step: int) -> str:
         """Saves everything under `step`; the checkpoint appears only when complete."""
-        try:
+        with self._writing(self._folder, step):
             path = self._manager.save(checkpoint_number=step)
-        except tf.errors.OpError as error:
-            raise AlbertError(
-                f"The checkpoint of step {step} cannot be written to {self._folder} "
-                f"({first_line(error)}); the last good one is {self.latest()}."
-            ) from error
         self._clean_up()
         return path
 
+    @contextlib.contextmanager
+    def _writing(self, folder: str, step: int) -> Iterator[None]:
+        """Deletes what was written of a checkpoint if it cannot be completed; says what is left."""
+        what = f"the checkpoint of step {step} in {folder}"
+        try:
+            with files.space_for(what):
+                yield
+        except (StoppedError, tf.errors.OpError) as error:
+            _delete(folder, lambda s, _: s == step)
+            left = f"The last one is {self.latest()}." if self.latest() else "There is none yet."
+            if isinstance(error, StoppedError):
+                raise StoppedError(f"{error} {left}") from error
+            raise AlbertError(
+                f"There is no writing {what} ({first_line(error)}). {left}"
+            ) from error
+
     def best(self) -> BestRecord | None:
         """The record of the best evaluation; None before the first."""
-        return read_best(os.path.join(self._output_dir, BEST))
+        return self._best_record
+
+    def _take_up_best(self) -> None:
+        folder = os.path.join(self._output_dir, BEST)
+        try:
+            self._best_record = read_best(folder)
+            if self._best_record:
+                check_checkpoint(os.path.join(folder, self._best_record.checkpoint))
+        except DamagedError as error:
+            print(f"{error} Forgetting these best weights: the next evaluation is the best.")
+            self.forget_best()
 
     def save_best(self, step: int, metric: str, value: float) -> None:
         """Saves the weights as the best so far and deletes the former best."""
-        name = f"ckpt-{step}"
-        self._best.write(os.path.join(self._best_folder, name))
+        record = BestRecord(step, metric, value, f"ckpt-{step}")
+        with self._writing(self._best_folder, step):
+            self._best.write(os.path.join(self._best_folder, record.checkpoint))
+            if self._writes:
+                # The record is written after what it names, and what it no longer names goes last.
+                record.save(self._best_folder)
+        self._best_record = record
         if self._writes:
-            # The record is written after what it names, and what it no longer names goes last.
-            record = dataclasses.asdict(BestRecord(step, metric, value, name))
-            files.write_json(os.path.join(self._best_folder, BEST_RECORD), record)
-            for other in tf.io.gfile.glob(os.path.join(self._best_folder, "ckpt-*")):
-                if not os.path.basename(other).startswith(f"{name}."):
-                    tf.io.gfile.remove(other)
+            _delete(self._best_folder, lambda s, _: s != step)
         self._clean_up()
 
     def forget_best(self) -> None:
-        """Deletes the best weights, which an earlier run left that saved no checkpoint."""
-        if tf.io.gfile.exists(self._best_folder):
+        """Deletes the best weights."""
+        self._best_record = None
+        if self._writes and tf.io.gfile.exists(self._best_folder):
             tf.io.gfile.rmtree(self._best_folder)
 
     def _clean_up(self) -> None:
@@ -174,17 +225,33 @@ class CheckpointStore:
                     tf.io.gfile.rmtree(folder)
 
 
-def _step_of(prefix: str) -> int:
-    return int(prefix.rpartition("-")[2])
+def _delete(folder: str, which: Callable[[int, str], bool]) -> None:
+    """Deletes those files of checkpoints, and folders of unfinished ones, in a folder.
+
+    Args:
+      folder: of checkpoints.
+      which: told the step and the name.
+    """
+    there = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    names = [name.rstrip("/") for name in there]
+    # Indexes first: without one, a checkpoint is none.
+    for name in sorted(names, key=lambda name: not name.endswith(".index")):
+        step, path = step_of(name), os.path.join(folder, name)
+        if step is None or not which(step, name):
+            continue
+        if tf.io.gfile.isdir(path):
+            tf.io.gfile.rmtree(path)
+        else:
+            tf.io.gfile.remove(path)
 
 
 def load_weights(
-    path: str, named_weights: Mapping[str, tf.Variable], whole: bool = False
+    path: str | Source, named_weights: Mapping[str, tf.Variable], whole: bool = False
 ) -> LoadReport:
     """Assigns weights from a checkpoint by name.
 
     Args:
-      path: anything `albert_tf.convert.load.open_source` recognises.
+      path: anything `albert_tf.convert.load.open_source` recognises, or what it gives.
       named_weights: the model's weights by official name.
       whole: every variable must be in the checkpoint. Otherwise task heads may be missing, or be
         of another shape, and the pooler may be missing; they keep their initial values.
@@ -193,7 +260,8 @@ def load_weights(
       AlbertError: there is no readable checkpoint, or a required variable is missing or of
         another shape.
     """
-    report = assign_weights(open_source(path), named_weights)
+    source = path if isinstance(path, Source) else open_source(path)
+    report = assign_weights(source, named_weights)
     required = report.missing if whole else report.missing_of_encoder
     if required:
         raise AlbertError(

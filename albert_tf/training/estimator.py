@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.convert.checkpoint import find_checkpoint
+from albert_tf.convert.checkpoint_files import has_checkpoint
 from albert_tf.convert.source import first_line
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.json_values import shown
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
@@ -142,11 +142,8 @@ class Estimator:
     def _load(self, checkpoint: str | None) -> None:
         highest(self.strategy)  # The chief may still be writing what is to be read.
         if checkpoint is None:
-            try:
-                checkpoint = find_checkpoint(self.config.output_dir)
-            except AlbertError:
-                if not self.config.init_checkpoint:
-                    raise
+            checkpoint = self.config.output_dir
+            if self.config.init_checkpoint and not has_checkpoint(checkpoint):
                 checkpoint = self.config.init_checkpoint
         with self.strategy.scope():
             print(load_weights(checkpoint, self.model.named_weights(), whole=True))
@@ -307,7 +304,7 @@ class _TrainingRun:
                 weights = self.estimator.model.named_weights()
                 print(load_weights(self.config.init_checkpoint, weights))
         if self.chief:
-            self.store.forget_best()
+            self.store.begin()
             self.task.save_files(self.config.output_dir)
             folder = self.config.output_dir
             files.write_json(os.path.join(folder, RUN_CONFIG), self._identity())
@@ -325,7 +322,10 @@ class _TrainingRun:
         held = files.read_object(path, "run configuration")
         for part in self._identity():
             if not isinstance(held.get(part), dict):
-                raise AlbertError(f"The run configuration {path} is damaged: it lacks {part!r}.")
+                raise AlbertError(
+                    f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
+                    "give another --output_dir."
+                )
         differing = [
             f"{key}={shown(held[part].get(key))} there, {shown(value)} here"
             for part, values in self._identity().items()
@@ -337,17 +337,13 @@ class _TrainingRun:
                 f"{folder} holds another run ({'; '.join(differing[:4])}); give another "
                 "--output_dir, or the same settings to resume it."
             )
-        step = self._restore(self.store.latest())
+        with self.estimator.strategy.scope():
+            self.store.restore_newest()
+        step = int(self.optimizer.iterations.numpy())
         self.rollbacks.resume(step, self.memory.rollbacks)
         self.rate_factor.assign(self.rollbacks.learning_rate_factor)
         print(f"Resuming {folder} at step {step}.")
         return step
-
-    def _restore(self, checkpoint: str) -> int:
-        """Goes to the state of a checkpoint; gives its step."""
-        with self.estimator.strategy.scope():
-            self.store.restore(checkpoint)
-        return int(self.optimizer.iterations.numpy())
 
     def _identity(self) -> dict[str, dict[str, object]]:
         """What decides the weights this run ends with, as JSON values."""
@@ -404,18 +400,12 @@ class _TrainingRun:
 
     def _roll_back(self, alarm: Alarm) -> int:
         """Goes back to where the run was still good, on with other data; gives the step."""
-        kept = self.store.kept()
-        target = self.rollbacks.target(alarm, list(kept))
-        if target is None:
-            raise AlbertError(
-                f"Training has diverged: {alarm.text}; there is no checkpoint to go back to. "
-                f"{alarm.advice}"
-            )
+        target = self._restore_before(alarm)
         highest(self.estimator.strategy)  # Before the chief deletes any, all have looked.
         # Stopped in between, the run comes to the same alarm and the same checkpoint again.
         self.store.forget_after(target)
         self.rollbacks.add(alarm, target)
-        step = self._restore(kept[target])
+        step = int(self.optimizer.iterations.numpy())
         self.rate_factor.assign(self.rollbacks.learning_rate_factor)
         self._note(
             f"Diverged: {alarm.text}. Going back to step {step}, passing over "
@@ -430,6 +420,22 @@ class _TrainingRun:
         self.progress = Progress("train", self.train_spec.max_steps, "steps", step)
         self.initial_step = step  # The input starts anew, and its time says nothing.
         return step
+
+    def _restore_before(self, alarm: Alarm) -> int:
+        """Restores the checkpoint to go back to; gives its step."""
+        kept = self.store.kept()
+        while (target := self.rollbacks.target(alarm, list(kept))) is not None:
+            try:
+                with self.estimator.strategy.scope():
+                    self.store.restore(kept[target])
+                return target
+            except DamagedError as error:
+                self._note(str(error))
+                del kept[target]
+        raise AlbertError(
+            f"Training has diverged: {alarm.text}; there is no checkpoint to go back to. "
+            f"{alarm.advice}"
+        )
 
     def _report(self, step: int, steps: int, window: MetricsWindow) -> None:
         means = window.means()

@@ -31,8 +31,13 @@ class MetricsLog:
         self._path = os.path.join(output_dir, METRICS_FILE)
         lines = []
         if tf.io.gfile.exists(self._path):
-            lines = [x for x in files.read_text(self._path).splitlines() if _step_of(x) <= step]
-        files.write_text(self._path, "".join(f"{line}\n" for line in lines))
+            lines = files.read_bytes(self._path).splitlines()
+            steps = [_step_of(line) for line in lines]
+            damaged = steps[:-1].count(None)  # The last one may have been cut off by a crash.
+            if damaged:
+                print(f"{self._path} has {damaged} damaged lines; they are dropped.")
+            lines = [x for x, at in zip(lines, steps) if at is not None and at <= step]
+        files.write_bytes(self._path, b"".join(line + b"\n" for line in lines))
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
         self._events = os.path.join(output_dir, "events")
 
@@ -40,15 +45,16 @@ class MetricsLog:
         """Appends {"step", "split", …values}; numbers that are not finite become null."""
         finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
         entry = {"step": step, "split": split, **finite}
-        with tf.io.gfile.GFile(self._path, "a") as f:
-            f.write(json.dumps(entry) + "\n")
-        if split not in self._writers:
-            folder = os.path.join(self._events, split)
-            self._writers[split] = tf.summary.create_file_writer(folder)
-        with self._writers[split].as_default():
-            for name, value in values.items():
-                tf.summary.scalar(name, value, step=step)
-            self._writers[split].flush()
+        with files.space_for(f"the metrics of step {step}, in {self._path} and {self._events}"):
+            with tf.io.gfile.GFile(self._path, "a") as f:
+                f.write(json.dumps(entry) + "\n")
+            if split not in self._writers:
+                folder = os.path.join(self._events, split)
+                self._writers[split] = tf.summary.create_file_writer(folder)
+            with self._writers[split].as_default():
+                for name, value in values.items():
+                    tf.summary.scalar(name, value, step=step)
+                self._writers[split].flush()
 
     def close(self) -> None:
         """Closes the event files."""
@@ -126,13 +132,14 @@ class InputWatch:
         )
 
 
-def _step_of(line: str) -> float:
+def _step_of(line: bytes) -> int | None:
+    """The step of an entry; None if it is damaged."""
     try:
         entry = json.loads(line)
     except JSON_ERRORS:
-        return math.inf  # A line cut off by a crash.
+        return None
     step = entry.get("step") if isinstance(entry, dict) else None
-    return step if isinstance(step, int) else math.inf
+    return step if isinstance(step, int) else None
 
 
 def short_rate(value: float) -> str:

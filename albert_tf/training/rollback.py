@@ -8,14 +8,16 @@ the same data and learning rate, and ends with the same weights as if it had not
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.json_values import from_json
 from albert_tf.training.divergence import Alarm, DivergenceDetector
 
 ROLLBACKS = "rollbacks.json"
@@ -24,6 +26,16 @@ ROLLBACKS = "rollbacks.json"
 _RATE_FACTOR = 0.5
 #: Rollbacks of one run.
 MAX_ROLLBACKS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    cause: str
+    text: str
+    step: int
+    to_step: int
+    learning_rate_factor: float
+    skipped_batches: int
 
 
 class Rollbacks:
@@ -36,7 +48,7 @@ class Rollbacks:
 
     def __init__(self, output_dir: str, writes: bool) -> None:
         self._path, self._writes = os.path.join(output_dir, ROLLBACKS), writes
-        self._entries: list[dict[str, Any]] = []
+        self._entries: list[_Entry] = []
 
     @property
     def count(self) -> int:
@@ -46,12 +58,12 @@ class Rollbacks:
     @property
     def learning_rate_factor(self) -> float:
         """What the schedule's learning rate is multiplied by."""
-        return self._entries[-1]["learning_rate_factor"] if self._entries else 1.0
+        return self._entries[-1].learning_rate_factor if self._entries else 1.0
 
     @property
     def skipped_batches(self) -> int:
         """Global batches by which the data is ahead of the step."""
-        return self._entries[-1]["skipped_batches"] if self._entries else 0
+        return self._entries[-1].skipped_batches if self._entries else 0
 
     def forget(self) -> None:
         """Deletes the record of an earlier run that saved no checkpoint."""
@@ -65,10 +77,34 @@ class Rollbacks:
           step: of the checkpoint.
           count: rollbacks before it was saved. Those that led back to it came after that, and any
             others will come again, as its steps do.
+
+        Raises:
+          AlbertError: the record of them is damaged, or there are fewer.
         """
-        entries = files.read_json(self._path) if tf.io.gfile.exists(self._path) else []
-        back = [i + 1 for i, entry in enumerate(entries) if i >= count and entry["to_step"] == step]
+        entries = self._read()
+        if len(entries) < count:
+            raise AlbertError(
+                f"The checkpoint of step {step} comes after {count} rollbacks, but {self._path} "
+                f"has {len(entries)}; put the file back, or give another --output_dir."
+            )
+        back = [i + 1 for i, entry in enumerate(entries) if i >= count and entry.to_step == step]
         self._entries = entries[: max([count, *back])]
+
+    def _read(self) -> list[_Entry]:
+        if not tf.io.gfile.exists(self._path):
+            return []
+        values = files.read_json(self._path, "record of rollbacks")
+        damaged = f"The record of rollbacks {self._path} is damaged"
+        if not isinstance(values, list):
+            raise AlbertError(f"{damaged}: it is not a list.")
+        entries: list[_Entry] = []
+        for value in values:
+            entry = from_json(_Entry, value, damaged)
+            # The entries follow from each other, so that a wrong number shows.
+            if entry != _next(entries, entry.cause, entry.text, entry.step, entry.to_step):
+                raise AlbertError(f"{damaged}: the numbers of entry {len(entries) + 1} are wrong.")
+            entries.append(entry)
+        return entries
 
     def target(self, alarm: Alarm, steps: Sequence[int]) -> int | None:
         """The checkpoint to go back to, of those of these steps; None if there is none.
@@ -77,23 +113,22 @@ class Rollbacks:
         back to before and led here again may be ill already: then the next older one.
         """
         good = sorted(step for step in steps if step <= alarm.onset) or sorted(steps)[:1]
-        if len(good) > 1 and self._entries and self._entries[-1]["to_step"] == good[-1]:
+        if len(good) > 1 and self._entries and self._entries[-1].to_step == good[-1]:
             return good[-2]
         return good[-1] if good else None
 
     def add(self, alarm: Alarm, to_step: int) -> None:
         """Records that the run goes back to `to_step`, and on with the data after the alarm."""
-        entry = {
-            "cause": alarm.cause,
-            "text": alarm.text,
-            "step": alarm.step,
-            "to_step": to_step,
-            "learning_rate_factor": self.learning_rate_factor * _RATE_FACTOR,
-            "skipped_batches": self.skipped_batches + alarm.step - to_step,
-        }
-        self._entries.append(entry)
+        self._entries.append(_next(self._entries, alarm.cause, alarm.text, alarm.step, to_step))
         if self._writes:
-            files.write_json(self._path, self._entries)
+            files.write_json(self._path, [dataclasses.asdict(entry) for entry in self._entries])
+
+
+def _next(entries: Sequence[_Entry], cause: str, text: str, step: int, to_step: int) -> _Entry:
+    """What follows the entries when at `step` the run goes back to `to_step`."""
+    factor = entries[-1].learning_rate_factor if entries else 1.0
+    skipped = entries[-1].skipped_batches if entries else 0
+    return _Entry(cause, text, step, to_step, factor * _RATE_FACTOR, skipped + step - to_step)
 
 
 class DivergenceMemory(tf.train.experimental.PythonState):

@@ -16,6 +16,8 @@ from albert_tf.convert.checkpoint import write_tf1, write_tf2
 from albert_tf.convert.huggingface import write_hugging_face
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.training.checkpoints import load_weights
+from tests.training.damage import DAMAGE
 
 
 def call(model, expected, positions=None):
@@ -191,6 +193,18 @@ def test_a_saved_model_with_official_names_loads(grouped, inputs, tmp_path):
     for name, value in grouped(inputs).items():
         np.testing.assert_array_equal(loaded(inputs)[name], value)
     assert loaded.load_report.state == ("do_lower_case",)
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("file", ["variables.index", "variables.data-00000-of-00001"])
+def test_a_damaged_saved_model_is_one_sentence(file, kind, tf1_tiny, tmp_path):
+    write_hub_module(tmp_path, tf1_tiny)
+    weights = albert_tf.load_pretrained(str(tmp_path)).named_weights()
+    DAMAGE[kind](tmp_path / "variables" / file)
+    with pytest.raises(AlbertError, match=r"variables/variables.* is damaged: \S"):
+        albert_tf.load_pretrained(str(tmp_path))
+    with pytest.raises(AlbertError, match=r"variables/variables.* is damaged: \S"):
+        load_weights(str(tmp_path), weights)
 
 
 def test_a_folder_with_two_checkpoints_is_refused(tf1_tiny, tmp_path):

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.files import sha256
-from albert_tf.workers import WorkerError
 from data_prep import beam_runner, create_pretraining_data, documents, pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
 from data_prep.local_runner import LocalRunner
@@ -191,7 +190,7 @@ def test_a_failure_that_is_not_the_texts_keeps_them_tokenized(tmp_path, texts, v
     build_folder = tmp_path / "out" / "_build"
     blocked = build_folder / "run-00001-00000.bin"
     (blocked / "inside").mkdir(parents=True)
-    with pytest.raises(WorkerError, match=r"tokenize failed \(.*run-00001.*\); the same command"):
+    with pytest.raises(StoppedError, match=r"tokenize failed \(.*run-00001.*\); the same command"):
         build(texts, vocabulary, tmp_path / "out", runner=BeamRunner)
     tokenized = sorted(path.name for path in build_folder.glob("text-*.json"))
     assert tokenized == [f"text-0000{i}.json" for i in range(5)]
@@ -215,7 +214,7 @@ def test_a_workers_sentence_is_found_in_the_traceback_of_another_process():
     assert type(told) is AlbertError
     assert str(told) == "a.txt:2: not UTF-8; convert it."
     told = beam_runner._told(RuntimeError("Traceback\nMemoryError: no"), "build")
-    assert type(told) is WorkerError
+    assert type(told) is StoppedError
     assert "build failed (MemoryError: no); the same command continues it." in str(told)
 
 

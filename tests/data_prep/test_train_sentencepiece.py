@@ -107,6 +107,20 @@ def test_the_same_job_again_does_nothing_and_another_is_refused(tmp_path, corpus
     assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).vocab_size == 180
 
 
+@pytest.mark.parametrize("written", [1, 2, 3])
+def test_a_job_that_was_stopped_while_it_wrote_is_finished_by_the_same_command(
+    tmp_path, corpus, written
+):
+    train_sentencepiece([corpus], str(tmp_path / "en"), SETTINGS)
+    whole = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    order = ["en.training.json", "en.vocab", "en.model", "tokenizer.json"]
+    assert sorted(path.name for path in whole) == sorted(order)
+    for name in order[written:]:
+        (tmp_path / name).unlink()
+    train_sentencepiece([corpus], str(tmp_path / "en"), SETTINGS)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == whole
+
+
 def test_a_damaged_result_is_not_taken_for_finished(tmp_path, corpus):
     train_sentencepiece([corpus], str(tmp_path / "en"), SETTINGS)
     (tmp_path / "en.model").write_bytes(b"damaged")

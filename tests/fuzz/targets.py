@@ -19,7 +19,8 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.convert import archive, huggingface
-from albert_tf.convert.checkpoint import find_checkpoint, write_tf2
+from albert_tf.convert.checkpoint import write_tf2
+from albert_tf.convert.checkpoint_files import find_checkpoint
 from albert_tf.convert.load import open_source
 from albert_tf.convert.source import assign_weights
 from albert_tf.data import records
@@ -539,10 +540,8 @@ def _store(folder: Path, weights: dict[str, tf.Variable]) -> CheckpointStore:
 def _restore(path: Path) -> None:
     weights = _weights(GOLDEN / "tf1_tiny")
     store = _store(path.parents[1], {name: weights[name] for name in sorted(weights)[:2]})
-    latest = store.latest()
-    if latest:
-        store.restore(latest)
-    store.best()
+    if store.latest():
+        store.restore_newest()
 
 
 TARGETS = {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.divergence import Alarm
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.rollback import Rollbacks
+from tests.training.damage import DAMAGE
 
 STEPS = 40
 
@@ -198,6 +200,23 @@ def test_resumed_around_a_rollback_equals_uninterrupted_bit_for_bit(
     record = (tmp_path / "rollbacks.json").read_text()
     assert record == (uninterrupted / "rollbacks.json").read_text()
     assert learning_curve(tmp_path) == learning_curve(uninterrupted)
+
+
+def test_a_damaged_checkpoint_is_not_gone_back_to(
+    tmp_path, monkeypatch, capsys, tiny_config, record_paths
+):
+    def save_and_damage(self, step, save=CheckpointStore.save):
+        path = save(self, step)
+        if step == 20:
+            DAMAGE["zeros"](Path(f"{path}.data-00000-of-00001"))
+        return path
+
+    monkeypatch.setattr(CheckpointStore, "save", save_and_damage)
+    train(tmp_path, tiny_config, record_paths)
+    (entry,) = json.loads((tmp_path / "rollbacks.json").read_text())
+    assert (entry["step"], entry["to_step"], entry["skipped_batches"]) == (25, 10, 15)
+    assert "ckpt-20isdamaged" in "".join(capsys.readouterr().err.split())
+    end_state(tmp_path)
 
 
 def test_three_rollbacks_that_do_not_help_are_the_end(tmp_path, tiny_config, record_paths):

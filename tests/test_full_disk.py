@@ -1,0 +1,335 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose disk becomes full: one sentence, nothing half written, then on with more room."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import random
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import convert_checkpoint
+import data_prep.create_pretraining_data
+import data_prep.split_sentences
+import data_prep.train_sentencepiece
+import run_classifier
+import run_pretraining
+from albert_tf import files
+from albert_tf.convert.checkpoint import check_checkpoint
+from albert_tf.convert.checkpoint_files import newest_first, read_best
+from albert_tf.errors import StoppedError
+from tests.training.damage import files_below, stored
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord"
+RELEASE = ROOT / "tests/golden/tf1_tiny"
+PAGE = 4096
+#: More than any of the programs here writes.
+DISK_BYTES = 24 << 20
+MODEL = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2,
+         "num_attention_heads": 2, "intermediate_size": 64}  # fmt: skip
+WORDS = [f"w{i}" for i in range(100)]
+
+
+class Disk:
+    """A small file system of its own.
+
+    Attributes:
+      folder: where it is mounted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    @contextlib.contextmanager
+    def with_room_for(self, size: int):
+        """Fills the disk but for about so many bytes."""
+        with open(self._filler, "wb", buffering=0) as f, contextlib.suppress(OSError):
+            while f.write(bytes(1 << 20)):
+                pass
+        self._filler.open("r+b").truncate(max(0, self._filler.stat().st_size - size))
+        yield
+        self._filler.unlink()
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("disk")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield Disk(folder)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """What the programs read, on another disk."""
+    folder = tmp_path_factory.mktemp("inputs")
+    rng = random.Random(0)
+
+    def sentence():
+        return " ".join(rng.choices(WORDS, k=rng.randrange(3, 9))) + "."
+
+    paragraphs = ["\n".join(sentence() for _ in range(rng.randrange(2, 9))) for _ in range(150)]
+    (folder / "text.txt").write_text("\n\n".join(paragraphs) + "\n")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    (folder / "config.json").write_text(json.dumps({"vocab_size": len(vocabulary), **MODEL}))
+    (folder / "pretraining.json").write_text(json.dumps({"vocab_size": 30000, **MODEL}))
+    rows = [f"{sentence()}\t{rng.choice('ab')}\n" for _ in range(64)]
+    (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
+    return folder
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program that writes to a disk.
+
+    Attributes:
+      module: of the script.
+      flags: its command line, given the folders of inputs and output.
+      result: what is to be equal in the end, given the folder of output; by default all files.
+      grows: whether a file may be there and incomplete, being the program's log or notes.
+      folder: in the folder of output, made when complete.
+      disks: how many to try.
+    """
+
+    module: object
+    flags: Callable[[Path, Path], list[str]]
+    result: Callable[[Path], object] = files_below
+    grows: Callable[[str], bool] = lambda name: False
+    folder: str = ""
+    disks: int = 25
+
+
+def _trained(folder: Path) -> object:
+    """Checkpoints by their values, files but for logs and times."""
+    checkpoints = {str(p.relative_to(folder)): stored(p.with_suffix(""))
+                   for p in folder.rglob("ckpt-*.index")}  # fmt: skip
+    logs = ("ckpt-", "events", "metrics.jsonl", "checkpoints/checkpoint")
+    rest = {k: v for k, v in files_below(folder).items() if not any(x in k for x in logs)}
+    return checkpoints, rest
+
+
+def _is_log(name: str) -> bool:
+    return "events" in name or name.endswith("metrics.jsonl")
+
+
+PROGRAMS = {
+    "create_pretraining_data": Program(
+        data_prep.create_pretraining_data,
+        lambda inputs, out: [
+            f"--input_file={inputs / 'text.txt'}",
+            f"--vocab_file={inputs / 'vocab.txt'}",
+            f"--output_dir={out}",
+            "--max_seq_length=32",
+            "--dupe_factor=3",
+            "--num_shards=3",
+        ],
+        grows=lambda name: name.startswith("_build/"),
+    ),
+    "run_pretraining": Program(
+        run_pretraining,
+        lambda inputs, out: [
+            f"--input_file={RECORDS}",
+            f"--albert_config_file={inputs / 'pretraining.json'}",
+            f"--output_dir={out}",
+            "--train_batch_size=4",
+            "--num_train_steps=6",
+            "--num_warmup_steps=2",
+            "--save_checkpoints_steps=2",
+            "--log_every_steps=1",
+            "--keep_checkpoint_max=2",
+        ],
+        result=_trained,
+        grows=_is_log,
+        disks=6,
+    ),
+    "run_classifier": Program(
+        run_classifier,
+        lambda inputs, out: [
+            "--do_train",
+            "--do_eval",
+            "--do_predict",
+            f"--train_file={inputs / 'train.tsv'}",
+            f"--eval_file={inputs / 'train.tsv'}",
+            f"--predict_file={inputs / 'train.tsv'}",
+            "--text_column=sentence",
+            f"--cached_dir={out / 'cache'}",
+            f"--vocab_file={inputs / 'vocab.txt'}",
+            f"--albert_config_file={inputs / 'config.json'}",
+            f"--output_dir={out}",
+            "--max_seq_length=16",
+            "--train_batch_size=8",
+            "--train_step=6",
+            "--warmup_step=2",
+            "--save_checkpoints_steps=2",
+            "--learning_rate=1e-3",
+        ],
+        result=_trained,
+        grows=_is_log,
+        disks=6,
+    ),
+    "split_sentences": Program(
+        data_prep.split_sentences,
+        lambda inputs, out: [
+            f"--input_file={inputs / 'text.txt'}",
+            f"--output_file={out / 'sentences.txt'}",
+        ],
+    ),
+    "train_sentencepiece": Program(
+        data_prep.train_sentencepiece,
+        lambda inputs, out: [
+            f"--input_file={inputs / 'text.txt'}",
+            f"--output_prefix={out / 'en'}",
+            "--vocab_size=60",
+        ],
+    ),
+    "convert_checkpoint": Program(
+        convert_checkpoint,
+        lambda inputs, out: [f"--from_path={RELEASE}", "--to=hf", f"--output_dir={out / 'hf'}"],
+        folder="hf",
+    ),
+    "export": Program(
+        convert_checkpoint,
+        lambda inputs, out: [f"--from_path={RELEASE}", "--to=tfhub", f"--output_dir={out / 'hub'}"],
+        result=lambda out: (sorted(files_below(out)), stored(out / "hub/variables/variables")),
+        folder="hub",
+        disks=4,
+    ),
+}
+
+
+def run(run_script, program, inputs, out):
+    out.mkdir(exist_ok=True)
+    return run_script(program.module, *program.flags(inputs, out))
+
+
+def assert_one_sentence(done):
+    assert done.returncode == 1, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1 and errors[0].startswith("error: There is no space left for ")
+    assert "; make some, and run the same command again." in errors[0]
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def assert_good_state(program, out, whole):
+    """Everything under its final name is complete, and the newest checkpoint can be read."""
+    found = files_below(out)
+    odd = [name for name in found if any(x in name for x in (".tmp-", "_temp", "tempstate"))]
+    assert not odd
+    assert not (program.folder and (out / program.folder).exists())
+    changing = ("checkpoints/", "best/")
+    for name, content in found.items():
+        if not (name.startswith(changing) or program.grows(name)):
+            assert content == whole[name], f"{name} is incomplete"
+    for prefix in newest_first(str(out / "checkpoints"))[0]:
+        check_checkpoint(prefix)
+    best = read_best(str(out / "best"))
+    if best:
+        check_checkpoint(str(out / "best" / best.checkpoint))
+
+
+def figures(name, program, disk, inputs, run_script, shares):
+    """Runs a program on a disk with room for each of these shares of its result; gives a line."""
+    undisturbed = inputs.parent / f"undisturbed-{name}"
+    done = run(run_script, program, inputs, undisturbed)
+    assert done.returncode == 0, done.stderr
+    whole, expected = files_below(undisturbed), program.result(undisturbed)
+    size = sum(-(-len(content) // PAGE) * PAGE for content in whole.values())
+    failed, compared = 0, 0
+    for number, share in enumerate(shares):
+        out = disk.folder / f"{name}-{number}"
+        with disk.with_room_for(int(size * share)):
+            done = run(run_script, program, inputs, out)
+            if done.returncode:
+                assert_one_sentence(done)
+                assert_good_state(program, out, whole)
+                failed += 1
+        if done.returncode:
+            kept = newest_first(str(out / "checkpoints"))[0]
+            done = run(run_script, program, inputs, out)
+            assert done.returncode == 0, done.stderr
+            if kept:
+                step = int(kept[0].rpartition("-")[2])
+                assert f"Resuming {out} at step {step}." in done.stdout
+        assert program.result(out) == expected
+        compared += sum(map(len, files_below(out).values()))
+        shutil.rmtree(out)
+    assert failed
+    return (
+        f"{name} ({size} bytes): {len(shares)} disks, full in {failed} of them, each time one "
+        f"sentence; then finished, {compared} bytes as undisturbed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [("create_pretraining_data", (0, 0.5, 1)), ("run_pretraining", (0.6,))],
+)
+def test_a_full_disk_stops_a_program_which_then_goes_on(disk, inputs, run_script, name, shares):
+    figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
+
+
+def test_a_build_that_finds_no_room_for_its_tokens_is_not_given_up(disk, inputs, run_script):
+    out = disk.folder / "build"
+    with disk.with_room_for(3 * PAGE):
+        done = run(run_script, PROGRAMS["create_pretraining_data"], inputs, out)
+        assert_one_sentence(done)
+    assert "_build/run-00000-00000.bin" in done.stderr
+    assert [p.name for p in (out / "_build").iterdir()] == ["plan.json"]
+    shutil.rmtree(out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_wherever_the_disk_is_full_the_program_goes_on(disk, inputs, run_script, capfd, name):
+    shares = np.linspace(0, 1.5, PROGRAMS[name].disks)
+    line = figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
+    with capfd.disabled():
+        print(f"\n{line}")
+
+
+@contextlib.contextmanager
+def largest_file(size):
+    """Files of this process may not grow above so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", ["create_pretraining_data", "run_pretraining"])
+def test_files_that_may_not_grow_are_told_like_a_full_disk(inputs, tmp_path, run_script, name):
+    program, out = PROGRAMS[name], tmp_path / "out"
+    with largest_file(20_000):
+        done = run(run_script, program, inputs, out)
+    assert_one_sentence(done)
+    assert not newest_first(str(out / "checkpoints"))[0]
+    assert not [p for p in out.rglob("*") if p.suffix == ".tfrecord" or ".tmp-" in p.name]
+    assert run(run_script, program, inputs, out).returncode == 0
+
+
+def test_other_errors_pass_unchanged(tmp_path):
+    with pytest.raises(OSError, match="No such file"), files.space_for("x"):
+        open(tmp_path / "missing")  # noqa: SIM115
+    told = pytest.raises(StoppedError, match=r"space left for x \(No space left on device\)")
+    with told, files.space_for("x"):
+        raise OSError(28, "No space left on device")
