@@ -11,12 +11,15 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import parse_json, shown
+
+_TEMPORARY = re.compile(r"\.tmp-?[0-9a-f]{8,32}$")
 
 
 def _gfile() -> Any:
@@ -87,6 +90,19 @@ def new_folder(path: str) -> Iterator[str]:
     except BaseException:
         gfile.rmtree(temporary)
         raise
+
+
+def remove_temporary(folder: str) -> None:
+    """Deletes what writers that were killed left in a folder: temporary files and folders.
+
+    Those of `atomic_path` and `new_folder`, and of TensorFlow's list of checkpoints. For folders
+    that no other process writes to.
+    """
+    gfile = _gfile()
+    for name in gfile.listdir(folder) if gfile.isdir(folder) else []:
+        path = os.path.join(folder, name.rstrip("/"))
+        if _TEMPORARY.search(path):
+            gfile.rmtree(path) if gfile.isdir(path) else gfile.remove(path)
 
 
 def names_below(folder: str) -> list[str]:

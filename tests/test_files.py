@@ -86,3 +86,14 @@ def test_an_article_or_configuration_that_is_no_object_is_refused(tmp_path):
     (tmp_path / "list.json").write_text("[1]")
     with pytest.raises(AlbertError, match=r"The article .*list\.json is not a JSON object"):
         files.read_object(str(tmp_path / "list.json"), "article")
+
+
+def test_temporary_files_and_folders_of_killed_writers_are_removed_and_no_others(tmp_path):
+    kept = {"a.json", "a.tmp-b", "b.tmp-0123abcd.json", "c"}
+    for name in kept:
+        (tmp_path / name).touch()
+    (tmp_path / "a.json.tmp-0123abcd").touch()
+    (tmp_path / "export.tmp-0123abcd/variables").mkdir(parents=True)
+    files.remove_temporary(str(tmp_path))
+    files.remove_temporary(str(tmp_path / "nowhere"))
+    assert {path.name for path in tmp_path.iterdir()} == kept

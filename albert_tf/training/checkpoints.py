@@ -157,10 +157,27 @@ class CheckpointStore:
             # The record is written after what it names, and what it no longer names goes last.
             record = dataclasses.asdict(BestRecord(step, metric, value, name))
             files.write_json(os.path.join(self._best_folder, BEST_RECORD), record)
-            for other in tf.io.gfile.glob(os.path.join(self._best_folder, "ckpt-*")):
-                if not os.path.basename(other).startswith(f"{name}."):
-                    tf.io.gfile.remove(other)
+            self._keep_best(name)
         self._clean_up()
+
+    def _keep_best(self, name: str) -> None:
+        """Deletes all checkpoints but one, and what there is of unfinished ones."""
+        for other in tf.io.gfile.glob(os.path.join(self._best_folder, "ckpt-*")):
+            if not os.path.basename(other).startswith(f"{name}."):
+                tf.io.gfile.rmtree(other) if tf.io.gfile.isdir(other) else tf.io.gfile.remove(other)
+
+    def remove_unfinished(self) -> None:
+        """Deletes what a process left that was killed while it wrote a checkpoint."""
+        if not self._writes:
+            return
+        for folder in (self._folder, self._best_folder):
+            files.remove_temporary(folder)
+            # TensorFlow's own, which it does not always clear away when it writes there again.
+            for unfinished in tf.io.gfile.glob(os.path.join(folder, "ckpt-*_temp")):
+                tf.io.gfile.rmtree(unfinished)
+        best = self.best()
+        if best:
+            self._keep_best(best.checkpoint)
 
     def forget_best(self) -> None:
         """Deletes the best weights, which an earlier run left that saved no checkpoint."""
