@@ -148,8 +148,8 @@ class Series:
         if kind < 0.25:
             end = time.monotonic() + self._rng.uniform(0.0, self._duration)
             return lambda: time.monotonic() >= end
-        # The output folder itself: files that are written at the beginning and at the end.
-        folder = self._rng.choice([*self._configuration.folders, ""])
+        # In the output folder itself files are written at the beginning and at the end.
+        folder = "" if self._rng.random() < 0.15 else self._rng.choice(self._configuration.folders)
         if kind < 0.5:
             return changes(output / folder, self._rng.randint(1, 8), lambda names: names)
         return changes(output / folder, self._rng.randint(1, 4), unfinished)

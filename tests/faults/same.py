@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ CLOCK = (
     "input_wait_share",
     "model_flops_per_second",
 )
+#: Files that are passed over.
+_NOT_COMPARED = re.compile(r"(^|/)(events/|cache/\w+/[^/]*\.tmp-\w+$)")
 
 
 @dataclasses.dataclass
@@ -45,7 +48,8 @@ def compare(expected: Path, found: Path) -> Comparison:
     Of TensorBoard's events nothing (their names and contents hold times), of TensorFlow's list of
     checkpoints the names, of checkpoints every tensor, of metrics.jsonl every value that does not
     depend on the clock, of all other files every byte. What one folder has and the other has not is
-    a difference: a temporary file that was left, for example.
+    a difference: a temporary file that was left, for example. Only in the cache of records, which
+    several processes may write at once, nobody clears it away.
     """
     result = Comparison()
     names = _names(expected)
@@ -68,7 +72,7 @@ def _names(folder: Path) -> set[str]:
     """Paths of the files and of empty folders."""
     paths = (path for path in folder.rglob("*") if path.is_file() or not any(path.iterdir()))
     names = {str(path.relative_to(folder)) for path in paths}
-    return {name for name in names if "events" not in Path(name).parts}
+    return {name for name in names if not _NOT_COMPARED.search(name)}
 
 
 def _compare_checkpoints(one: str, other: str, name: str, result: Comparison) -> None:
