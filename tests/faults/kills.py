@@ -103,6 +103,8 @@ class Series:
         began = time.monotonic()
         self._attempt(self.reference, None)
         self._duration = time.monotonic() - began
+        # Few kills are spread over a run, too.
+        self._most = max(4, 24 // kills)
         figures = self.figures
         while figures.kills < kills:
             output = self._folder / f"killed-{figures.runs}"
@@ -151,8 +153,8 @@ class Series:
         # In the output folder itself files are written at the beginning and at the end.
         folder = "" if self._rng.random() < 0.15 else self._rng.choice(self._configuration.folders)
         if kind < 0.5:
-            return changes(output / folder, self._rng.randint(1, 8), lambda names: names)
-        return changes(output / folder, self._rng.randint(1, 4), unfinished)
+            return changes(output / folder, self._rng.randint(1, 2 * self._most), lambda names: names)
+        return changes(output / folder, self._rng.randint(1, self._most), unfinished)
 
 
 def changes(folder: Path, number: int, which: Callable[[set[str]], set[str]]) -> Callable[[], bool]:
