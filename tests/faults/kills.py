@@ -153,7 +153,7 @@ class Series:
         # In the output folder itself files are written at the beginning and at the end.
         folder = "" if self._rng.random() < 0.15 else self._rng.choice(self._configuration.folders)
         if kind < 0.5:
-            return changes(output / folder, self._rng.randint(1, 2 * self._most), lambda names: names)
+            return changes(output / folder, self._rng.randint(1, 2 * self._most), set)
         return changes(output / folder, self._rng.randint(1, self._most), unfinished)
 
 
