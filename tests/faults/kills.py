@@ -64,8 +64,7 @@ class Figures:
         return (
             f"{name}: {self.kills} kills ({within or 'none while writing'}), {self.runs} runs "
             f"finished, {self.resumptions} resumptions, {self.steps_again} steps done again, "
-            f"{self.compared:,} bytes compared, "
-            f"{len(self.differences)} differences"
+            f"{self.compared:,} bytes compared, {len(self.differences)} differences"
         )
 
 

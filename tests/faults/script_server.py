@@ -51,6 +51,7 @@ class ScriptServer:
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,  # What is not read yet must show in select.
         )
         return self
 
@@ -62,13 +63,16 @@ class ScriptServer:
         """Starts a script on so many logical CPU devices; gives the number of its process."""
         request = {"script": script, "arguments": list(arguments), "log": str(log), "cpus": cpus}
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        self._process.stdin.flush()
+        self._busy = True
         return int(self._process.stdout.readline())
 
     def status(self, seconds: float) -> int | None:
         """Waits so long for the script's end; its exit status, -9 if it was killed, or None."""
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-        return int(self._process.stdout.readline()) if ready else None
+        if not ready:
+            return None
+        self._busy = False
+        return int(self._process.stdout.readline())
 
     @contextlib.contextmanager
     def running(
@@ -79,8 +83,9 @@ class ScriptServer:
         try:
             yield group
         finally:
-            with contextlib.suppress(ProcessLookupError):
+            if self._busy:
                 os.killpg(group, signal.SIGKILL)
+                self.status(60)
 
 
 def environment() -> dict[str, str]:
