@@ -103,7 +103,7 @@ class Series:
         self._attempt(self.reference, None)
         self._duration = time.monotonic() - began
         # Few kills are spread over a run, too.
-        self._most = max(4, 24 // kills)
+        self._most = max(4, 15 // kills)
         figures = self.figures
         while figures.kills < kills:
             output = self._folder / f"killed-{figures.runs}"
