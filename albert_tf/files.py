@@ -12,6 +12,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from albert_tf.json_values import parse_json, shown
 
 #: What systems say when a file cannot grow: of the disk, of a quota, of the process.
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_TEMPORARY = re.compile(r"\.tmp-?[0-9a-f]{8,32}$")
 
 
 def _gfile() -> Any:
@@ -141,6 +143,19 @@ def _temporaries_of(path: str) -> list[str]:
     begin = f"{name}.tmp-"
     there = _gfile().listdir(folder or ".") if _gfile().isdir(folder or ".") else []
     return [os.path.join(folder, other.rstrip("/")) for other in there if other.startswith(begin)]
+
+
+def remove_temporary(folder: str) -> None:
+    """Deletes what writers that were killed left in a folder: temporary files and folders.
+
+    Those of `atomic_path` and `new_folder`, and of TensorFlow's list of checkpoints. For folders
+    that no other process writes to.
+    """
+    gfile = _gfile()
+    for name in gfile.listdir(folder) if gfile.isdir(folder) else []:
+        path = os.path.join(folder, name.rstrip("/"))
+        if _TEMPORARY.search(path):
+            gfile.rmtree(path) if gfile.isdir(path) else gfile.remove(path)
 
 
 def names_below(folder: str) -> list[str]:

@@ -99,10 +99,14 @@ def build_pretraining_data(
     """
     tokenizer = tokenizer_source.load()
     plan = _plan(input_files, tokenizer, output, options)
+    folder = os.path.join(output.folder, WORK_FOLDER)
     finished = _finished_manifest(output.folder, plan)
     if finished:
+        # Its build may have been killed at the very end.
+        if _gfile().exists(folder):
+            _gfile().rmtree(folder)
         return finished
-    with runner(Context(tokenizer, options), os.path.join(output.folder, WORK_FOLDER)) as running:
+    with runner(Context(tokenizer, options), folder) as running:
         build = _Build(plan, output, options)
         spill = build.tokenize(input_files, running)
         results = build.write_shards(spill, running)
@@ -201,7 +205,8 @@ class _Build:
                     f"{output.folder} holds an unfinished build of another corpus, tokenizer or "
                     f"options; delete {self._folder}, or choose another folder."
                 )
-            self._remove_temporary()
+            for folder in (output.folder, self._folder):
+                files.remove_temporary(folder)
         else:
             files.write_json(plan_path, plan)
 
@@ -214,11 +219,6 @@ class _Build:
         self.remove()
         if self._made_output:
             _gfile().rmtree(self._output.folder)
-
-    def _remove_temporary(self) -> None:
-        for pattern in ("*.tfrecord*.tmp-*", f"{WORK_FOLDER}/*.tmp-*"):
-            for path in _gfile().glob(os.path.join(self._output.folder, pattern)):
-                _gfile().remove(path)
 
     def tokenize(self, input_files: Sequence[str], runner: Runner) -> Spill:
         """Tokenizes the corpus into buckets, unless an earlier run has done so."""

@@ -97,3 +97,14 @@ def test_what_a_killed_export_left_is_named_and_in_nobodys_way(tmp_path, capsys)
     assert f"{left} is of an attempt that was killed" in capsys.readouterr().out
     with pytest.raises(AlbertError, match="is there already"), files.new_folder(str(left.parent)):
         pass
+
+
+def test_temporary_files_and_folders_of_killed_writers_are_removed_and_no_others(tmp_path):
+    kept = {"a.json", "a.tmp-b", "b.tmp-0123abcd.json", "c"}
+    for name in kept:
+        (tmp_path / name).touch()
+    (tmp_path / "a.json.tmp-0123abcd").touch()
+    (tmp_path / "export.tmp-0123abcd/variables").mkdir(parents=True)
+    files.remove_temporary(str(tmp_path))
+    files.remove_temporary(str(tmp_path / "nowhere"))
+    assert {path.name for path in tmp_path.iterdir()} == kept

@@ -139,6 +139,7 @@ def fine_tune(
         return _train(task, config, source, max_steps, eval_specs)
     if not eval_specs:
         raise AlbertError("--num_seeds needs --do_eval: the best run is chosen by evaluation.")
+    files.remove_temporary(config.output_dir)
     results: dict[str, dict[str, float]] = {}
     for seed in range(config.seed, config.seed + num_seeds):
         name = f"seed-{seed}"

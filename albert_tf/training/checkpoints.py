@@ -198,6 +198,9 @@ class CheckpointStore:
         except DamagedError as error:
             print(f"{error} Forgetting these best weights: the next evaluation is the best.")
             self.forget_best()
+        best = self._best_record
+        if self._writes:  # Weights that no record names were being written, or deleted.
+            _delete(folder, lambda step, _: best is None or step != best.step)
 
     def save_best(self, step: int, metric: str, value: float) -> None:
         """Saves the weights as the best so far and deletes the former best."""
@@ -211,6 +214,15 @@ class CheckpointStore:
         if self._writes:
             _delete(self._best_folder, lambda s, _: s != step)
         self._clean_up()
+
+    def remove_unfinished(self) -> None:
+        """Deletes what a process left that was killed while it wrote a checkpoint."""
+        if not self._writes:
+            return
+        for folder in (self._folder, self._best_folder):
+            files.remove_temporary(folder)
+            # TensorFlow's own, which it does not always clear away when it writes there again.
+            _delete(folder, lambda _, name: name.endswith("_temp"))
 
     def forget_best(self) -> None:
         """Deletes the best weights."""

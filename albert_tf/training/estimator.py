@@ -234,6 +234,9 @@ class _TrainingRun:
         self.results: dict[str, float] | None = None
 
     def run(self) -> dict[str, float] | None:
+        if self.chief:
+            files.remove_temporary(self.config.output_dir)
+            self.store.remove_unfinished()
         begun = highest(self.estimator.strategy, int(self.store.latest() is not None))
         step = self._resume() if begun else self._begin()
         last = self.train_spec.max_steps
@@ -440,12 +443,14 @@ class _TrainingRun:
     def _report(self, step: int, steps: int, window: MetricsWindow) -> None:
         means = window.means()
         first, final = step == self.initial_step + 1, step == self.train_spec.max_steps
+        # Not the first one after a resumption: the log is that of an uninterrupted run.
+        logged = step % self.config.log_every_steps == 0 or step == 1 or final
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
         text = f"{self.task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
             text += f" {short_rate(means['tokens_per_second'])} tok/s"
         self.progress.update(steps, text, show=first or final)
-        if step % self.config.log_every_steps == 0 or first or final:
+        if logged:
             warning = self.input_watch.look(step, means.get("input_wait_share", 0.0))
             if warning:
                 self._note(warning)

@@ -164,6 +164,16 @@ def test_the_passes_over_the_corpus_differ(tmp_path, text, vocabulary):
     assert len(np.unique(columns["input_ids"], axis=0)) > 0.98 * len(columns["input_ids"])
 
 
+def test_a_build_that_was_killed_at_the_very_end_is_cleared_away(tmp_path, text, vocabulary):
+    manifest = build(text, vocabulary, tmp_path / "out")
+    expected = digests(tmp_path / "out")
+    (tmp_path / "out/_build").mkdir()
+    (tmp_path / "out/_build/run-00000-00000.bin").touch()
+    assert build(text, vocabulary, tmp_path / "out") == manifest
+    assert not (tmp_path / "out/_build").exists()
+    assert digests(tmp_path / "out") == expected
+
+
 def test_a_killed_build_goes_on_with_the_missing_shards(tmp_path, vocabulary):
     path = tmp_path / "text.txt"
     path.write_text(some_text(700))

@@ -56,6 +56,29 @@ def test_a_better_evaluation_replaces_the_best(tmp_path):
     assert store.best() == BestRecord(6, "accuracy", 0.6, "ckpt-6")
 
 
+def test_what_killed_writers_left_of_checkpoints_is_removed_and_in_nobodys_way(tmp_path):
+    store = store_of(tmp_path, variables(1))
+    store.save(3)
+    store.save_best(3, "accuracy", 0.5)
+    left = ["checkpoints/ckpt-6_temp/part-0.tempstate1", "checkpoints/checkpoint.tmp" + 32 * "a"]
+    left += [
+        "best/ckpt-6_temp/part-0.tempstate1",
+        "best/ckpt-2.index",
+        "best/best.json.tmp-0123abcd",
+    ]
+    for name in left:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    store.save_best(9, "accuracy", 0.6)
+    assert not (tmp_path / "best/ckpt-6_temp").exists()
+    (tmp_path / "best/ckpt-3.index").touch()
+    store.remove_unfinished()
+    for folder, names in (("checkpoints", {"checkpoint"}), ("best", {"best.json"})):
+        step = 3 if folder == "checkpoints" else 9
+        names |= {f"ckpt-{step}.index", f"ckpt-{step}.data-00000-of-00001"}
+        assert {path.name for path in (tmp_path / folder).iterdir()} == names
+
+
 def test_a_tf1_checkpoint_loads_by_its_names_without_its_optimizer_state(tmp_path):
     kernel = np.arange(6, dtype=np.float32).reshape(2, 3)
     tf.raw_ops.SaveV2(

@@ -1,0 +1,257 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that are killed and their data: tiny models that save at every step or so."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.data.pipeline import record_files
+from albert_tf.tasks.pretraining import open_records
+from albert_tf.training.specs import InputContext
+from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_options import PretrainingOptions
+from tests import test_run_classifier, test_run_race, test_run_squad
+from tests.faults.kills import Configuration
+
+WORDS = [f"w{i}" for i in range(95)]
+CONFIG = {
+    "vocab_size": 100,
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
+BATCH = 8
+#: Batches of the pretraining data whose loss is infinite, in the folder "diverging".
+BAD_BATCHES = (5, 6, 7, 15, 16)
+
+
+def write_data(folder: Path) -> None:
+    """Writes what all configurations read."""
+    rng = np.random.default_rng(0)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    lines = [" ".join(rng.choice(WORDS, 9)) if i % 20 else "" for i in range(400)]
+    (folder / "text.txt").write_text("\n".join(lines))
+    for name, options in (
+        ("masked", PretrainingOptions(max_seq_length=32, dupe_factor=3)),
+        ("compact", PretrainingOptions(max_seq_length=32, record_format="compact")),
+    ):
+        vocabulary = TokenizerSource(str(folder / "vocab.txt"))
+        output = Output(str(folder / name), num_shards=2)
+        build_pretraining_data([str(folder / "text.txt")], vocabulary, output, options)
+    _write_diverging(folder / "masked", folder / "diverging")
+    _write_classifier(folder / "classifier")
+    _write_squad(folder / "squad")
+    _write_race(folder / "race")
+
+
+def _write_diverging(source: Path, folder: Path) -> None:
+    """The records of a folder, with infinite weights in those of the bad batches."""
+    opened = open_records(str(source), AlbertConfig(**CONFIG))
+    batches = opened.train_input_fn(InputContext(BATCH)).take(max(BAD_BATCHES) + 1)
+    bad = {
+        row.tobytes()
+        for i, batch in enumerate(batches)
+        for row in batch["input_word_ids"].numpy()
+        if i in BAD_BATCHES
+    }
+    features = records.pretraining_features(32, 5)
+    for path in record_files(str(source)):
+        examples = list(records.read_examples(path))
+        columns = {
+            k: v.numpy() for k, v in records.parse_columns(tf.constant(examples), features).items()
+        }
+        spoiled = [row.tobytes() in bad for row in columns["input_ids"].astype(np.int32)]
+        columns["masked_lm_weights"][spoiled] = np.inf
+        encoded = records.encode_examples(columns, features)
+        records.write_shard(str(folder / Path(path).name), encoded)
+
+
+def _write_classifier(folder: Path) -> None:
+    folder.mkdir()
+    rng = random.Random(0)
+    _write_model_files(folder, test_run_classifier)
+    for name, count in (("train", 96), ("dev", 24), ("new", 12)):
+        rows = []
+        for _ in range(count):
+            word = rng.choice(["fine", "awful"])
+            # A few labels are wrong, so that the accuracy goes up and down.
+            label = word if rng.random() < 0.8 else rng.choice(["fine", "awful"])
+            rows.append((test_run_classifier.text_with(word, rng), label))
+        test_run_classifier.write_tsv(folder / f"{name}.tsv", [("text", "label"), *rows])
+
+
+def _write_squad(folder: Path) -> None:
+    folder.mkdir()
+    _write_model_files(folder, test_run_squad)
+    (folder / "squad.json").write_text(json.dumps(test_run_squad.squad_json("2.0")))
+
+
+def _write_race(folder: Path) -> None:
+    folder.mkdir()
+    _write_model_files(folder, test_run_race)
+    for split in ("train", "dev", "test"):
+        test_run_race.write_race(folder / "RACE", split, 4, random.Random(0))
+
+
+def _write_model_files(folder: Path, test: object) -> None:
+    (folder / "vocab.txt").write_text("\n".join(test.VOCABULARY) + "\n")
+    config = {**test.CONFIG, "hidden_size": 16, "embedding_size": 8, "intermediate_size": 32}
+    config["num_hidden_layers"] = 1
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+Arguments = Callable[[Path, Path], Sequence[str]]
+
+
+def _pretraining(*more: str, data: str = "masked") -> Arguments:
+    return lambda folder, output: [
+        f"--input_file={folder / data}",
+        f"--albert_config_file={folder / 'config.json'}",
+        f"--output_dir={output}",
+        f"--train_batch_size={BATCH}",
+        "--num_train_steps=16",
+        "--num_warmup_steps=4",
+        "--learning_rate=0.01",
+        "--save_checkpoints_steps=1",
+        "--keep_checkpoint_max=3",
+        "--log_every_steps=1",
+        "--steps_per_loop=1",
+        *more,
+    ]
+
+
+def _fine_tuning(data: str, *more: str) -> Arguments:
+    return lambda folder, output: [
+        "--do_train",
+        "--do_eval",
+        "--do_predict",
+        f"--albert_config_file={folder / data / 'config.json'}",
+        f"--vocab_file={folder / data / 'vocab.txt'}",
+        f"--output_dir={output}",
+        "--train_batch_size=8",
+        "--eval_batch_size=8",
+        "--learning_rate=0.01",
+        "--warmup_step=2",
+        "--precision=float32",
+        "--save_checkpoints_steps=3",
+        "--keep_checkpoint_max=2",
+        "--log_every_steps=1",
+        "--steps_per_loop=1",
+        "--eval_every_steps=2",
+        *(flag.format(folder / data) for flag in more),
+    ]
+
+
+def _classifier(*more: str) -> Arguments:
+    names = (("train", "train"), ("eval", "dev"), ("predict", "new"))
+    paths = [f"--{flag}_file={{}}/{name}.tsv" for flag, name in names]
+    return _fine_tuning("classifier", *paths, "--max_seq_length=10", *more)
+
+
+def _building(*more: str) -> Arguments:
+    return lambda folder, output: [
+        f"--input_file={folder / 'text.txt'}",
+        f"--vocab_file={folder / 'vocab.txt'}",
+        f"--output_dir={output}",
+        "--num_shards=8",
+        "--max_seq_length=32",
+        *more,
+    ]
+
+
+_SQUAD = [f"--{name}_file={{}}/squad.json" for name in ("train", "eval", "predict")]
+_SQUAD += ["--version=2.0", "--max_seq_length=32", "--max_query_length=8", "--train_step=16"]
+_RACE = ["--data_dir={}", "--max_seq_length=24", "--max_qa_length=8", "--train_step=16"]
+_EVALUATED = ("checkpoints", "best")
+_SEEDS = [f"seed-{seed}/{folder}" for seed in (7, 8) for folder in _EVALUATED]
+_BUILT = ("_build", "_build", "")
+TRAIN, CLASSIFY, BUILD = "run_pretraining", "run_classifier", "data_prep.create_pretraining_data"
+
+CONFIGURATIONS = {
+    c.name: c
+    for c in (
+        Configuration("offline masks", TRAIN, _pretraining()),
+        Configuration("dynamic masks", TRAIN, _pretraining("--masking=dynamic", data="compact")),
+        Configuration("accumulation", TRAIN, _pretraining("--gradient_accumulation_steps=4")),
+        Configuration("recompute", TRAIN, _pretraining("--recompute")),
+        Configuration("bfloat16", TRAIN, _pretraining("--precision=mixed_bfloat16")),
+        Configuration("XLA", TRAIN, _pretraining("--jit_compile")),
+        Configuration("mirrored", TRAIN, _pretraining("--strategy=mirrored"), cpus=2),
+        Configuration(
+            "mirrored, dynamic masks, accumulation",
+            TRAIN,
+            _pretraining(
+                "--strategy=mirrored",
+                "--masking=dynamic",
+                "--gradient_accumulation_steps=2",
+                data="compact",
+            ),
+            cpus=2,
+        ),
+        Configuration(
+            "loops of steps",
+            TRAIN,
+            _pretraining("--steps_per_loop=8", "--save_checkpoints_steps=4", "--log_every_steps=4"),
+        ),
+        Configuration(
+            "evaluation",
+            TRAIN,
+            lambda folder, output: [
+                *_pretraining("--do_eval", "--eval_every_steps=2", "--save_checkpoints_steps=2")(
+                    folder, output
+                ),
+                f"--eval_input_file={folder / 'compact'}",
+                "--max_eval_steps=2",
+            ],
+            _EVALUATED,
+        ),
+        Configuration(
+            "rollback",
+            TRAIN,
+            _pretraining(
+                "--on_divergence=rollback", "--max_nonfinite_steps=2", data="diverging/*.tfrecord"
+            ),
+        ),
+        Configuration(
+            "classifier",
+            CLASSIFY,
+            _classifier("--train_step=40", "--early_stopping_evals=4"),
+            _EVALUATED,
+        ),
+        Configuration(
+            "classifier, seeds",
+            CLASSIFY,
+            _classifier("--train_step=8", "--num_seeds=2", "--random_seed=7"),
+            _SEEDS,
+        ),
+        Configuration("SQuAD", "run_squad", _fine_tuning("squad", *_SQUAD), _EVALUATED),
+        Configuration("multiple choice", "run_race", _fine_tuning("race", *_RACE), _EVALUATED),
+        Configuration("builder", BUILD, _building("--dupe_factor=40"), _BUILT),
+        Configuration("builder, compact", BUILD, _building("--record_format=compact"), _BUILT),
+        Configuration(
+            "builder, 2 workers", BUILD, _building("--dupe_factor=40", "--num_workers=2"), _BUILT
+        ),
+        Configuration(
+            "builder, compact, 2 workers",
+            BUILD,
+            _building("--record_format=compact", "--num_workers=2"),
+            _BUILT,
+        ),
+    )
+}

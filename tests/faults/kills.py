@@ -1,0 +1,232 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Series of runs that are killed with SIGKILL again and again, and resumed by the same command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.faults.same import compare
+from tests.faults.script_server import ScriptServer
+
+#: Seconds between two looks at a folder. What is written in less time may be missed, once.
+_LOOK_SECONDS = 0.0004
+#: A run that takes longer hangs.
+_LIMIT_SECONDS = 150
+#: What a process that is killed leaves of files it was writing.
+_TEMPORARY = re.compile(r"\.tmp|_temp|\.tempstate")
+_CHECKPOINTS, _BEST, _BUILD = "checkpoints", "best", "_build"
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """A command to be killed.
+
+    Attributes:
+      name: of the configuration.
+      script: the module that is run.
+      arguments: of the script, given the folder of the data and that of the output.
+      folders: those below the output folder in which files are written most of the time.
+      cpus: logical CPU devices.
+    """
+
+    name: str
+    script: str
+    arguments: Callable[[Path, Path], Sequence[str]]
+    folders: Sequence[str] = (_CHECKPOINTS,)
+    cpus: int = 1
+
+
+@dataclasses.dataclass
+class Figures:
+    """What happened in a series."""
+
+    kills: int = 0
+    writing: Counter[str] = dataclasses.field(default_factory=Counter)
+    runs: int = 0
+    resumptions: int = 0
+    steps_again: int = 0
+    compared: int = 0
+    differences: list[str] = dataclasses.field(default_factory=list)
+
+    def line(self, name: str) -> str:
+        """All in one line."""
+        within = ", ".join(f"{count} in {what}" for what, count in sorted(self.writing.items()))
+        return (
+            f"{name}: {self.kills} kills ({within or 'none while writing'}), {self.runs} runs "
+            f"finished, {self.resumptions} resumptions, {self.steps_again} steps done again, "
+            f"{self.compared:,} bytes compared, {len(self.differences)} differences"
+        )
+
+
+class Series:
+    """Kills one configuration.
+
+    Args:
+      configuration: what to run.
+      server: runs it.
+      data: folder of the data.
+      folder: for the outputs and logs.
+      seed: of the moments.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        server: ScriptServer,
+        data: Path,
+        folder: Path,
+        seed: int,
+    ) -> None:
+        self._configuration, self._server = configuration, server
+        self._data, self._folder = data, folder
+        self._rng = random.Random(f"{configuration.name} {seed}")
+        self.figures = Figures()
+
+    @property
+    def reference(self) -> Path:
+        """The output folder of the run that is not interrupted."""
+        return self._folder / "whole"
+
+    def run(self, kills: int) -> Figures:
+        """Runs until there were so many kills and the last run has ended; compares each result."""
+        began = time.monotonic()
+        self._attempt(self.reference, None)
+        self._duration = time.monotonic() - began
+        # Few kills are spread over a run, too.
+        self._most = max(4, 15 // kills)
+        figures = self.figures
+        while figures.kills < kills:
+            output = self._folder / f"killed-{figures.runs}"
+            while self._attempt(output, self._moment(output) if figures.kills < kills else None):
+                pass
+            figures.runs += 1
+            comparison = compare(self.reference, output)
+            figures.compared += comparison.compared
+            figures.differences += [f"{output.name}: {line}" for line in comparison.differences]
+        return figures
+
+    def _attempt(self, output: Path, reached: Callable[[], bool] | None) -> bool:
+        """Runs the command; whether it was killed, as the moment was reached before its end."""
+        c, log = self._configuration, self._folder / f"{output.name}.log"
+        begin = log.stat().st_size if log.exists() else 0
+        before, logged = leftovers(output), logs(output)
+        with self._server.running(c.script, c.arguments(self._data, output), log, c.cpus) as group:
+            deadline = time.monotonic() + _LIMIT_SECONDS
+            status, killed = None, False
+            while status is None:
+                assert time.monotonic() < deadline, f"{c.name} hangs: {log.read_text()}"
+                status = self._server.status(_LOOK_SECONDS)
+                if reached and not killed and status is None and reached():
+                    os.killpg(group, signal.SIGKILL)
+                    killed = True
+        text = log.read_text(errors="replace")[begin:]
+        # A process may have ended just before the signal.
+        killed = status == -signal.SIGKILL
+        assert killed or status == 0, f"{c.name} ended with {status}: {text}"
+        if output != self.reference:
+            self.figures.resumptions += text.count("Resuming ")
+        if killed:
+            self.figures.kills += 1
+            self.figures.writing.update({_kind(name) for name in leftovers(output) - before})
+            # Of a process that did not come as far as its log, nothing is lost.
+            new = {log: text for log, text in logs(output).items() if logged.get(log) != text}
+            self.figures.steps_again += sum(steps_lost(*item) for item in new.items())
+        return killed
+
+    def _moment(self, output: Path) -> Callable[[], bool]:
+        """A moment of the next attempt: at some time, or when something is written."""
+        kind = self._rng.random()
+        if kind < 0.25:
+            end = time.monotonic() + self._rng.uniform(0.0, self._duration)
+            return lambda: time.monotonic() >= end
+        # In the output folder itself files are written at the beginning and at the end.
+        folder = "" if self._rng.random() < 0.15 else self._rng.choice(self._configuration.folders)
+        if kind < 0.5:
+            return changes(output / folder, self._rng.randint(1, 2 * self._most), set)
+        return changes(output / folder, self._rng.randint(1, self._most), unfinished)
+
+
+def changes(folder: Path, number: int, which: Callable[[set[str]], set[str]]) -> Callable[[], bool]:
+    """Whether so many new names, of those picked by `which`, have been seen in a folder."""
+    seen, count = which(names_in(folder)), 0
+
+    def reached() -> bool:
+        nonlocal seen, count
+        now = which(names_in(folder))
+        count += bool(now - seen)
+        seen = now
+        return count >= number
+
+    return reached
+
+
+def unfinished(names: set[str]) -> set[str]:
+    """The files, and folders, that are being written."""
+    return {name for name in names if _TEMPORARY.search(name)}
+
+
+def names_in(folder: Path) -> set[str]:
+    """Paths of files and folders in a folder, without events; none if it is not there."""
+    names = set()
+    try:
+        for entry in os.scandir(folder):
+            names.add(entry.name)
+            if entry.name != "events" and entry.is_dir(follow_symlinks=False):
+                names |= {f"{entry.name}/{name}" for name in names_in(Path(entry.path))}
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    return names
+
+
+def leftovers(output: Path) -> set[str]:
+    """What shows that the last process was killed while it wrote something."""
+    names = names_in(output)
+    found = unfinished(names)
+    for log in [name for name in names if os.path.basename(name) == "metrics.jsonl"]:
+        text = (output / log).read_bytes()
+        if text and not text.endswith(b"\n"):
+            found.add(f"{log} cut off after {len(text)}")
+    for folder in {os.path.dirname(name) for name in names if ".data-" in name}:
+        there = {m[1] for n in names if (m := re.match(rf"{folder}/(ckpt-\d+)[._]", n))}
+        found |= {f"{folder}/{name} not as named" for name in there ^ _named(output / folder)}
+    return found
+
+
+def _named(folder: Path) -> set[str]:
+    """The checkpoints that a folder should hold."""
+    if folder.name == _BEST:
+        path = folder / "best.json"
+        return {json.loads(path.read_text())["checkpoint"]} if path.exists() else set()
+    path = folder / "checkpoint"
+    return set(re.findall(r'all_.*paths: "(.*)"', path.read_text())) if path.exists() else set()
+
+
+def _kind(left: str) -> str:
+    """What was being written."""
+    for folder in (_CHECKPOINTS, _BEST, _BUILD):
+        if folder in left.split("/"):
+            return f"{folder}/"
+    return "records" if ".tfrecord" in left else "other files"
+
+
+def logs(output: Path) -> dict[Path, str]:
+    """The metrics.jsonl files of a run, or of its seeds, and what they hold."""
+    names = [name for name in names_in(output) if os.path.basename(name) == "metrics.jsonl"]
+    return {output / name: (output / name).read_text() for name in names}
+
+
+def steps_lost(log: Path, text: str) -> int:
+    """Steps that were made and logged after the newest checkpoint."""
+    made = re.findall(r'^{"step": (\d+), "split": "train"', text, re.M)
+    saved = [int(name.rpartition("-")[2]) for name in _named(log.parent / _CHECKPOINTS)]
+    return max(0, int(made[-1]) - max(saved, default=0)) if made else 0

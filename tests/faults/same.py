@@ -1,0 +1,104 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Compares what two runs left in their folders, bit by bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+#: Of metrics.jsonl: what depends on the clock.
+CLOCK = (
+    "examples_per_second",
+    "tokens_per_second",
+    "input_wait_share",
+    "model_flops_per_second",
+)
+#: Files that are passed over.
+_NOT_COMPARED = re.compile(r"(^|/)(events/|cache/\w+/[^/]*\.tmp-\w+$)")
+
+
+@dataclasses.dataclass
+class Comparison:
+    """What was compared and found.
+
+    Attributes:
+      compared: bytes of tensors and files.
+      differences: a line each.
+    """
+
+    compared: int = 0
+    differences: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, what: str, expected: bytes, found: bytes) -> None:
+        """Compares two values."""
+        self.compared += len(expected)
+        if expected != found:
+            self.differences.append(what)
+
+
+def compare(expected: Path, found: Path) -> Comparison:
+    """Compares two output folders.
+
+    Of TensorBoard's events nothing (their names and contents hold times), of TensorFlow's list of
+    checkpoints the names, of checkpoints every tensor, of metrics.jsonl every value that does not
+    depend on the clock, of all other files every byte. What one folder has and the other has not is
+    a difference: a temporary file that was left, for example. Only in the cache of records, which
+    several processes may write at once, nobody clears it away.
+    """
+    result = Comparison()
+    names = _names(expected)
+    for name in sorted(names ^ _names(found)):
+        result.differences.append(f"{name} is {'missing' if name in names else 'left over'}")
+    for name in sorted(names & _names(found)):
+        one, other = expected / name, found / name
+        if name.endswith(".index"):
+            _compare_checkpoints(str(one)[:-6], str(other)[:-6], name, result)
+        elif one.name == "checkpoint":
+            result.add(name, _list(one), _list(other))
+        elif one.name == "metrics.jsonl":
+            result.add(name, _log(one), _log(other))
+        elif ".data-" not in name:
+            result.add(name, one.read_bytes(), other.read_bytes())
+    return result
+
+
+def _names(folder: Path) -> set[str]:
+    """Paths of the files and of empty folders."""
+    paths = (path for path in folder.rglob("*") if path.is_file() or not any(path.iterdir()))
+    names = {str(path.relative_to(folder)) for path in paths}
+    return {name for name in names if not _NOT_COMPARED.search(name)}
+
+
+def _compare_checkpoints(one: str, other: str, name: str, result: Comparison) -> None:
+    expected, found = tf.train.load_checkpoint(one), tf.train.load_checkpoint(other)
+    shapes = expected.get_variable_to_shape_map()
+    if shapes != found.get_variable_to_shape_map():
+        result.differences.append(f"{name}: other tensors")
+        return
+    for key in shapes:
+        # The graph of Python objects: how the tensors' keys came about.
+        if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
+            tensors = [np.asarray(reader.get_tensor(key)) for reader in (expected, found)]
+            result.add(f"{name}: {key}", *(_bytes(tensor) for tensor in tensors))
+
+
+def _bytes(tensor: np.ndarray) -> bytes:
+    head = f"{tensor.dtype} {tensor.shape} ".encode()
+    return head + (bytes(tensor.item()) if tensor.dtype == object else tensor.tobytes())
+
+
+def _list(path: Path) -> bytes:
+    lines = path.read_text().splitlines()
+    return "\n".join(line for line in lines if "timestamp" not in line).encode()
+
+
+def _log(path: Path) -> bytes:
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    kept = [{k: v for k, v in entry.items() if k not in CLOCK} for entry in entries]
+    return "\n".join(map(json.dumps, kept)).encode()

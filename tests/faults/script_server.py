@@ -1,0 +1,145 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs our scripts as processes of their own, without the seconds that importing TensorFlow takes.
+
+A server imports TensorFlow and our packages, but makes no TensorFlow runtime, and forks a process
+for each run. A process may be forked as long as it has one thread, which the server makes sure of.
+The child is what ``python -m <script>`` is: its module is `__main__`, its flags are in sys.argv, it
+leads a process group and writes to a log file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+#: The scripts, and what they import when they are run.
+_IMPORTED = (
+    "run_pretraining",
+    "run_classifier",
+    "run_squad",
+    "run_race",
+    "data_prep.create_pretraining_data",
+    "albert_tf.optimization.optimizer",
+    "albert_tf.tasks.glue.run",
+    "albert_tf.tasks.multiple_choice.task",
+    "albert_tf.tasks.pretraining",
+    "albert_tf.tasks.squad.answering",
+    "albert_tf.tasks.squad.evaluation",
+    "albert_tf.tasks.text_classification",
+    "albert_tf.training.estimator",
+)
+
+
+class ScriptServer:
+    """A server process; a context manager. One script runs at a time."""
+
+    def __enter__(self) -> ScriptServer:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.script_server"],
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,  # What is not read yet must show in select.
+        )
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+
+    def start(self, script: str, arguments: Sequence[str], log: Path, cpus: int = 1) -> int:
+        """Starts a script on so many logical CPU devices; gives the number of its process."""
+        request = {"script": script, "arguments": list(arguments), "log": str(log), "cpus": cpus}
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._busy = True
+        return int(self._process.stdout.readline())
+
+    def status(self, seconds: float) -> int | None:
+        """Waits so long for the script's end; its exit status, -9 if it was killed, or None."""
+        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
+        if not ready:
+            return None
+        self._busy = False
+        return int(self._process.stdout.readline())
+
+    @contextlib.contextmanager
+    def running(
+        self, script: str, arguments: Sequence[str], log: Path, cpus: int = 1
+    ) -> Iterator[int]:
+        """A script that is killed at the end of the block if it still runs; gives its number."""
+        group = self.start(script, arguments, log, cpus)
+        try:
+            yield group
+        finally:
+            if self._busy:
+                os.killpg(group, signal.SIGKILL)
+                self.status(60)
+
+
+def environment() -> dict[str, str]:
+    """Of processes that import this repository's code; with one thread after their imports."""
+    given = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return {**os.environ, **given}
+
+
+def _serve() -> None:
+    for module in _IMPORTED:
+        importlib.import_module(module)
+    threads = os.listdir("/proc/self/task")
+    assert len(threads) == 1, f"{len(threads)} threads: the imports have started some."
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            _become(**json.loads(line))
+        with contextlib.suppress(PermissionError):
+            os.setpgid(child, child)  # Whoever is first: both see the group at once.
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _become(script: str, arguments: list[str], log: str, cpus: int) -> None:
+    """Makes this process one of a script."""
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for number, stream in ((nothing, 0), (out, 1), (out, 2)):
+            os.dup2(number, stream)
+        if cpus > 1:
+            import tensorflow as tf
+
+            (cpu,) = tf.config.list_physical_devices("CPU")
+            devices = [tf.config.LogicalDeviceConfiguration()] * cpus
+            tf.config.set_logical_device_configuration(cpu, devices)
+        # The first is replaced by the path of the module.
+        sys.argv = [script, *arguments]
+        del sys.modules[script]
+        runpy.run_module(script, run_name="__main__", alter_sys=True)
+        status = 0
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    _serve()

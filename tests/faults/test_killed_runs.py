@@ -1,0 +1,76 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that are killed with SIGKILL and resumed end as if they had not been, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.configurations import CONFIGURATIONS, write_data
+from tests.faults.kills import Series
+from tests.faults.same import compare
+from tests.faults.script_server import ROOT, ScriptServer, environment
+
+FEW, MANY = 3, 20
+SHORT = ("offline masks", "classifier", "builder")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ScriptServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_data(folder)
+    return folder
+
+
+@pytest.fixture
+def survive(server, data, tmp_path):
+    def survive(name, kills):
+        series = Series(CONFIGURATIONS[name], server, data, tmp_path, seed=0)
+        figures = series.run(kills)
+        print(figures.line(name))
+        assert not figures.differences
+        assert figures.kills == kills
+        return series.reference
+
+    return survive
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_run_that_is_killed_ends_as_the_uninterrupted_one(survive, name):
+    survive(name, FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_run_that_is_killed_often_ends_as_the_uninterrupted_one(survive, name):
+    folder = survive(name, MANY)
+    # What the configuration is for did happen.
+    if name == "rollback":
+        assert len(json.loads((folder / "rollbacks.json").read_text())) == 2
+    if name == "classifier":
+        steps = [json.loads(x)["step"] for x in (folder / "metrics.jsonl").read_text().splitlines()]
+        best = json.loads((folder / "best/best.json").read_text())["step"]
+        assert best > 2 and steps[-1] == best + 8 < 40
+
+
+def test_a_forked_process_does_what_any_other_does(server, data, tmp_path):
+    configuration = CONFIGURATIONS["offline masks"]
+    forked, plain = tmp_path / "forked", tmp_path / "plain"
+    with server.running(
+        configuration.script, configuration.arguments(data, forked), tmp_path / "log"
+    ):
+        assert server.status(100) == 0
+    command = [sys.executable, "-m", configuration.script, *configuration.arguments(data, plain)]
+    subprocess.run(command, cwd=ROOT, env=environment(), check=True, capture_output=True)
+    comparison = compare(plain, forked)
+    assert not comparison.differences and comparison.compared > 100_000
