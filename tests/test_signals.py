@@ -22,6 +22,7 @@ signals._CLEAN_UP_SECONDS = 2.0
 
 def sleep():
     try:
+        print("asleep", flush=True)
         time.sleep(60)
     finally:
         print("cleaned up", flush=True)
@@ -68,7 +69,7 @@ def start(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_script_with_its_status_and_one_line(start, number):
-    process = start("sleep")
+    process = start("sleep", "asleep")
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 128 + number
