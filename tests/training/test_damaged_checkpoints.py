@@ -195,6 +195,16 @@ def test_a_first_checkpoint_that_was_not_finished_is_none(tmp_path):
     assert list(run.store.kept()) == [5]
 
 
+def test_a_checkpoint_that_cannot_be_completed_leaves_nothing(folder):
+    run = Run(folder)
+    run.store.restore_newest()
+    before = set(files_below(folder))
+    (folder / "checkpoints/ckpt-40.index").mkdir()
+    with pytest.raises(AlbertError, match=r"no writing the checkpoint of step 40 .*ckpt-30\."):
+        run.save(40)
+    assert set(files_below(folder)) == before
+
+
 def test_a_checkpoint_of_another_model_is_not_taken_for_a_damaged_one(folder, tmp_path):
     Run(tmp_path / "other", size=4).save(30)
     for part in PARTS:
