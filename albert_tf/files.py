@@ -22,6 +22,7 @@ from albert_tf.json_values import parse_json, shown
 
 #: What systems say when a file cannot grow: of the disk, of a quota, of the process.
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+#: What `atomic_path` and `new_folder` write, and TensorFlow beside its list of checkpoints.
 _TEMPORARY = re.compile(r"\.tmp-?[0-9a-f]{8,32}$")
 
 

@@ -142,6 +142,7 @@ class CheckpointStore:
         elif tf.io.gfile.exists(path):
             tf.io.gfile.remove(path)
         _delete(self._folder, lambda number, name: number > step or name.endswith("_temp"))
+        files.remove_temporary(self._folder)
         self.__dict__.pop("_manager", None)
 
     def restore(self, prefix: str) -> None:
@@ -198,9 +199,8 @@ class CheckpointStore:
         except DamagedError as error:
             print(f"{error} Forgetting these best weights: the next evaluation is the best.")
             self.forget_best()
-        best = self._best_record
-        if self._writes:  # Weights that no record names were being written, or deleted.
-            _delete(folder, lambda step, _: best is None or step != best.step)
+        if self._writes:
+            self._delete_other_best(self._best_record.step if self._best_record else None)
 
     def save_best(self, step: int, metric: str, value: float) -> None:
         """Saves the weights as the best so far and deletes the former best."""
@@ -212,17 +212,13 @@ class CheckpointStore:
                 record.save(self._best_folder)
         self._best_record = record
         if self._writes:
-            _delete(self._best_folder, lambda s, _: s != step)
+            self._delete_other_best(step)
         self._clean_up()
 
-    def remove_unfinished(self) -> None:
-        """Deletes what a process left that was killed while it wrote a checkpoint."""
-        if not self._writes:
-            return
-        for folder in (self._folder, self._best_folder):
-            files.remove_temporary(folder)
-            # TensorFlow's own, which it does not always clear away when it writes there again.
-            _delete(folder, lambda _, name: name.endswith("_temp"))
+    def _delete_other_best(self, step: int | None) -> None:
+        """Deletes all but the best weights of `step`, and what is left of unfinished ones."""
+        files.remove_temporary(self._best_folder)
+        _delete(self._best_folder, lambda s, name: s != step or name.endswith("_temp"))
 
     def forget_best(self) -> None:
         """Deletes the best weights."""

@@ -236,7 +236,6 @@ class _TrainingRun:
     def run(self) -> dict[str, float] | None:
         if self.chief:
             files.remove_temporary(self.config.output_dir)
-            self.store.remove_unfinished()
         begun = highest(self.estimator.strategy, int(self.store.latest() is not None))
         step = self._resume() if begun else self._begin()
         last = self.train_spec.max_steps
@@ -306,6 +305,8 @@ class _TrainingRun:
             with self.estimator.strategy.scope():
                 weights = self.estimator.model.named_weights()
                 print(load_weights(self.config.init_checkpoint, weights))
+        else:
+            print("Training starts from random weights, as no --init_checkpoint is given.")
         if self.chief:
             self.store.begin()
             self.task.save_files(self.config.output_dir)
@@ -343,6 +344,13 @@ class _TrainingRun:
         with self.estimator.strategy.scope():
             self.store.restore_newest()
         step = int(self.optimizer.iterations.numpy())
+        strategy = self.estimator.strategy
+        newest, oldest = highest(strategy, step), -highest(strategy, -step)
+        if newest != oldest:
+            raise AlbertError(
+                f"One worker resumes {folder} at step {newest} and another one at step {oldest}, "
+                f"this one at {step}; all of them must see the same files in it."
+            )
         self.rollbacks.resume(step, self.memory.rollbacks)
         self.rate_factor.assign(self.rollbacks.learning_rate_factor)
         print(f"Resuming {folder} at step {step}.")

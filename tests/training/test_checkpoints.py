@@ -72,7 +72,8 @@ def test_what_killed_writers_left_of_checkpoints_is_removed_and_in_nobodys_way(t
     store.save_best(9, "accuracy", 0.6)
     assert not (tmp_path / "best/ckpt-6_temp").exists()
     (tmp_path / "best/ckpt-3.index").touch()
-    store.remove_unfinished()
+    store = store_of(tmp_path, variables(0))
+    store.restore_newest()
     for folder, names in (("checkpoints", {"checkpoint"}), ("best", {"best.json"})):
         step = 3 if folder == "checkpoints" else 9
         names |= {f"ckpt-{step}.index", f"ckpt-{step}.data-00000-of-00001"}
