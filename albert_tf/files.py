@@ -253,7 +253,8 @@ def join_named(folder: str, name: object, where: str) -> str:
     Raises:
       AlbertError: `name` is no plain name.
     """
-    plain = isinstance(name, str) and name not in ("", ".", "..")
+    # No file system allows longer names; an error would quote them whole.
+    plain = isinstance(name, str) and name not in ("", ".", "..") and len(name) <= 255
     if not plain or any(c in "/\\" or not c.isprintable() for c in name):
         raise AlbertError(
             f"{where} names {shown(name)}, which is not the name of a file beside it."

@@ -20,7 +20,17 @@ from albert_tf.tasks.fine_tune import model_folder
 from albert_tf.tokenization import Tokenizer
 from data_prep.record_files import find_records
 
-OUTSIDE = ["/etc/passwd", "../outside", "a/../../outside", "below/file", "..", ".", "", "a\0b"]
+OUTSIDE = [
+    "/etc/passwd",
+    "../outside",
+    "a/../../outside",
+    "below/file",
+    "..",
+    ".",
+    "",
+    "a\0b",
+    256 * "a",
+]
 ANY_OUTSIDE = pytest.mark.parametrize("name", [*OUTSIDE, "..\\outside", None, 3])
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
 
