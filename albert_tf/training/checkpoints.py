@@ -12,6 +12,7 @@ import contextlib
 import functools
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
@@ -62,11 +63,11 @@ class CheckpointStore:
         writes: bool = True,
     ) -> None:
         self._writes = writes
-        self._folder = os.path.join(output_dir, CHECKPOINTS)
-        self._best_folder = os.path.join(output_dir, BEST)
-        if not writes:
-            self._folder += f"/.worker-{os.getpid()}"
-            self._best_folder += f"/.worker-{os.getpid()}"
+        # If a worker is killed, the chief deletes its folder as a temporary one in the next run.
+        self._aside = os.path.join(output_dir, f"worker.tmp-{uuid.uuid4().hex[:8]}")
+        folder = output_dir if writes else self._aside
+        self._folder = os.path.join(folder, CHECKPOINTS)
+        self._best_folder = os.path.join(folder, BEST)
         weights = _trackable(named_weights)
         self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
         self._best = tf.train.Checkpoint(weights=weights)
@@ -227,10 +228,8 @@ class CheckpointStore:
             tf.io.gfile.rmtree(self._best_folder)
 
     def _clean_up(self) -> None:
-        if not self._writes:
-            for folder in (self._folder, self._best_folder):
-                if tf.io.gfile.exists(folder):
-                    tf.io.gfile.rmtree(folder)
+        if not self._writes and tf.io.gfile.exists(self._aside):
+            tf.io.gfile.rmtree(self._aside)
 
 
 def _delete(folder: str, which: Callable[[int, str], bool]) -> None:
