@@ -3,6 +3,7 @@
 """What all tests share: two logical CPUs, so that MirroredStrategy has two replicas."""
 
 import os
+import signal
 import sys
 from typing import NamedTuple
 
@@ -10,6 +11,9 @@ import pytest
 from absl import flags
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# A shell that starts the tests in the background has them ignore SIGINT, and so would the programs
+# that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

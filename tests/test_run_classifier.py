@@ -271,11 +271,14 @@ def test_a_signal_ends_all_seeds_and_leaves_a_checkpoint(folder, tmp_path):
     with open(paths["stdout"], "w") as out, open(paths["stderr"], "w") as err:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(script, cwd=ROOT, env=environment, stdout=out, stderr=err)
-    while "train 1/" not in paths["stderr"].read_text():
-        assert process.poll() is None, paths["stderr"].read_text()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    try:
+        while "train 1/" not in paths["stderr"].read_text():
+            assert process.poll() is None, paths["stderr"].read_text()
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(300) == 130
+    finally:
+        process.kill()
     told = paths["stdout"].read_text()
     assert "Stopped at step" in told and "(2 of 2)" not in told
     assert "Traceback" not in paths["stderr"].read_text()
