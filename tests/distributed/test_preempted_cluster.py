@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import signal
 import time
@@ -87,6 +88,32 @@ def test_a_cluster_stopped_again_and_again_ends_as_the_uninterrupted_one(tmp_pat
     print(
         f"multi_worker, 2 processes: stopped by signals to one worker at steps {steps}, all exits "
         f"as documented; {sum(v.nbytes for v in expected.values()):,} bytes of weights equal"
+    )
+
+
+@pytest.mark.slow
+def test_a_cluster_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
+    whole, folder, kills = tmp_path / "whole", tmp_path / "run", 20
+    values = {"num_train_steps": 400, "save_checkpoints_steps": 2}
+    Cluster(command(whole, **values), tmp_path / "logs").run()
+    rng, resumed = random.Random(0), 0
+    for i in range(kills):
+        with Cluster(command(folder, **values), tmp_path / f"logs-{i}") as cluster:
+            wait_until_trained(cluster)
+            time.sleep(rng.uniform(0.0, 0.3))
+            if rng.random() < 0.5:
+                cluster.processes[rng.randrange(2)].kill()
+                cluster.wait(grace=120)
+            resumed += "Resuming" in cluster.stdout(0)
+    Cluster(command(folder, **values), tmp_path / "logs-last").run()
+    assert not list(folder.glob("*.tmp-*"))
+    expected, found = weights(whole), weights(folder)
+    assert expected.keys() == found.keys() and expected
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    print(
+        f"multi_worker, 2 processes: {kills} kills of one worker or both, {resumed + 1} "
+        f"resumptions; {sum(v.nbytes for v in expected.values()):,} bytes of weights equal"
     )
 
 
