@@ -33,7 +33,7 @@ def compute():  # In C, where no exception comes.
 def save():
     with signals.StopSignals(lambda number: print("told", number, flush=True)) as stop:
         print("saving", flush=True)
-        end = time.monotonic() + 2.5
+        end = time.monotonic() + 5
         while time.monotonic() < end:
             time.sleep(0.01)
     sys.exit(signals.exit_status(stop.received))
@@ -78,6 +78,7 @@ def test_a_signal_ends_a_script_with_its_status_and_one_line(start, number):
 
 def test_a_signal_ends_a_script_that_no_exception_reaches(start):
     process = start("compute")
+    time.sleep(1.0)  # It has begun to compute.
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
@@ -94,7 +95,7 @@ def test_a_second_signal_ends_it_at_once(start):
     began = time.monotonic()
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 3
     assert (out, err) == ("told 15\n", "\nStopped by SIGINT.\n")
 
 

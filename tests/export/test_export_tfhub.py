@@ -326,7 +326,7 @@ def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_pat
         (lambda folder: (folder / "albert_config.json").unlink(), "albert_config"),
         (lambda folder: (folder / "model.ckpt-best.index").unlink(), "no checkpoint"),
         (lambda folder: (folder / "model.ckpt-best.data-00000-of-00001").write_bytes(b"x"),
-         "cannot be read"),
+         "is damaged: Read less bytes"),
     ],
 )  # fmt: skip
 def test_a_damaged_folder_is_refused_and_nothing_is_written(
