@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 
 from tqdm import tqdm
 
@@ -102,10 +101,3 @@ def total_bytes(paths: list[str]) -> int:
     import tensorflow as tf
 
     return sum(tf.io.gfile.stat(path).length for path in paths)
-
-
-def read_with_progress(paths: list[str], label: str) -> Iterator[tuple[str, Progress]]:
-    """Yields every path with one progress display over the bytes of all of them."""
-    with Progress(label, total_bytes(paths)) as progress:
-        for path in paths:
-            yield path, progress
