@@ -55,6 +55,15 @@ def weights(folder):
     return {name: reader.get_tensor(name) for name in names}
 
 
+def same_weights(whole, folder):
+    """Asserts that two runs ended with the same weights, to the last bit; how many bytes."""
+    expected, found = weights(whole), weights(folder)
+    assert expected.keys() == found.keys() and expected
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    return sum(value.nbytes for value in expected.values())
+
+
 def stop_one(folder, logs, index, number):
     """Signals one worker of a cluster in training; the step at which both have stopped."""
     with Cluster(command(folder, steps_per_loop=3), logs) as cluster:
@@ -81,13 +90,10 @@ def test_a_cluster_stopped_again_and_again_ends_as_the_uninterrupted_one(tmp_pat
     signals = [(1, signal.SIGTERM), (0, signal.SIGTERM), (1, signal.SIGINT)]
     steps = [stop_one(folder, tmp_path / f"logs-{i}", *x) for i, x in enumerate(signals)]
     Cluster(command(folder), tmp_path / "logs-last").run()
-    expected, found = weights(whole), weights(folder)
-    assert expected.keys() == found.keys() and expected
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    compared = same_weights(whole, folder)
     print(
         f"multi_worker, 2 processes: stopped by signals to one worker at steps {steps}, all exits "
-        f"as documented; {sum(v.nbytes for v in expected.values()):,} bytes of weights equal"
+        f"as documented; {compared:,} bytes of weights equal"
     )
 
 
@@ -107,13 +113,10 @@ def test_a_cluster_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path
             resumed += "Resuming" in cluster.stdout(0)
     Cluster(command(folder, **values), tmp_path / "logs-last").run()
     assert not list(folder.glob("*.tmp-*"))
-    expected, found = weights(whole), weights(folder)
-    assert expected.keys() == found.keys() and expected
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    compared = same_weights(whole, folder)
     print(
         f"multi_worker, 2 processes: {kills} kills of one worker or both, {resumed + 1} "
-        f"resumptions; {sum(v.nbytes for v in expected.values()):,} bytes of weights equal"
+        f"resumptions; {compared:,} bytes of weights equal"
     )
 
 

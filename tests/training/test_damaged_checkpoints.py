@@ -118,27 +118,26 @@ def test_of_several_damaged_checkpoints_each_is_named(folder, capsys):
     assert all(line.endswith("ckpt-10.") for line in lines)
 
 
+def assert_refused_unchanged(folder, message):
+    before = files_below(folder)
+    store = Run(folder).store
+    assert store.latest()
+    with pytest.raises(AlbertError, match=message):
+        store.restore_newest()
+    assert files_below(folder) == before
+
+
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_where_none_is_good_nothing_is_changed(folder, kind):
     for step in (10, 20, 30):
         DAMAGE[kind](folder / f"checkpoints/ckpt-{step}.data-00000-of-00001")
-    before = files_below(folder)
-    store = Run(folder).store
-    assert store.latest()
-    with pytest.raises(AlbertError, match=r"ckpt-30 is damaged.*There is no good checkpoint in"):
-        store.restore_newest()
-    assert files_below(folder) == before
+    assert_refused_unchanged(folder, r"ckpt-30 is damaged.*There is no good checkpoint in")
 
 
 def test_indexes_that_are_all_gone_are_no_reason_to_begin_anew(folder):
     for step in (10, 20, 30):
         (folder / f"checkpoints/ckpt-{step}.index").unlink()
-    before = files_below(folder)
-    store = Run(folder).store
-    assert store.latest()
-    with pytest.raises(AlbertError, match=r"ckpt-30.index is missing.*no good checkpoint"):
-        store.restore_newest()
-    assert files_below(folder) == before
+    assert_refused_unchanged(folder, r"ckpt-30.index is missing.*no good checkpoint")
 
 
 def name_another(path):
