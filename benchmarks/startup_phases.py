@@ -73,11 +73,12 @@ def install_clocks(phases: Phases, report: str) -> None:
     """Puts clocks around what the Estimator does; the second step or batch ends the process."""
     import tensorflow as tf
 
-    from albert_tf.training import estimator, loop
+    from albert_tf.training import estimator, loop, training_run
 
-    estimator.distribute = phases.timed("input", estimator.distribute)
-    estimator.load_weights = phases.timed("load weights", estimator.load_weights)
-    run = estimator._TrainingRun
+    for module in (estimator, training_run):
+        module.distribute = phases.timed("input", module.distribute)
+        module.load_weights = phases.timed("load weights", module.load_weights)
+    run = training_run.TrainingRun
     run.__init__ = phases.timed("optimizer", run.__init__)
     calls = iter(range(10))
 

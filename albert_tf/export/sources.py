@@ -42,7 +42,7 @@ from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
 from albert_tf.tasks.squad.task import SquadTask, load_squad_task
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
-from albert_tf.training.estimator import RUN_CONFIG, TRAINING_DATA
+from albert_tf.training.training_run import RUN_CONFIG, TRAINING_DATA
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.config import AlbertConfig
-from albert_tf.training import estimator as estimator_module
+from albert_tf.training import training_run
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.strategy import join_cluster
@@ -155,7 +155,7 @@ def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
     index = json.loads(os.environ.get("TF_CONFIG", '{"task": {"index": 0}}'))["task"]["index"]
     # Workers whose clocks say different things.
-    estimator_module.LOOP_SECONDS /= 1 + index * plan["clock_skew"]
+    training_run.LOOP_SECONDS /= 1 + index * plan["clock_skew"]
     cpu = tf.config.list_physical_devices("CPU")[0]
     devices = [tf.config.LogicalDeviceConfiguration()] * plan["devices"]
     tf.config.set_logical_device_configuration(cpu, devices)

@@ -46,7 +46,7 @@ from albert_tf.tasks.text_classification import ClassificationSpec
 from albert_tf.text_files import read_lines
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
-from albert_tf.training.estimator import _data_errors
+from albert_tf.training.data_errors import data_errors
 from albert_tf.training.monitors import METRICS_FILE, MetricsLog
 from albert_tf.training.specs import InputContext
 from data_prep.spill import Document, Runs, SpillWriter, read_bucket
@@ -449,7 +449,7 @@ def _check_payload(path: Path) -> None:
     source, batches = _SOURCES[path.parent]
     records.write_shard(str(shard), [path.read_bytes()] * 2)
     # As the Estimator reads it.
-    with _data_errors(source.check):
+    with data_errors(source.check):
         for _ in batches:
             pass
 

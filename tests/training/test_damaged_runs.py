@@ -15,7 +15,8 @@ import tensorflow as tf
 from albert_tf import EvalSpec, RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining import PretrainingTask, open_records
-from albert_tf.training.estimator import Estimator, _TrainingRun
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.training_run import TrainingRun
 from tests.training.damage import DAMAGE, files_below, stored
 
 STEPS = 8
@@ -203,7 +204,7 @@ def test_whatever_byte_is_damaged_the_state_is_that_of_a_checkpoint(
 ):
     name = "checkpoints/checkpoint" if file == "checkpoint" else f"{NEWEST}.{file}"
     estimator, spec, held_out = make(folder, tiny_config, record_paths)
-    run = _TrainingRun(estimator, spec, held_out)
+    run = TrainingRun(estimator, spec, held_out)
     fresh, states = run.memory.serialize(), {}
     for step in (3, 6):
         run.store.restore(str(folder / f"checkpoints/ckpt-{step}"))
