@@ -1,0 +1,193 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations, vocabularies, weights in all formats, archives."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.convert import archive, huggingface
+from albert_tf.convert.checkpoint import write_tf2
+from albert_tf.convert.load import open_source
+from albert_tf.convert.source import assign_weights
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tokenization import Tokenizer
+from tests.fuzz.targets.target import CONFIG, PIECES, Target, vocabulary, written
+from tests.fuzz.targets.texts import TEXT
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def _sentencepiece(folder: Path) -> Path:
+    import sentencepiece as spm
+
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefgh2013,"), rng.integers(1, 6))) for _ in range(300)]
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.Train(
+        sentence_iterator=iter([" ".join(words[i : i + 9]) for i in range(0, 300, 9)]),
+        model_writer=model,
+        vocab_size=60,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        pad_piece="<pad>",
+        minloglevel=2,
+    )
+    path = folder / "tiny.model"
+    path.write_bytes(model.getvalue())
+    return path
+
+
+def _use_tokenizer(path: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.encode_batch([TEXT, "", "ﬁ½ 2013,"])
+    tokenizer.encode_with_offsets(TEXT)
+    tokenizer.decode(tokenizer.encode(TEXT))
+
+
+def _tokenizer_json(folder: Path) -> Path:
+    return Path(vocabulary(folder).save(str(folder)))
+
+
+def _config(path: Path) -> None:
+    AlbertConfig.load(str(path)).count_parameters()
+
+
+def _release(*names: str) -> Callable[[Path], Path]:
+    """The checkpoint of the TF1 release's programs; `names[0]` is to be damaged."""
+
+    def make(folder: Path) -> Path:
+        for name in os.listdir(GOLDEN / "tf1_tiny"):
+            shutil.copyfile(GOLDEN / "tf1_tiny" / name, folder / name)
+        return folder / names[0]
+
+    return make
+
+
+_WEIGHTS: dict[str, dict[str, tf.Variable]] = {}
+
+
+def weights_of(folder: Path) -> dict[str, tf.Variable]:
+    if str(folder) not in _WEIGHTS:
+        config = json.loads((folder / "albert_config.json").read_text())
+        _WEIGHTS[str(folder)] = AlbertPretrainer(AlbertConfig.from_dict(config)).named_weights()
+    return _WEIGHTS[str(folder)]
+
+
+def _load(path: Path) -> None:
+    source = open_source(str(path.parent))
+    report = assign_weights(source, weights_of(GOLDEN / "tf1_tiny"))
+    str(report)
+    source.config()
+    source.tokenizer()
+
+
+def _load_own(path: Path) -> None:
+    folder = path.parent
+    source = open_source(str(folder))
+    source.config()
+    source.tokenizer()
+    assign_weights(source, weights_of(GOLDEN / "tf1_tiny"))
+
+
+def _own(name: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        weights = {k: v.numpy() for k, v in weights_of(GOLDEN / "tf1_tiny").items()}
+        config = AlbertConfig.from_json(str(GOLDEN / "tf1_tiny/albert_config.json"))
+        write_tf2(str(folder), config, None, weights)
+        return folder / name
+
+    return make
+
+
+def _hugging_face(name: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        for file in ("config.json", "model.safetensors"):
+            shutil.copyfile(GOLDEN / "hf_tiny" / file, folder / file)
+        (folder / "vocab.txt").write_text("\n".join(PIECES))
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps({"do_lower_case": True, "strip_accents": None, "keep_accents": False})
+        )
+        return folder / name
+
+    return make
+
+
+def _load_hugging_face(path: Path) -> None:
+    source = open_source(str(path.parent))
+    source.config()
+    source.tokenizer()
+    assign_weights(source, weights_of(GOLDEN / "tf1_tiny"))
+
+
+def _safetensors_header(folder: Path) -> Path:
+    data = (GOLDEN / "hf_tiny/model.safetensors").read_bytes()
+    _hugging_face("config.json")(folder)
+    path = folder / "header.json"
+    path.write_bytes(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return path
+
+
+def _load_safetensors_header(path: Path) -> None:
+    data = (GOLDEN / "hf_tiny/model.safetensors").read_bytes()
+    rest = data[8 + int.from_bytes(data[:8], "little") :]
+    header = path.read_bytes()
+    whole = len(header).to_bytes(8, "little") + header + rest
+    path.with_name("model.safetensors").write_bytes(whole)
+    _load_hugging_face(path)
+
+
+def _archive(folder: Path) -> Path:
+    path = folder / "release.tar.gz"
+    with tarfile.open(path, "w:gz") as f:
+        f.add(GOLDEN / "tf1_tiny/albert_config.json", "tiny/albert_config.json")
+        f.add(GOLDEN / "tf1_tiny/checkpoint", "tiny/checkpoint")
+    return path
+
+
+def _unpack(path: Path) -> None:
+    archive._unpacked.clear()
+    archive.unpack(str(path))
+
+
+def _plain_archive(folder: Path) -> Path:
+    path = folder / "release.tar"
+    with tarfile.open(path, "w") as f:
+        f.add(GOLDEN / "tf1_tiny/albert_config.json", "tiny/albert_config.json")
+    return path
+
+
+TARGETS = {
+    "model configuration": Target(written("albert_config.json", CONFIG), _config, True),
+    "Hugging Face configuration": Target(
+        _hugging_face("config.json"), lambda path: huggingface.read_config(str(path)), True
+    ),
+    "Hugging Face tokenizer configuration": Target(
+        _hugging_face("tokenizer_config.json"), _load_hugging_face, True
+    ),
+    "safetensors": Target(_hugging_face("model.safetensors"), _load_hugging_face),
+    "header of safetensors": Target(_safetensors_header, _load_safetensors_header, True),
+    "WordPiece vocabulary": Target(written("vocab.txt", "\n".join(PIECES)), _use_tokenizer),
+    "SentencePiece model": Target(_sentencepiece, _use_tokenizer),
+    "tokenizer.json": Target(_tokenizer_json, _use_tokenizer, True),
+    "index of a TF1 checkpoint": Target(_release("model.ckpt-best.index"), _load),
+    "data of a TF1 checkpoint": Target(_release("model.ckpt-best.data-00000-of-00001"), _load),
+    "checkpoint file of a release": Target(_release("checkpoint"), _load),
+    "index of a checkpoint": Target(_own("ckpt.index"), _load_own),
+    "data of a checkpoint": Target(_own("ckpt.data-00000-of-00001"), _load_own),
+    "archive.tar.gz": Target(_archive, _unpack),
+    "archive.tar": Target(_plain_archive, _unpack),
+}
