@@ -46,7 +46,7 @@ class SentencePieceModel:
         """Loads a serialized model; `source` names it in errors.
 
         Raises:
-          AlbertError: the bytes are no SentencePiece model.
+          AlbertError: the bytes are no SentencePiece model, or a damaged one.
         """
         import sentencepiece as spm
 
@@ -63,7 +63,12 @@ class SentencePieceModel:
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         size = self._processor.GetPieceSize()
-        self.pieces: list[str] = [self._processor.IdToPiece(i) for i in range(size)]
+        try:
+            self.pieces: list[str] = [self._processor.IdToPiece(i) for i in range(size)]
+        except UnicodeDecodeError as error:
+            raise AlbertError(
+                f"{source} is damaged: it has a piece that is not UTF-8; copy it anew."
+            ) from error
         self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
         self._unk_id = self._processor.unk_id()
         #: What the digit-comma rule makes of a piece, for the pieces that it splits.

@@ -391,6 +391,12 @@ class TestWrongVocabulary:
         with pytest.raises(AlbertError, match=r"cut\.model"):
             Tokenizer.from_file(str(tmp_path / "cut.model"))
 
+    def test_a_model_with_a_piece_that_is_no_text(self, tmp_path, small_model):
+        data = Path(small_model).read_bytes()
+        (tmp_path / "bent.model").write_bytes(data.replace(b"<pad>", b"\xbcpad>"))
+        with pytest.raises(AlbertError, match=r"bent\.model is damaged: .* not UTF-8"):
+            Tokenizer.from_file(str(tmp_path / "bent.model"))
+
     def test_a_model_without_the_special_pieces(self, tmp_path):
         import sentencepiece as spm
 

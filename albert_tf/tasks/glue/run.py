@@ -14,6 +14,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown
 from albert_tf.tasks.fine_tune import Examples, model_folder
 from albert_tf.tasks.glue.data import find_tasks, read_split
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, Split
@@ -81,8 +82,8 @@ def open_model(task: GlueTask, output_dir: str) -> TextClassificationTask:
     needed, found = task.model_of or task.name, classifier.spec.task_name
     if found != needed:
         raise AlbertError(
-            f"The model in {folder} was trained for {found!r}, but {task.title} needs one trained "
-            f"for {needed!r}; give another --output_dir."
+            f"The model in {folder} was trained for {shown(found)}, but {task.title} needs one "
+            f"trained for {needed!r}; give another --output_dir."
         )
     return classifier
 

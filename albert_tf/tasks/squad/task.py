@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import from_json
+from albert_tf.json_values import from_json, shown
 from albert_tf.modeling.question_answering import (
     AlbertBeamAnswerer,
     AlbertSpanAnswerer,
@@ -68,10 +68,10 @@ class SquadSpec:
     def __post_init__(self) -> None:
         """Fills in the head."""
         if self.version not in VERSIONS:
-            raise AlbertError(f"version={self.version!r} is not one of {', '.join(VERSIONS)}.")
+            raise AlbertError(f"version={shown(self.version)} is not one of {', '.join(VERSIONS)}.")
         head = self.head or ("beam" if self.version == "2.0" else "span")
         if head not in HEADS:
-            raise AlbertError(f"head={head!r} is not one of {', '.join(HEADS)}.")
+            raise AlbertError(f"head={shown(head)} is not one of {', '.join(HEADS)}.")
         object.__setattr__(self, "head", head)
 
     def to_dict(self) -> dict[str, object]:

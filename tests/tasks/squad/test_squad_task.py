@@ -210,6 +210,9 @@ def test_heads_default_to_those_of_the_release():
         SquadSpec("2")
     with pytest.raises(AlbertError, match="head='ray' is not one of span, beam"):
         SquadSpec("1.1", head="ray")
+    with pytest.raises(AlbertError) as error:
+        SquadSpec("1.1", head="ray" * 1000)
+    assert len(str(error.value)) < 200
 
 
 def test_a_task_is_opened_again_from_its_folder(tokenizer, tmp_path):
