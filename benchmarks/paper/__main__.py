@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiments of the ALBERT paper (Lan et al., 2020), one command each.
 
-  python -m benchmarks.paper corpus --input_file=books.txt.gz --output_dir=runs/text
+  python -m benchmarks.paper table5 --scale=tiny --text=books.txt.gz --data_dir=data
+  python -m benchmarks.paper table5 --scale=paper --text=corpus/*.txt
+  python -m benchmarks.paper parameters
 
 --help after the command explains it; docs/reproduction.md tells what each table needs.
 """
@@ -10,11 +12,13 @@
 from __future__ import annotations
 
 from albert_tf import cli
-from benchmarks.paper import corpus
+from benchmarks.paper import corpus, run, speed
 
 #: What `cli.run` takes, by the first argument.
 COMMANDS = {
+    **run.COMMANDS,
     "corpus": (corpus.main, corpus.define_flags),
+    "speed": (speed.main, speed.define_flags),
 }
 
 if __name__ == "__main__":

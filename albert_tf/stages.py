@@ -13,12 +13,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
 
 RECORD_FILE = "stage.json"
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +31,10 @@ class Stage:
     Attributes:
       title: what it does.
       folder: written by this stage alone; emptied if it was made by another command or input.
-      script: path of the script, from the project's root.
+      script: path of the script, from the project's root; or "-m", a module and its command.
       flags: its flags.
-      inputs: files it reads.
-      seconds: what it takes on two cores, for the time left.
+      inputs: files it reads. RECORD_FILE in another stage's folder stands for all that is there.
+      seconds: what it takes on two cores, for the time left; 0 if there is no telling.
     """
 
     title: str
@@ -39,25 +42,41 @@ class Stage:
     script: str
     flags: dict[str, object]
     inputs: Sequence[str]
-    seconds: int
+    seconds: float = 0
 
     def arguments(self) -> list[str]:
         """The command line after `python`."""
         return [
-            self.script,
+            *self.script.split(),
             *(f"--{k}" if v is True else f"--{k}={v}" for k, v in self.flags.items()),
         ]
 
+    def command(self) -> str:
+        """The command as one types it, in lines of at most 80 columns."""
+        shown = textwrap.fill(
+            shlex.join(["python", *self.arguments()]),
+            76,
+            subsequent_indent="    ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        return shown.replace("\n", " \\\n")
+
     def fingerprint(self) -> str:
-        """Of the command and the contents of its inputs."""
+        """Of the command and the contents of its inputs, or of what made them."""
         digest = hashlib.sha256("\0".join(self.arguments()).encode())
         for path in self.inputs:
-            digest.update(files.sha256(path).encode())
+            made = os.path.basename(path) == RECORD_FILE
+            content = files.read_json(path)["fingerprint"] if made else files.sha256(path)
+            digest.update(content.encode())
         return digest.hexdigest()
 
 
 def run_stages(stages: Sequence[Stage]) -> None:
     """Runs the stages in turn; a finished one is reused, an interrupted one goes on.
+
+    RECORD_FILE in a stage's folder tells what made it and, once it is finished, in how many seconds
+    (those of the last attempt, if it was interrupted).
 
     Raises:
       AlbertError: a command failed.
@@ -68,31 +87,34 @@ def run_stages(stages: Sequence[Stage]) -> None:
         record = files.read_json(record_path) if os.path.exists(record_path) else {}
         fingerprint = stage.fingerprint()
         title = f"[{number}/{len(stages)}] {stage.title}"
-        if record == {"fingerprint": fingerprint, "finished": True}:
+        if record.get("fingerprint") == fingerprint and record["finished"]:
             print(f"{title}: finished before, reused", flush=True)
         else:
-            minutes = -(-seconds_left // 60)
-            print(f"\n{title} (about {minutes} min to the end of the demo)", flush=True)
+            left = f" (about {-(-seconds_left // 60):.0f} min to the end)" if seconds_left else ""
+            print(f"\n{title}{left}", flush=True)
             if record and record["fingerprint"] != fingerprint:
                 shutil.rmtree(stage.folder)
             files.write_json(record_path, {"fingerprint": fingerprint, "finished": False})
+            began = time.monotonic()
             _run(stage)
-            files.write_json(record_path, {"fingerprint": fingerprint, "finished": True})
+            finished = {"finished": True, "seconds": round(time.monotonic() - began, 1)}
+            files.write_json(record_path, {"fingerprint": fingerprint, **finished})
         seconds_left -= stage.seconds
 
 
+def is_finished(folder: str) -> bool:
+    """Whether a stage has finished that writes into a folder."""
+    path = os.path.join(folder, RECORD_FILE)
+    return os.path.exists(path) and files.read_json(path)["finished"]
+
+
 def _run(stage: Stage) -> None:
-    arguments = stage.arguments()
-    shown = textwrap.fill(
-        shlex.join(["python", *arguments]),
-        76,
-        initial_indent="$ ",
-        subsequent_indent="    ",
-        break_on_hyphens=False,
-        break_long_words=False,
+    print(textwrap.indent(stage.command(), "  ").replace("  ", "$ ", 1), flush=True)
+    # Scripts of this copy of the project import this copy of its packages.
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    process = subprocess.Popen(
+        [sys.executable, *stage.arguments()], env={**os.environ, "PYTHONPATH": path}
     )
-    print(shown.replace("\n", " \\\n"), flush=True)
-    process = subprocess.Popen([sys.executable, *arguments])
     # A terminal sends Ctrl-C to the script as well, which saves its work before it ends.
     former = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
@@ -103,6 +125,6 @@ def _run(stage: Stage) -> None:
         signal.signal(number, handler)
     if status:
         raise AlbertError(
-            f"The stage {stage.title!r} ended with status {status} (see above); run the demo again "
-            "to go on from there."
+            f"The stage {stage.title!r} ended with status {status} (see above); run the same "
+            "command again to go on from there."
         )
