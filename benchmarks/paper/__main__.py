@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 from albert_tf import cli
-from benchmarks.paper import corpus, run, speed
+from benchmarks.paper import corpus, parameters, run, speed
 
 #: What `cli.run` takes, by the first argument.
 COMMANDS = {
     **run.COMMANDS,
     "corpus": (corpus.main, corpus.define_flags),
+    "parameters": (parameters.main, parameters.define_flags),
     "speed": (speed.main, speed.define_flags),
 }
 
