@@ -12,15 +12,22 @@
 from __future__ import annotations
 
 from albert_tf import cli
-from benchmarks.paper import corpus, parameters, run, speed
+from benchmarks.paper import corpus, parameters, report, run, speed
 
 #: What `cli.run` takes, by the first argument.
 COMMANDS = {
     **run.COMMANDS,
     "corpus": (corpus.main, corpus.define_flags),
     "parameters": (parameters.main, parameters.define_flags),
+    "report": (report.main, report.define_flags),
     "speed": (speed.main, speed.define_flags),
 }
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Runs the command that the first argument names."""
     cli.run_command(COMMANDS, __doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -62,6 +62,7 @@ def collect(plan: Plan) -> dict[str, Any]:
         "curves": curves,
         "notes": list(recipe.notes),
         "missing": plan.missing,
+        "text": os.path.basename(plan.inputs.text),
         "commands": [shlex.join(["python", *stage.arguments()]) for stage in plan.stages],
         "machine": machine.describe(),
     }
