@@ -8,7 +8,6 @@ import dataclasses
 import hashlib
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -81,10 +80,12 @@ def run_stages(stages: Sequence[Stage]) -> None:
     Raises:
       AlbertError: a command failed.
     """
+    import tensorflow as tf  # Scripts answer --help without it.
+
     seconds_left = sum(stage.seconds for stage in stages)
     for number, stage in enumerate(stages, start=1):
         record_path = os.path.join(stage.folder, RECORD_FILE)
-        record = files.read_json(record_path) if os.path.exists(record_path) else {}
+        record = _record(stage.folder)
         fingerprint = stage.fingerprint()
         title = f"[{number}/{len(stages)}] {stage.title}"
         if record.get("fingerprint") == fingerprint and record["finished"]:
@@ -93,7 +94,7 @@ def run_stages(stages: Sequence[Stage]) -> None:
             left = f" (about {-(-seconds_left // 60):.0f} min to the end)" if seconds_left else ""
             print(f"\n{title}{left}", flush=True)
             if record and record["fingerprint"] != fingerprint:
-                shutil.rmtree(stage.folder)
+                tf.io.gfile.rmtree(stage.folder)
             files.write_json(record_path, {"fingerprint": fingerprint, "finished": False})
             began = time.monotonic()
             _run(stage)
@@ -104,8 +105,14 @@ def run_stages(stages: Sequence[Stage]) -> None:
 
 def is_finished(folder: str) -> bool:
     """Whether a stage has finished that writes into a folder."""
+    return _record(folder).get("finished", False)
+
+
+def _record(folder: str) -> dict[str, object]:
+    import tensorflow as tf
+
     path = os.path.join(folder, RECORD_FILE)
-    return os.path.exists(path) and files.read_json(path)["finished"]
+    return files.read_object(path, "record of a stage") if tf.io.gfile.exists(path) else {}
 
 
 def _run(stage: Stage) -> None:

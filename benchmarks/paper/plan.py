@@ -21,7 +21,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.stages import RECORD_FILE, Stage, is_finished
 from benchmarks.paper.corpus import HELD_OUT_FILE, TRAIN_FILE
-from benchmarks.paper.recipes import Recipe, Row
+from benchmarks.paper.recipes import Recipe, Row, shape_name, text_name
 from benchmarks.paper.speed import SPEED_FILE
 
 RESULTS_FILE = "eval_results.json"
@@ -69,9 +69,11 @@ class Plan:
 
     Attributes:
       stages: in order.
+      rows: those with a model by name, with as many steps as they get.
       configs: the models' configurations by the path that commands name.
       cells: of each row by column: a value, or the Source of one; none if it is not to be had.
       models: folder of each row's pretrained model.
+      speeds: folder of the measurement of each row's training step.
       missing: why columns stay empty, by title.
       complete: False if more stages follow from what the ones here will measure.
 
@@ -85,15 +87,16 @@ class Plan:
         self.configs: dict[str, AlbertConfig] = {}
         self.cells: dict[str, dict[str, Any]] = {}
         self.models: dict[str, str] = {}
+        self.speeds: dict[str, str] = {}
         self.missing: dict[str, str] = {}
         self.complete = True
         self._by_folder: dict[str, Stage] = {}
         rows = [row for row in recipe.rows if row.config]
-        self._rows = {row.name: row for row in rows}
+        self.rows = {row.name: row for row in rows}
         seconds = inputs.seconds or recipe.seconds
         if seconds:
-            self._rows = {row.name: self._with_steps(row, seconds) for row in rows}
-        for row in self._rows.values() if self.complete else ():
+            self.rows = {row.name: self._with_steps(row, seconds) for row in rows}
+        for row in self.rows.values() if self.complete else ():
             self.cells[row.name] = {
                 name: cell
                 for name, column in recipe.columns.items()
@@ -149,13 +152,16 @@ class Plan:
         patterns = [self.inputs.text]
         if text.get("additional") and self.inputs.additional_text:
             patterns.append(self.inputs.additional_text)
-        flags = {"input_file": ",".join(patterns), "output_dir": self._path("text", _name_of(text))}
+        flags = {
+            "input_file": ",".join(patterns),
+            "output_dir": self._path("text", text_name(text)),
+        }
         if "megabytes" in text:
             flags["megabytes"] = text["megabytes"]
         paths = [path for each in patterns for p in each.split(",") for path in tf.io.gfile.glob(p)]
         return self._add(
             "text",
-            f"Split the text ({_name_of(text)}) into training and held-out documents",
+            f"Split the text ({text_name(text)}) into training and held-out documents",
             flags["output_dir"],
             "-m benchmarks.paper corpus",
             flags,
@@ -178,7 +184,7 @@ class Plan:
     def _records(self, part: str, objective: str, text: Mapping[str, Any]) -> str:
         """Records of one part, train or heldout, of a text."""
         vocabulary, source = self._vocabulary(), self._text(text)
-        folder = self._path("records", f"{_name_of(text)}-{part}-{objective}")
+        folder = self._path("records", f"{text_name(text)}-{part}-{objective}")
         file = {"train": TRAIN_FILE, "heldout": HELD_OUT_FILE}[part]
         flags = {
             "input_file": os.path.join(source, file),
@@ -209,7 +215,7 @@ class Plan:
     def _pretraining(self, row: Row) -> str:
         train, held_out = self._records("train", row.objective, row.text), self._held_out("sop")
         config = self._config(row.config)
-        folder = self._path("models", model_name(row))
+        folder = self._path("models", row.model_name())
         flags = {
             "do_train": True,
             "do_eval": True,
@@ -222,7 +228,7 @@ class Plan:
         self.models[row.name] = folder
         return self._add(
             "pretraining",
-            f"Pretrain {model_name(row)}",
+            f"Pretrain {row.model_name()}",
             folder,
             "run_pretraining.py",
             flags,
@@ -240,7 +246,7 @@ class Plan:
         else:
             held_out = self._held_out(objective)
             where, inputs = "heldout", [_record(held_out)]
-        folder = self._path("evaluations", model_name(row), f"{where}-{objective}")
+        folder = self._path("evaluations", row.model_name(), f"{where}-{objective}")
         flags = {
             "nodo_train": True,
             "do_eval": True,
@@ -253,7 +259,7 @@ class Plan:
         for name in ("precision", "strategy", "eval_batch_size"):
             if name in row.pretraining:
                 flags[name] = row.pretraining[name]
-        title = f"Evaluate {model_name(row)} on {where} {objective.upper()} records"
+        title = f"Evaluate {row.model_name()} on {where} {objective.upper()} records"
         inputs = [_record(model), *inputs]
         return self._add("evaluation", title, folder, "run_pretraining.py", flags, inputs)
 
@@ -263,6 +269,7 @@ class Plan:
         name = f"{shape_name(row.config)}-{speed['batch_size']}x{speed['seq_length']}"
         folder = self._path("speed", name)
         flags = {"albert_config_file": config, "output_dir": folder, **speed}
+        self.speeds[row.name] = folder
         title = f"Measure the training step of {shape_name(row.config)}"
         return self._add("speed", title, folder, "-m benchmarks.paper speed", flags, [config])
 
@@ -294,7 +301,7 @@ class Plan:
         if absent and self.inputs.check_data:
             self.missing[title] = f"no {os.path.relpath(absent[0], self.inputs.data_dir)}"
             return None
-        model, name = self._pretraining(row), model_name(row)
+        model, name = self._pretraining(row), row.model_name()
         start, inputs = {"init_checkpoint": model}, [_record(model)]
         if row.checkpoint:
             name += f"-at{row.checkpoint}"
@@ -349,26 +356,6 @@ class Plan:
         script = "-m albert_tf.tasks.glue make_submission"
         inputs = [_record(path) for path in tuned]
         self._add("submission", "Pack the ensemble's predictions", folder, script, flags, inputs)
-
-
-def shape_name(config: AlbertConfig) -> str:
-    """A configuration in a few words: layers, H, E, sharing, groups, dropout."""
-    groups = f"-G{config.num_hidden_groups}" if config.num_hidden_groups > 1 else ""
-    return (
-        f"L{config.num_hidden_layers}-H{config.hidden_size}-E{config.embedding_size}"
-        f"-{config.parameter_sharing}{groups}-dropout{config.hidden_dropout_prob:g}"
-    )
-
-
-def model_name(row: Row) -> str:
-    """What makes a pretrained model, in a few words."""
-    steps = row.pretraining["num_train_steps"]
-    return f"{shape_name(row.config)}-{row.objective}-{_name_of(row.text)}-{steps}steps"
-
-
-def _name_of(text: Mapping[str, Any]) -> str:
-    amount = f"{text['megabytes']:g}mb" if "megabytes" in text else "all"
-    return amount + ("-additional" if text.get("additional") else "")
 
 
 def _record(folder: str) -> str:

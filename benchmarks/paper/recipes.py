@@ -51,6 +51,26 @@ class Row:
     checkpoint: int | None = None
     members: tuple[str, ...] = ()
 
+    def model_name(self) -> str:
+        """What makes the pretrained model, in a few words."""
+        steps = self.pretraining["num_train_steps"]
+        return f"{shape_name(self.config)}-{self.objective}-{text_name(self.text)}-{steps}steps"
+
+
+def shape_name(config: AlbertConfig) -> str:
+    """A configuration in a few words: layers, H, E, sharing, groups, dropout."""
+    groups = f"-G{config.num_hidden_groups}" if config.num_hidden_groups > 1 else ""
+    return (
+        f"L{config.num_hidden_layers}-H{config.hidden_size}-E{config.embedding_size}"
+        f"-{config.parameter_sharing}{groups}-dropout{config.hidden_dropout_prob:g}"
+    )
+
+
+def text_name(text: Mapping[str, Any]) -> str:
+    """How much of the text, in a few words."""
+    amount = f"{text['megabytes']:g}mb" if "megabytes" in text else "all"
+    return amount + ("-additional" if text.get("additional") else "")
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:

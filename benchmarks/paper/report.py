@@ -11,7 +11,6 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
-from benchmarks.paper import tables
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 
 FLAGS = flags.FLAGS
@@ -26,6 +25,8 @@ def define_flags() -> None:
 
 def page(documents: list[dict[str, Any]], scale: str) -> str:
     """The page of some tables, as `tables.collect` gives them, of one scale."""
+    from benchmarks.paper import tables
+
     own = load_recipe(documents[0]["table"], scale).scale
     steps, length = own["row"]["pretraining"], own["records"]["max_seq_length"]
     machines = {", ".join(f"{k} {v}" for k, v in d["machine"].items()): 0 for d in documents}
@@ -58,9 +59,11 @@ def page(documents: list[dict[str, Any]], scale: str) -> str:
 
 def main() -> None:
     """Writes the page."""
+    import tensorflow as tf
+
     folder = os.path.join(FLAGS.output_dir, FLAGS.scale, "tables")
     paths = [os.path.join(folder, f"{name}.json") for name in TABLES]
-    documents = [files.read_object(path, "table") for path in paths if os.path.exists(path)]
+    documents = [files.read_object(path, "table") for path in paths if tf.io.gfile.exists(path)]
     if not documents:
         raise AlbertError(f"There are no tables in {folder}; run some, such as table5.")
     files.write_text(FLAGS.page, page(documents, FLAGS.scale))

@@ -65,7 +65,7 @@ def main(table: str) -> None:
         plan = Plan(part, inputs)
         for path, config in plan.configs.items():
             config.to_json(path)
-        if not run:
+        if plan.stages and not run:
             _print_commands(plan)
             return
         run_stages(plan.stages)

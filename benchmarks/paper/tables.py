@@ -18,6 +18,8 @@ from albert_tf.stages import is_finished
 from albert_tf.text_files import read_lines
 from benchmarks import machine
 from benchmarks.paper.plan import RESULTS_FILE, Plan, Source
+from benchmarks.paper.recipes import Row
+from benchmarks.paper.speed import SPEED_FILE
 
 _SEEDS_FILE = "seeds.json"
 _NONE = "–"
@@ -28,43 +30,50 @@ def collect(plan: Plan) -> dict[str, Any]:
 
     Returns:
       `rows`, each with `ours` and `published` by column (numbers, lists of them, or text; shares in
-      percent), `parameters` by part, and where the model is; `curves`, the held-out evaluations
-      while training; and what the run depends on.
+      percent) and with its model: `config`, `parameters` by part, `pretraining` flags, the folder,
+      its `training_step` if it was measured; `curves`, the held-out evaluations while training; and
+      what all of it depends on.
     """
     recipe = plan.recipe
-    rows, curves = [], {}
-    for row in recipe.rows:
-        found = {"name": row.name, "published": dict(row.published), "ours": {}}
-        if row.config:
-            cells = plan.cells.get(row.name, {})
-            values = {
-                name: _value(name, cell, recipe.columns[name]) for name, cell in cells.items()
-            }
-            found["ours"] = {name: value for name, value in values.items() if value is not None}
-            found["config"] = row.config.to_dict()
-            found["parameters"] = row.config.count_parameters()
-            found["model"] = plan.models.get(row.name)
-            curve = _curve(found["model"])
-            if curve:
-                curves[row.name] = curve
-        rows.append(found)
+    rows = [_row(plan, row) for row in recipe.rows]
     if recipe.speed_of:
         _relate_speeds(rows, recipe.speed_of)
     if "avg" in recipe.columns:
         for row in rows:
             _average(row["ours"], recipe.columns)
+    curves = {row.name: _curve(plan.models.get(row.name)) for row in recipe.rows}
     return {
         "table": recipe.name,
         "title": recipe.title,
         "section": recipe.section,
         "columns": {name: column["title"] for name, column in recipe.columns.items()},
         "rows": rows,
-        "curves": curves,
+        "curves": {name: curve for name, curve in curves.items() if curve},
         "notes": list(recipe.notes),
         "missing": plan.missing,
         "text": os.path.basename(plan.inputs.text),
         "commands": [shlex.join(["python", *stage.arguments()]) for stage in plan.stages],
         "machine": machine.describe(),
+    }
+
+
+def _row(plan: Plan, row: Row) -> dict[str, Any]:
+    found = {"name": row.name, "published": dict(row.published), "ours": {}}
+    if row.config is None:
+        return found
+    for name, cell in plan.cells.get(row.name, {}).items():
+        value = _value(name, cell, plan.recipe.columns[name])
+        if value is not None:
+            found["ours"][name] = value
+    speed = plan.speeds.get(row.name)
+    if speed and is_finished(speed):
+        found["training_step"] = files.read_json(os.path.join(speed, SPEED_FILE))
+    return {
+        **found,
+        "config": row.config.to_dict(),
+        "parameters": row.config.count_parameters(),
+        "pretraining": dict(plan.rows[row.name].pretraining),
+        "model": plan.models.get(row.name),
     }
 
 
@@ -105,10 +114,8 @@ def _relate_speeds(rows: Sequence[dict[str, Any]], name: str) -> None:
     seconds = {row["name"]: row["ours"].pop("speedup", None) for row in rows}
     for row in rows:
         own, reference = seconds[row["name"]], seconds[name]
-        if own is not None:
-            row["processor_seconds_per_step"] = own
-            if reference is not None:
-                row["ours"]["speedup"] = reference / own
+        if own is not None and reference is not None:
+            row["ours"]["speedup"] = reference / own
 
 
 def _average(values: dict[str, Any], columns: Mapping[str, Mapping[str, Any]]) -> None:

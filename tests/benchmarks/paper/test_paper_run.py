@@ -153,6 +153,7 @@ def test_seeds_give_their_median_and_speeds_a_ratio(tmp_path):
     assert rows["ALBERT base"]["ours"]["speedup"] == 6.0
     assert rows["BERT large"]["ours"]["speedup"] == 1.0
     assert rows["ALBERT base"]["ours"]["sst-2"] == pytest.approx(70.0)
+    assert rows["ALBERT base"]["training_step"] == {"processor_seconds": 0.5}
     assert "speedup" not in rows["BERT base"]["ours"]
     assert "avg" not in rows["ALBERT base"]["ours"]
 
