@@ -29,7 +29,7 @@ def page(documents: list[dict[str, Any]], scale: str) -> str:
 
     own = load_recipe(documents[0]["table"], scale).scale
     steps, length = own["row"]["pretraining"], own["records"]["max_seq_length"]
-    machines = {", ".join(f"{k} {v}" for k, v in d["machine"].items()): 0 for d in documents}
+    machines = dict.fromkeys(_machine(d["machine"]) for d in documents)
     commands = [
         f"python -m benchmarks.paper {d['table']} --scale={scale} --text={d['text']} "
         "--data_dir=data --output_dir=runs/paper"
@@ -55,6 +55,15 @@ def page(documents: list[dict[str, Any]], scale: str) -> str:
         "",
     ]
     return "\n".join(text) + "\n" + "\n".join(tables.markdown(d) for d in documents)
+
+
+def _machine(found: dict[str, Any]) -> str:
+    """What `machine.describe` gives, as words."""
+    units = f" ({', '.join(found['units'])})" if found.get("units") else ""
+    return (
+        f"{found['processor']}{units}, {found['cores']} cores, {found['memory_gib']} GiB, shared "
+        f"with other programs; Python {found['python']}, TensorFlow {found['tensorflow']}"
+    )
 
 
 def main() -> None:

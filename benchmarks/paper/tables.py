@@ -46,7 +46,7 @@ def collect(plan: Plan) -> dict[str, Any]:
         "table": recipe.name,
         "title": recipe.title,
         "section": recipe.section,
-        "columns": {name: column["title"] for name, column in recipe.columns.items()},
+        "columns": [{"name": name, "title": c["title"]} for name, c in recipe.columns.items()],
         "rows": rows,
         "curves": {name: curve for name, curve in curves.items() if curve},
         "notes": list(recipe.notes),
@@ -143,20 +143,22 @@ def shown(name: str, value: Any) -> str:
     if name == "hours":
         return f"{value:.0f}h" if value >= 1 else f"{value:.2f}h"
     if isinstance(value, int):
-        return f"{value:,}" if value < 100_000 else f"{value // 1000}k"
+        return f"{value}" if value < 100_000 else f"{value // 1000}k"
     return f"{value:.1f}"
 
 
 def lines(document: Mapping[str, Any]) -> list[list[str]]:
     """The cells' texts: the titles, then two lines a row, ours and the paper's."""
-    table = [["", "", *document["columns"].values()]]
+    columns = document["columns"]
+    table = [["", "", *(column["title"] for column in columns)]]
     for row in document["rows"]:
         pairs = (("ours", row["ours"]), ("paper", row["published"]))
         for who, values in pairs if row["published"] else pairs[:1]:
             if who == "ours" and "config" not in row:
                 continue
             name = "" if who == "paper" and "config" in row else row["name"]
-            table.append([name, who, *(shown(c, values.get(c)) for c in document["columns"])])
+            cells = [shown(column["name"], values.get(column["name"])) for column in columns]
+            table.append([name, who, *cells])
     return table
 
 

@@ -182,7 +182,7 @@ def test_the_average_takes_the_mean_of_f1_and_exact_match_first(tmp_path):
         ("parameters", 235, "235M"),
         ("speedup", 1.66, "1.7x"),
         ("steps", 400_000, "400k"),
-        ("steps", 1234, "1,234"),
+        ("hidden", 1024, "1024"),
         ("hours", 0.0312, "0.03h"),
         ("race", [86.0, 88.2, 85.1], "86.0 (88.2/85.1)"),
         ("squad1.1", [89.31, 82.29], "89.3/82.3"),
