@@ -82,7 +82,8 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     assert len(document["commands"]) == 6
     mlm, sop = (f"{first['ours'][name]:.1f}" for name in ("mlm", "sop"))
     page = (tmp_path / "out/tiny/tables/table1.md").read_text()
-    assert f"| all-shared | ours | 0.01M | {mlm} | {sop} | – |" in page
+    millions = f"{first['ours']['parameters'] / 1e6:.2f}M"
+    assert f"| all-shared | ours | {millions} | {mlm} | {sop} | – |" in page
     assert "|  | paper | 12M | 54.0 | – | – |" in page
     assert "- SST-2: no --data_dir was given." in page
 
@@ -95,7 +96,10 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--only=none-shared", "--only: table1 has no 'none-shared'; it has all-shared, not-shar"),
+        (
+            "--only=none-shared",
+            "--only: table1 has no 'none-shared'; it has all-shared, not-shared.",
+        ),
         ("--columns=bleu", "--columns: table1 has no 'bleu'; it has parameters, mlm, sop, sst-2."),
     ],
 )
