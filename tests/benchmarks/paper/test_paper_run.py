@@ -98,9 +98,9 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     [
         (
             "--only=none-shared",
-            "--only: table1 has no 'none-shared'; it has all-shared, not-shared.",
+            "--only: table1 has no 'none-shared', only all-shared, not-shared.",
         ),
-        ("--columns=bleu", "--columns: table1 has no 'bleu'; it has parameters, mlm, sop, sst-2."),
+        ("--columns=bleu", "--columns: table1 has no 'bleu', only parameters, mlm, sop, sst-2."),
     ],
 )
 def test_unknown_rows_and_columns_are_refused(recipes, run_script, flag, message):
