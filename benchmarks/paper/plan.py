@@ -280,12 +280,7 @@ class Plan:
             self.complete = False
             return row
         step = files.read_json(os.path.join(folder, SPEED_FILE))["clock_seconds"]
-        steps = max(5, int(seconds / step))
-        changes = {
-            "num_train_steps": steps,
-            "num_warmup_steps": min(row.pretraining["num_warmup_steps"], steps // 5),
-        }
-        return dataclasses.replace(row, pretraining={**row.pretraining, **changes})
+        return row.with_steps(max(1, int(seconds / step)))
 
     def _fine_tuning(self, row: Row, task_name: str, title: str) -> str | None:
         """The folder of a fine-tuned model; None if there is no data, or not at this scale."""

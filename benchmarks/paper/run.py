@@ -45,6 +45,10 @@ def define_flags() -> None:
     flags.DEFINE_list("only", [], "Run these rows alone, by their names.")
     flags.DEFINE_list("columns", [], "Run what these columns need alone, such as mlm,sop.")
     flags.DEFINE_float("seconds", None, "Table 6: training time of each model.", 0.1)
+    flags.DEFINE_integer(
+        "num_train_steps", None, "Train each model for so many steps; warm-up, evaluations and "
+        "checkpoints in proportion. Default: the recipe's.", 1
+    )  # fmt: skip
     flags.DEFINE_bool("run", None, "Run, not only print. Default: at the tiny scale alone.")
     flags.DEFINE_string("recipes", FOLDER, "Folder of the recipes.")
 
@@ -54,6 +58,8 @@ def main(table: str) -> None:
     from benchmarks.paper.plan import Inputs, Plan
 
     recipe = load_recipe(table, FLAGS.scale, FLAGS.recipes)
+    if FLAGS.num_train_steps:
+        recipe = recipe.with_steps(FLAGS.num_train_steps)
     part = _restricted(recipe)
     run = FLAGS.scale == "tiny" if FLAGS.run is None else FLAGS.run
     output_dir = os.path.join(FLAGS.output_dir, FLAGS.scale)

@@ -136,7 +136,7 @@ def test_equal_time_becomes_steps_once_they_are_measured(tmp_path):
         for stage in second.stages
         if "num_train_steps" in stage.flags
     }
-    assert steps == {100: 20, 25: 5}
+    assert steps == {100: 20, 25: 5}  # A fifth is warm-up, as in the recipe.
     assert second.cells["BERT large"]["steps"] == 100
 
 
@@ -164,3 +164,16 @@ def test_tasks_without_data_are_left_out_and_named(tmp_path):
     paper = plan("table5", "paper", data_dir=str(tmp_path), check_data=True)
     assert paper.missing["MNLI"] == "no glue/MNLI"
     assert plan("table5", data_dir=None).missing["SST-2"] == "no --data_dir was given"
+
+
+def test_more_steps_keep_the_schedules_shares_and_the_order_of_checkpoints():
+    recipe = load_recipe("table9", "paper").with_steps(300_000)
+    assert recipe.name == "table9-300000steps"
+    made = Plan(recipe, Inputs("t", "out", "data", check_data=False))
+    flags = next(stage.flags for stage in made.stages if "Pretrain" in stage.title)
+    assert flags["num_train_steps"] == 300_000
+    assert flags["num_warmup_steps"] == 625
+    assert flags["save_checkpoints_steps"] == 10_000
+    tuned = {stage.flags["init_checkpoint"] for stage in made.stages if "mnli" in stage.folder}
+    model = made.models["ALBERT (1M)"]
+    assert f"{model}/checkpoints/ckpt-200000" in tuned
