@@ -18,9 +18,9 @@ from collections import Counter
 from pathlib import Path
 
 from absl import flags
-from stages import Stage, run_stages
 
 from albert_tf import cli, files
+from albert_tf.stages import Stage, run_stages
 from albert_tf.text_files import read_lines
 from albert_tf.tokenization import Tokenizer
 

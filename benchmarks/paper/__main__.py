@@ -1,0 +1,33 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments of the ALBERT paper (Lan et al., 2020), one command each.
+
+  python -m benchmarks.paper table5 --scale=tiny --text=books.txt.gz --data_dir=data
+  python -m benchmarks.paper table5 --scale=paper --text=corpus/*.txt
+  python -m benchmarks.paper parameters
+
+--help after the command explains it; docs/reproduction.md tells what each table needs.
+"""
+
+from __future__ import annotations
+
+from albert_tf import cli
+from benchmarks.paper import corpus, parameters, report, run, speed
+
+#: What `cli.run` takes, by the first argument.
+COMMANDS = {
+    **run.COMMANDS,
+    "corpus": (corpus.main, corpus.define_flags),
+    "parameters": (parameters.main, parameters.define_flags),
+    "report": (report.main, report.define_flags),
+    "speed": (speed.main, speed.define_flags),
+}
+
+
+def main() -> None:
+    """Runs the command that the first argument names."""
+    cli.run_command(COMMANDS, __doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The paper's experiments as data: configs/paper/table<n>.json, and what they have in common.
+
+A recipe has columns and rows. A row that is to be run tells what its model differs in from `row` of
+the scale in defaults.json: by named `parts` of the scale, by its own settings, and by those for one
+scale alone, each over the ones before. Columns and tasks are explained in defaults.json, too.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from albert_tf import files
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+
+FOLDER = str(Path(__file__).resolve().parents[2] / "configs" / "paper")
+TABLES = tuple(f"table{number}" for number in range(1, 11))
+SCALES = ("tiny", "paper")
+_ROW_KEYS = {"name", "parts", "members", "published", *SCALES}
+_SETTINGS = {"text", "objective", "dropout", "config", "pretraining", "checkpoint"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of a table at one scale.
+
+    Attributes:
+      name: as in the table.
+      published: the paper's values by column; a list where a cell has several.
+      config: the model; None if there is nothing to run.
+      text: `megabytes` of the text to read (none: all), `additional` text too.
+      objective: sentence objective of the training records: sop, nsp or none.
+      pretraining: flags of run_pretraining.py.
+      checkpoint: step of the checkpoint to fine-tune; None: the best one.
+      members: names of the rows whose predictions this row averages.
+    """
+
+    name: str
+    published: Mapping[str, Any]
+    config: AlbertConfig | None = None
+    text: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    objective: str = "sop"
+    pretraining: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    checkpoint: int | None = None
+    members: tuple[str, ...] = ()
+
+    def with_steps(self, steps: int) -> Row:
+        """The row with another number of training steps, and the rest in proportion.
+
+        Warm-up, and the steps between evaluations and between checkpoints, keep their shares; the
+        checkpoint to fine-tune stays the same one in order.
+        """
+        flags = dict(self.pretraining)
+        factor = steps / flags["num_train_steps"]
+        for name in ("num_warmup_steps", "eval_every_steps", "save_checkpoints_steps"):
+            if name in flags:
+                flags[name] = max(1, round(factor * flags[name]))
+        checkpoint = self.checkpoint
+        if checkpoint:
+            number = checkpoint // self.pretraining["save_checkpoints_steps"]
+            checkpoint = number * flags["save_checkpoints_steps"]
+        flags["num_train_steps"] = steps
+        return dataclasses.replace(self, pretraining=flags, checkpoint=checkpoint)
+
+    def model_name(self) -> str:
+        """What makes the pretrained model, in a few words."""
+        steps = self.pretraining["num_train_steps"]
+        return f"{shape_name(self.config)}-{self.objective}-{text_name(self.text)}-{steps}steps"
+
+
+def shape_name(config: AlbertConfig) -> str:
+    """A configuration in a few words: layers, H, E, sharing, groups, dropout."""
+    groups = f"-G{config.num_hidden_groups}" if config.num_hidden_groups > 1 else ""
+    return (
+        f"L{config.num_hidden_layers}-H{config.hidden_size}-E{config.embedding_size}"
+        f"-{config.parameter_sharing}{groups}-dropout{config.hidden_dropout_prob:g}"
+    )
+
+
+def text_name(text: Mapping[str, Any]) -> str:
+    """How much of the text, in a few words."""
+    amount = f"{text['megabytes']:g}mb" if "megabytes" in text else "all"
+    return amount + ("-additional" if text.get("additional") else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """An experiment at one scale.
+
+    Attributes:
+      name: of its file, such as table5.
+      title: the table's.
+      section: of the paper.
+      columns: what defaults.json says of each column, by name, in order.
+      rows: in order.
+      notes: sentences for those who read the table.
+      speed_of: name of the row that speedups refer to.
+      seconds: of training that every row gets; None: as many steps as each says.
+      scale: the scale's part of defaults.json.
+      tasks: what defaults.json says of the fine-tuning tasks.
+    """
+
+    name: str
+    title: str
+    section: str
+    columns: Mapping[str, Mapping[str, Any]]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    speed_of: str | None
+    seconds: float | None
+    scale: Mapping[str, Any]
+    tasks: Mapping[str, Any]
+
+    def with_steps(self, steps: int) -> Recipe:
+        """The experiment with so many training steps for each model, under a name of its own."""
+        rows = tuple(row.with_steps(steps) if row.config else row for row in self.rows)
+        return dataclasses.replace(self, name=f"{self.name}-{steps}steps", rows=rows, seconds=None)
+
+
+def load_recipe(name: str, scale: str, folder: str = FOLDER) -> Recipe:
+    """Reads the recipe of a table for a scale.
+
+    Args:
+      name: a file's, without .json.
+      scale: one of SCALES.
+      folder: of the recipes, with defaults.json in it.
+
+    Raises:
+      AlbertError: there is no such file, or it names what defaults.json does not have.
+    """
+    path = os.path.join(folder, f"{name}.json")
+    values = files.read_object(path, "recipe")
+    defaults = files.read_object(os.path.join(folder, "defaults.json"), "recipes' defaults")
+    odd = [column for column in values["columns"] if column not in defaults["columns"]]
+    if odd:
+        raise AlbertError(f"{path} has unknown columns: {', '.join(odd)}.")
+    own = defaults["scales"][scale]
+    return Recipe(
+        name,
+        values["title"],
+        values["section"],
+        {column: defaults["columns"][column] for column in values["columns"]},
+        tuple(_row(row, own, scale, path) for row in values["rows"]),
+        tuple(values.get("notes", ())),
+        values.get("speed_of"),
+        values.get("seconds", {}).get(scale),
+        own,
+        defaults["tasks"],
+    )
+
+
+def _row(row: Mapping[str, Any], own: Mapping[str, Any], scale: str, path: str) -> Row:
+    where = f"{path}: the row {row['name']!r}"
+    published, members = row.get("published", {}), tuple(row.get("members", ()))
+    if "parts" not in row:
+        return Row(row["name"], published, members=members)
+    unknown = [part for part in row["parts"] if part not in own["parts"]]
+    if unknown:
+        raise AlbertError(f"{where} is made of unknown parts: {', '.join(unknown)}.")
+    settings = copy.deepcopy(own["row"])
+    direct = {key: value for key, value in row.items() if key not in _ROW_KEYS}
+    for changes in (*(own["parts"][part] for part in row["parts"]), direct, row.get(scale, {})):
+        odd = sorted(set(changes) - _SETTINGS)
+        if odd:
+            raise AlbertError(f"{where} has unknown settings: {', '.join(odd)}.")
+        for key, value in changes.items():
+            old = settings.get(key)
+            settings[key] = {**old, **value} if isinstance(old, dict) else value
+    dropout, shape = settings.pop("dropout"), settings.pop("config")
+    # Section 3.1: the feed-forward size is 4 H, and a head has the same width in all models.
+    shape.setdefault("intermediate_size", 4 * shape["hidden_size"])
+    shape.setdefault("num_attention_heads", shape["hidden_size"] // own["head_size"])
+    config = AlbertConfig(
+        vocab_size=own["vocabulary"]["vocab_size"],
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        **shape,
+    )
+    return Row(row["name"], published, config, members=members, **settings)

@@ -1,0 +1,124 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one of the paper's experiments, or prints its commands.
+
+At the tiny scale everything runs; at the paper's the commands are printed unless --run is given.
+What is finished is reused, also by other tables; what was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.stages import run_stages
+from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from benchmarks.paper.plan import Inputs, Plan
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Flags of `table1` to `table10`."""
+    flags.DEFINE_enum("scale", "tiny", SCALES, "tiny fits two cores, paper is the paper's.")
+    flags.DEFINE_string(
+        "text", "books.txt.gz", "Text to pretrain on: a comma list of files and globs; one "
+        "sentence a line, a blank line between documents."
+    )  # fmt: skip
+    flags.DEFINE_string("additional_text", "", "More of it, for the rows with additional data.")
+    flags.DEFINE_string(
+        "data_dir", os.environ.get("ALBERT_DATA_DIR"), "Folder with glue/, squad/ and race/ in it. "
+        "Default: the environment's ALBERT_DATA_DIR; without it nothing is fine-tuned."
+    )  # fmt: skip
+    flags.DEFINE_string("output_dir", "runs/paper", "Folder for everything, by scale.")
+    flags.DEFINE_string(
+        "intrinsic", None, "Folder with the records sop and nsp to evaluate on, as `intrinsic` "
+        "makes it. Default: held-out documents of --text."
+    )  # fmt: skip
+    flags.DEFINE_list("only", [], "Run these rows alone, by their names.")
+    flags.DEFINE_list("columns", [], "Run what these columns need alone, such as mlm,sop.")
+    flags.DEFINE_float("seconds", None, "Table 6: training time of each model.", 0.1)
+    flags.DEFINE_integer(
+        "num_train_steps", None, "Train each model for so many steps; warm-up, evaluations and "
+        "checkpoints in proportion. Default: the recipe's.", 1
+    )  # fmt: skip
+    flags.DEFINE_bool("run", None, "Run, not only print. Default: at the tiny scale alone.")
+    flags.DEFINE_string("recipes", FOLDER, "Folder of the recipes.")
+
+
+def main(table: str) -> None:
+    """Runs or prints the experiment of a table, and writes what there is of its results."""
+    from benchmarks.paper.plan import Inputs, Plan
+
+    recipe = load_recipe(table, FLAGS.scale, FLAGS.recipes)
+    if FLAGS.num_train_steps:
+        recipe = recipe.with_steps(FLAGS.num_train_steps)
+    part = _restricted(recipe)
+    run = FLAGS.scale == "tiny" if FLAGS.run is None else FLAGS.run
+    output_dir = os.path.join(FLAGS.output_dir, FLAGS.scale)
+    data_dir = FLAGS.data_dir or (None if run else "data")
+    inputs = Inputs(
+        FLAGS.text, output_dir, data_dir, FLAGS.additional_text, FLAGS.intrinsic, FLAGS.seconds, run
+    )
+    while True:
+        plan = Plan(part, inputs)
+        for path, config in plan.configs.items():
+            config.to_json(path)
+        if plan.stages and not run:
+            _print_commands(plan)
+            return
+        run_stages(plan.stages)
+        if plan.complete:
+            break
+    report(recipe, inputs)
+
+
+def report(recipe: Recipe, inputs: Inputs) -> None:
+    """Prints the table of what is finished, and writes it as JSON and Markdown."""
+    from benchmarks.paper import tables
+    from benchmarks.paper.plan import Plan
+
+    document = tables.collect(Plan(recipe, inputs))
+    path = os.path.join(inputs.output_dir, "tables", recipe.name)
+    files.write_json(f"{path}.json", document)
+    files.write_text(f"{path}.md", tables.markdown(document))
+    print(f"\n{tables.terminal(document)}\n")
+    print(f"The table is in {path}.md and {path}.json.")
+
+
+def _restricted(recipe: Recipe) -> Recipe:
+    """The rows and columns that --only and --columns name."""
+    for flag, wanted, known in (
+        ("only", FLAGS.only, [row.name for row in recipe.rows]),
+        ("columns", FLAGS.columns, list(recipe.columns)),
+    ):
+        odd = [name for name in wanted if name not in known]
+        if odd:
+            raise AlbertError(
+                f"--{flag}: {recipe.name} has no {odd[0]!r}, only {', '.join(known)}."
+            )
+    columns = FLAGS.columns or recipe.columns
+    return dataclasses.replace(
+        recipe,
+        rows=tuple(row for row in recipe.rows if not FLAGS.only or row.name in FLAGS.only),
+        columns={name: recipe.columns[name] for name in columns},
+    )
+
+
+def _print_commands(plan: Plan) -> None:
+    for stage in plan.stages:
+        print(f"# {stage.title}\n{stage.command()}\n")
+    print(f"# {len(plan.stages)} commands; --run runs them.", end=" ")
+    if not plan.complete:
+        print("More follow from what these measure.", end=" ")
+    print(f"The models' configurations are in {plan.inputs.output_dir}/configs.")
+
+
+COMMANDS = {name: (lambda name=name: main(name), define_flags) for name in TABLES}

@@ -1,0 +1,193 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of what was found beside what was published: as values, as Markdown, for a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.stages import is_finished
+from albert_tf.text_files import read_lines
+from benchmarks import machine
+from benchmarks.paper.plan import RESULTS_FILE, Plan, Source
+from benchmarks.paper.recipes import Row
+from benchmarks.paper.speed import SPEED_FILE
+
+_SEEDS_FILE = "seeds.json"
+_NONE = "–"
+
+
+def collect(plan: Plan) -> dict[str, Any]:
+    """What the finished stages of a plan have found, ready for JSON.
+
+    Returns:
+      `rows`, each with `ours` and `published` by column (numbers, lists of them, or text; shares in
+      percent) and with its model: `config`, `parameters` by part, `pretraining` flags, the folder,
+      its `training_step` if it was measured; `curves`, the held-out evaluations while training; and
+      what all of it depends on.
+    """
+    recipe = plan.recipe
+    rows = [_row(plan, row) for row in recipe.rows]
+    if recipe.speed_of:
+        _relate_speeds(rows, recipe.speed_of)
+    if "avg" in recipe.columns:
+        for row in rows:
+            _average(row["ours"], recipe.columns)
+    curves = {row.name: _curve(plan.models.get(row.name)) for row in recipe.rows}
+    return {
+        "table": recipe.name,
+        "title": recipe.title,
+        "section": recipe.section,
+        "columns": [{"name": name, "title": c["title"]} for name, c in recipe.columns.items()],
+        "rows": rows,
+        "curves": {name: curve for name, curve in curves.items() if curve},
+        "notes": list(recipe.notes),
+        "missing": plan.missing,
+        "text": os.path.basename(plan.inputs.text),
+        "commands": [shlex.join(["python", *stage.arguments()]) for stage in plan.stages],
+        "machine": machine.describe(),
+    }
+
+
+def _row(plan: Plan, row: Row) -> dict[str, Any]:
+    found = {"name": row.name, "published": dict(row.published), "ours": {}}
+    if row.config is None:
+        return found
+    for name, cell in plan.cells.get(row.name, {}).items():
+        value = _value(name, cell, plan.recipe.columns[name])
+        if value is not None:
+            found["ours"][name] = value
+    speed = plan.speeds.get(row.name)
+    if speed and is_finished(speed):
+        found["training_step"] = files.read_json(os.path.join(speed, SPEED_FILE))
+    return {
+        **found,
+        "config": row.config.to_dict(),
+        "parameters": row.config.count_parameters(),
+        "pretraining": dict(plan.rows[row.name].pretraining),
+        "model": plan.models.get(row.name),
+    }
+
+
+def _value(name: str, cell: Any, column: Mapping[str, Any]) -> Any:
+    """A cell's number, list of numbers or text; None if its stage has not finished."""
+    if not isinstance(cell, Source):
+        return cell
+    if not is_finished(cell.folder):
+        return None
+    found = files.read_json(os.path.join(cell.folder, cell.file))
+    if cell.file != RESULTS_FILE:
+        value = found[cell.metrics[0]]
+        return value / 3600 if name == "hours" else value
+    factor = 1 if column.get("percent") else 100
+    values = [factor * found[metric] for metric in cell.metrics]
+    seeds = os.path.join(cell.folder, _SEEDS_FILE)
+    if len(values) == 1 and tf.io.gfile.exists(seeds):
+        # Section 4.2.2: the median of several runs.
+        values = [factor * statistics.median(files.read_json(seeds)["values"].values())]
+    return values if len(values) > 1 else values[0]
+
+
+def _curve(model: str | None) -> list[dict[str, float]]:
+    """The held-out evaluations of a training run, in order."""
+    path = os.path.join(model or "", "metrics.jsonl")
+    if not model or not tf.io.gfile.exists(path):
+        return []
+    entries = [json.loads(line) for line in read_lines(path)]
+    return [
+        {k: v for k, v in entry.items() if k != "split"}
+        for entry in entries
+        if entry["split"] != "train"
+    ]
+
+
+def _relate_speeds(rows: Sequence[dict[str, Any]], name: str) -> None:
+    """Makes of seconds a step how many times faster it is than that of a row."""
+    seconds = {row["name"]: row["ours"].pop("speedup", None) for row in rows}
+    for row in rows:
+        own, reference = seconds[row["name"]], seconds[name]
+        if own is not None and reference is not None:
+            row["ours"]["speedup"] = reference / own
+
+
+def _average(values: dict[str, Any], columns: Mapping[str, Mapping[str, Any]]) -> None:
+    """Adds the mean of the tasks if all are there; F1 and EM of SQuAD are averaged first."""
+    tasks = [name for name, column in columns.items() if "task" in column]
+    if tasks and all(name in values for name in tasks):
+        means = [statistics.mean(v) if isinstance(v := values[n], list) else v for n in tasks]
+        values["avg"] = statistics.mean(means)
+
+
+def shown(name: str, value: Any) -> str:
+    """A value as the paper shows it."""
+    if value is None:
+        return _NONE
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        texts = [f"{v:.1f}" for v in value]
+        return "/".join(texts) if len(texts) == 2 else f"{texts[0]} ({texts[1]}/{texts[2]})"
+    if name == "parameters":
+        millions = value / 1e6 if value > 1000 else value  # Published in millions.
+        return f"{millions:.0f}M" if millions >= 10 else f"{millions:.2f}M"
+    if name == "speedup":
+        return f"{value:.1f}x"
+    if name == "hours":
+        return f"{value:.0f}h" if value >= 1 else f"{value:.2f}h"
+    if isinstance(value, int):
+        return f"{value}" if value < 100_000 else f"{value // 1000}k"
+    return f"{value:.1f}"
+
+
+def lines(document: Mapping[str, Any]) -> list[list[str]]:
+    """The cells' texts: the titles, then two lines a row, ours and the paper's."""
+    columns = document["columns"]
+    table = [["", "", *(column["title"] for column in columns)]]
+    for row in document["rows"]:
+        pairs = (("ours", row["ours"]), ("paper", row["published"]))
+        for who, values in pairs if row["published"] else pairs[:1]:
+            if who == "ours" and "config" not in row:
+                continue
+            name = "" if who == "paper" and "config" in row else row["name"]
+            cells = [shown(column["name"], values.get(column["name"])) for column in columns]
+            table.append([name, who, *cells])
+    return table
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """The table with its notes."""
+    head, *body = lines(document)
+    text = [f"## {document['title']}", "", f"Section {document['section']} of the paper.", ""]
+    text += [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (len(head) - 2)]
+    text += [f"| {' | '.join(cells)} |" for cells in body]
+    return "\n".join([*text, "", *(f"- {note}" for note in notes(document)), ""])
+
+
+def notes(document: Mapping[str, Any]) -> list[str]:
+    """What to know when reading the table."""
+    by_reason: dict[str, list[str]] = {}
+    for title, reason in document["missing"].items():
+        by_reason.setdefault(reason, []).append(title)
+    return [*document["notes"], *(f"{', '.join(t)}: {reason}." for reason, t in by_reason.items())]
+
+
+def terminal(document: Mapping[str, Any]) -> str:
+    """The table in at most 80 columns: a row's name stands above its figures."""
+    head, *body = lines(document)
+    widths = [max(len(cells[i]) for cells in [head, *body]) for i in range(2, len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        return f"  {cells[1]:<5}" + "".join(f" {c:>{w}}" for c, w in zip(cells[2:], widths))
+
+    text = [document["title"], "", line(head)]
+    for cells in body:
+        text += [cells[0]] * bool(cells[0]) + [line(cells)]
+    return "\n".join(text)

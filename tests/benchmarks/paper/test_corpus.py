@@ -1,0 +1,57 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The split into training and held-out documents."""
+
+import gzip
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from benchmarks.paper import __main__ as kit
+from benchmarks.paper.corpus import documents, main, split
+
+
+def text(first, last):
+    return "".join(f"Document {n}.\nIts end, é.\n\n" for n in range(first, last))
+
+
+def numbers(path):
+    return [int(document[0].split()[1].rstrip(".")) for document in documents(str(path))]
+
+
+def test_every_fortieth_document_is_held_out_over_all_files(tmp_path):
+    (tmp_path / "a.txt").write_text(text(0, 50))
+    with gzip.open(tmp_path / "b.txt.gz", "wt") as f:
+        f.write("\n \n" + text(50, 130).strip())
+    patterns = f"{tmp_path}/a.txt,{tmp_path}/b.*"
+    assert split(patterns, str(tmp_path / "out")) == (127, 3)
+    assert numbers(tmp_path / "out/heldout.txt") == [39, 79, 119]
+    assert numbers(tmp_path / "out/train.txt") == [n for n in range(130) if n % 40 != 39]
+    assert "Document 0.\nIts end, é.\n\n" in (tmp_path / "out/train.txt").read_text()
+
+
+def test_the_beginning_of_a_text_is_split_as_all_of_it(tmp_path):
+    (tmp_path / "a.txt").write_text(text(0, 100))
+    split(str(tmp_path / "a.txt"), str(tmp_path / "all"), heldout_every=7)
+    split(str(tmp_path / "a.txt"), str(tmp_path / "part"), heldout_every=7, megabytes=0.001)
+    for name in ("train.txt", "heldout.txt"):
+        all_of_it = (tmp_path / "all" / name).read_text()
+        part = (tmp_path / "part" / name).read_text()
+        assert all_of_it.startswith(part)
+        assert 0 < len(part) < len(all_of_it)
+    size = sum((tmp_path / "part" / name).stat().st_size for name in ("train.txt", "heldout.txt"))
+    assert 1000 <= size < 1040
+
+
+def test_a_text_without_held_out_documents_changes_nothing(tmp_path):
+    (tmp_path / "a.txt").write_text(text(0, 39))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/train.txt").write_text("before")
+    with pytest.raises(AlbertError, match="has only 39 documents"):
+        split(str(tmp_path / "a.txt"), str(tmp_path / "out"))
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["train.txt"]
+    assert (tmp_path / "out/train.txt").read_text() == "before"
+
+
+def test_the_command_is_one_of_the_kit():
+    assert kit.COMMANDS["corpus"][0] is main

@@ -1,0 +1,179 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: every command is one the scripts accept, and tables share what they have in common."""
+
+import importlib
+import os
+import sys
+
+import pytest
+from absl import flags
+
+from albert_tf.stages import RECORD_FILE
+from albert_tf.tasks.glue import __main__ as glue
+from benchmarks.paper import __main__ as kit
+from benchmarks.paper.plan import Inputs, Plan, Source
+from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
+
+
+def plan(table, scale="tiny", **changes):
+    values = {"text": "books.txt", "output_dir": "out", "data_dir": "data", "check_data": False}
+    return Plan(load_recipe(table, scale), Inputs(**{**values, **changes}))
+
+
+def flag_definitions(script):
+    """What defines the flags of a stage's script."""
+    if script.startswith("-m "):
+        module, command = script.split()[1:]
+        commands = {"benchmarks.paper": kit, "albert_tf.tasks.glue": glue}[module].COMMANDS
+        return commands[command][1]
+    return importlib.import_module(script.removesuffix(".py").replace("/", ".")).define_flags
+
+
+@pytest.fixture
+def parse(monkeypatch):
+    """Parses a stage's command as its script would; gives the flags that were given."""
+    monkeypatch.setattr(sys, "argv", ["script"])
+
+    def run(stage):
+        known = set(flags.FLAGS)
+        flag_definitions(stage.script)()
+        try:
+            rest = flags.FLAGS([stage.script, *stage.arguments()[len(stage.script.split()) :]])
+            assert rest == [stage.script]
+            return {n: flags.FLAGS[n].value for n in flags.FLAGS if flags.FLAGS[n].present}
+        finally:
+            flags.FLAGS.unparse_flags()
+            for name in set(flags.FLAGS) - known:
+                delattr(flags.FLAGS, name)
+
+    return run
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_command_has_flags_that_its_script_accepts(scale, parse):
+    commands = {}
+    for table in TABLES:
+        for stage in plan(table, scale).stages:
+            # One folder has one command, whatever table it belongs to.
+            assert commands.setdefault(stage.folder, stage.arguments()) == stage.arguments()
+            given = parse(stage)
+            where = given.get("output_dir") or given.get("output_prefix") or given.get("output")
+            assert where.startswith(stage.folder)
+    assert len(commands) > 50
+
+
+def test_a_flag_that_does_not_exist_is_found(parse):
+    stage = plan("table5").stages[-1]
+    stage.flags["num_trainsteps"] = 1
+    with pytest.raises(flags.UnrecognizedFlagError):
+        parse(stage)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("table", TABLES)
+def test_stages_come_after_what_they_read(table, scale):
+    done = set()
+    made = plan(table, scale)
+    for stage in made.stages:
+        for path in stage.inputs:
+            if os.path.basename(path) == RECORD_FILE:
+                assert os.path.dirname(path) in done, stage.title
+            else:
+                assert path in made.configs
+        done.add(stage.folder)
+
+
+def test_tables_share_models():
+    models = {table: plan(table).models for table in ("table2", "table3", "table4", "table5")}
+    assert (
+        models["table2"]["BERT base"]
+        == models["table3"]["not-shared E=768"]
+        == models["table4"]["not-shared E=768"]
+    )
+    assert models["table2"]["ALBERT base"] == models["table5"]["SOP"]
+    assert plan("table8").models["Without dropout"] == models["table2"]["ALBERT xxlarge"]
+    wanted = ("table2", "table3", "table4", "table5", "table8")
+    assert len({model for table in wanted for model in plan(table).models.values()}) == 21
+
+
+def test_every_model_of_table_5_is_evaluated_on_both_objectives():
+    made = plan("table5")
+    for row in ("None", "NSP", "SOP"):
+        cells = made.cells[row]
+        assert cells["mlm"].folder == cells["sop"].folder == made.models[row]
+        assert cells["nsp"].folder.endswith("/heldout-nsp")
+    trained_on = [stage.flags["input_file"] for stage in made.stages if "Pretrain" in stage.title]
+    assert [path.rpartition("-")[2] for path in trained_on] == ["none", "nsp", "sop"]
+    evaluated = {
+        stage.flags["eval_input_file"] for stage in made.stages if "Pretrain" in stage.title
+    }
+    assert evaluated == {"out/records/12mb-heldout-sop"}
+
+
+def test_an_intrinsic_set_takes_the_place_of_held_out_text():
+    made = plan("table5", intrinsic="squad_race")
+    assert made.cells["SOP"]["mlm"].folder.endswith("/intrinsic-sop")
+    last = [stage for stage in made.stages if stage.folder == made.cells["SOP"]["nsp"].folder]
+    assert last[0].flags["eval_input_file"] == "squad_race/nsp"
+    assert last[0].flags["init_checkpoint"] == made.models["SOP"]
+
+
+def test_equal_time_becomes_steps_once_they_are_measured(tmp_path):
+    first = plan("table6", output_dir=str(tmp_path), seconds=50.0)
+    assert not first.complete
+    assert [stage.script for stage in first.stages] == ["-m benchmarks.paper speed"] * 2
+    for stage, seconds in zip(first.stages, (0.5, 2.0)):
+        os.makedirs(stage.folder)
+        with open(f"{stage.folder}/speed.json", "w") as f:
+            f.write(f'{{"clock_seconds": {seconds}}}')
+        with open(f"{stage.folder}/{RECORD_FILE}", "w") as f:
+            f.write('{"fingerprint": "", "finished": true}')
+    second = plan("table6", output_dir=str(tmp_path), seconds=50.0)
+    assert second.complete
+    steps = {
+        stage.flags["num_train_steps"]: stage.flags["num_warmup_steps"]
+        for stage in second.stages
+        if "num_train_steps" in stage.flags
+    }
+    assert steps == {100: 20, 25: 5}  # A fifth is warm-up, as in the recipe.
+    assert second.cells["BERT large"]["steps"] == 100
+
+
+def test_the_paper_scale_fine_tunes_from_the_checkpoint_and_from_mnli():
+    made = plan("table9", "paper")
+    stages = {stage.folder.removeprefix("out/fine_tuned/"): stage for stage in made.stages}
+    name = made.models["ALBERT (1M)"].removeprefix("out/models/")
+    mnli = stages[f"{name}-at1000000/mnli"].flags
+    assert mnli["init_checkpoint"] == f"out/models/{name}/checkpoints/ckpt-1000000"
+    assert mnli["albert_config_file"] in made.configs
+    rte = stages[f"{name}-at1000000/rte"].flags
+    assert rte["init_checkpoint"] == f"out/fine_tuned/{name}-at1000000/mnli/seed-12345"
+    assert stages[f"{name}/mnli"].flags["init_checkpoint"] == f"out/models/{name}"
+    assert made.models["ALBERT (1M)"] == made.models["ALBERT (1.5M)"]
+    ensemble = made.stages[-1].flags
+    assert ensemble["run_dirs"] == f"out/fine_tuned/{name}-at1000000,out/fine_tuned/{name}"
+
+
+def test_tasks_without_data_are_left_out_and_named(tmp_path):
+    (tmp_path / "glue/SST-2").mkdir(parents=True)
+    made = plan("table5", data_dir=str(tmp_path), check_data=True)
+    assert isinstance(made.cells["SOP"]["sst-2"], Source)
+    assert "mnli" not in made.cells["SOP"]
+    assert made.missing["MNLI"] == "not run at this scale"
+    paper = plan("table5", "paper", data_dir=str(tmp_path), check_data=True)
+    assert paper.missing["MNLI"] == "no glue/MNLI"
+    assert plan("table5", data_dir=None).missing["SST-2"] == "no --data_dir was given"
+
+
+def test_more_steps_keep_the_schedules_shares_and_the_order_of_checkpoints():
+    recipe = load_recipe("table9", "paper").with_steps(300_000)
+    assert recipe.name == "table9-300000steps"
+    made = Plan(recipe, Inputs("t", "out", "data", check_data=False))
+    flags = next(stage.flags for stage in made.stages if "Pretrain" in stage.title)
+    assert flags["num_train_steps"] == 300_000
+    assert flags["num_warmup_steps"] == 625
+    assert flags["save_checkpoints_steps"] == 10_000
+    tuned = {stage.flags["init_checkpoint"] for stage in made.stages if "mnli" in stage.folder}
+    model = made.models["ALBERT (1M)"]
+    assert f"{model}/checkpoints/ckpt-200000" in tuned

@@ -1,0 +1,115 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The recipes: what they ask for is what the paper says, and faults are told."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from benchmarks.paper.recipes import FOLDER, TABLES, load_recipe
+
+
+def row(table, name, scale="paper"):
+    return next(row for row in load_recipe(table, scale).rows if row.name == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "changes"),
+    [
+        ("BERT base", "bert_base", {}),
+        ("BERT large", "bert_large", {}),
+        ("ALBERT base", "albert_base_v1", {}),
+        ("ALBERT large", "albert_large_v1", {}),
+        # The paper has H / 64 heads, the release 16.
+        ("ALBERT xlarge", "albert_xlarge_v1", {"num_attention_heads": 32}),
+        # Section 4.8 removes dropout later, for the release.
+        ("ALBERT xxlarge", "albert_xxlarge_v1",
+         {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}),
+    ],
+)  # fmt: skip
+def test_the_models_of_table_1_are_the_presets(name, preset, changes):
+    expected = dataclasses.replace(AlbertConfig.from_preset(preset), **changes)
+    assert row("table1", name).config == row("table2", name).config == expected
+
+
+def test_the_paper_scale_pretrains_as_section_4_1_says():
+    flags = row("table5", "SOP").pretraining
+    assert flags["train_batch_size"] == 4096
+    assert flags["learning_rate"] == 0.00176
+    assert flags["num_train_steps"] == 125_000
+    recipe = load_recipe("table5", "paper")
+    assert recipe.scale["records"]["max_seq_length"] == 512
+    assert recipe.scale["vocabulary"]["vocab_size"] == 30_000
+    assert row("table6", "BERT large").pretraining["num_train_steps"] == 400_000
+    assert row("table9", "ALBERT (1M)").checkpoint == 1_000_000
+    assert row("table8", "Without dropout").config.hidden_dropout_prob == 0
+
+
+@pytest.mark.parametrize("scale", ["tiny", "paper"])
+def test_sizes_keep_the_papers_proportions(scale):
+    sizes = {name: row("table2", f"ALBERT {name}", scale).config for name in
+             ("base", "large", "xlarge", "xxlarge")}  # fmt: skip
+    base = sizes["base"]
+    assert [c.num_hidden_layers / base.num_hidden_layers for c in sizes.values()] == [1, 2, 2, 1]
+    assert all(c.intermediate_size == 4 * c.hidden_size for c in sizes.values())
+    assert len({c.hidden_size / c.num_attention_heads for c in sizes.values()}) == 1
+    widths = [c.hidden_size for c in sizes.values()]
+    assert widths == sorted(set(widths))
+    embeddings = [r.config.embedding_size for r in load_recipe("table3", scale).rows]
+    assert embeddings[:4] == embeddings[4:] == sorted(set(embeddings))
+    assert embeddings[3] == base.hidden_size
+    assert embeddings[1] == base.embedding_size
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_published_averages_are_those_of_the_published_columns(table):
+    recipe = load_recipe(table, "paper")
+    tasks = [name for name, column in recipe.columns.items() if "task" in column]
+    for r in recipe.rows:
+        values = [r.published.get(name) for name in tasks]
+        # That of an ensemble is GLUE's own, with both metrics of some tasks.
+        if "avg" in r.published and None not in values and not r.members:
+            means = [sum(v) / len(v) if isinstance(v, list) else v for v in values]
+            assert sum(means) / len(means) == pytest.approx(r.published["avg"], abs=0.1), r.name
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Makes a folder of recipes in which table5's first row, or the recipe, is changed."""
+    shutil.copy(f"{FOLDER}/defaults.json", tmp_path)
+
+    def make(row=None, **changes):
+        with open(f"{FOLDER}/table5.json") as f:
+            recipe = {**json.load(f), **changes}
+        recipe["rows"][0].update(row or {})
+        (tmp_path / "table5.json").write_text(json.dumps(recipe))
+        return str(tmp_path)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"columns": ["mlm", "bleu"]}, "table5.json has unknown columns: bleu"),
+        ({"row": {"parts": ["huge"]}}, "the row 'None' is made of unknown parts: huge"),
+        ({"row": {"tiny": {"dropuot": 0.5}}}, "the row 'None' has unknown settings: dropuot"),
+        (
+            {"row": {"config": {"num_attention_heads": 5}}},
+            "64 is not a multiple of num_attention_heads 5",
+        ),
+    ],
+)
+def test_faults_are_told(changed, changes, message):
+    with pytest.raises(AlbertError, match=message):
+        load_recipe("table5", "tiny", changed(**changes))
+
+
+def test_a_scales_own_settings_win(changed):
+    folder = changed(row={"dropout": 0.2, "tiny": {"dropout": 0.3}})
+    assert load_recipe("table5", "tiny", folder).rows[0].config.hidden_dropout_prob == 0.3
+    assert load_recipe("table5", "paper", folder).rows[0].config.hidden_dropout_prob == 0.2

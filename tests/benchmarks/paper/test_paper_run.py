@@ -1,0 +1,199 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""An experiment from text to table, with real commands; its tables' values and form."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from albert_tf.config import AlbertConfig
+from benchmarks.paper import __main__ as kit
+from benchmarks.paper.plan import Inputs, Plan
+from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, load_recipe
+from benchmarks.paper.tables import collect, markdown, shown, terminal
+
+ROOT = Path(__file__).resolve().parents[3]
+SHAPE = {"num_hidden_layers": 2, "hidden_size": 32, "embedding_size": 8}
+ROWS = [
+    {"name": "all-shared", "parts": [], "published": {"parameters": 12, "mlm": 54.0}},
+    # The same model, which is trained once.
+    {"name": "again", "parts": [], "config": {"parameter_sharing": "all"}},
+]
+
+
+@pytest.fixture
+def recipes(tmp_path):
+    """A folder with one recipe: two rows with a model of two layers and five steps."""
+    defaults = json.loads(Path(FOLDER, "defaults.json").read_text())
+    tiny = defaults["scales"]["tiny"]
+    tiny["vocabulary"] = {"vocab_size": 300}
+    tiny["records"] = {"max_seq_length": 32, "random_seed": 1}
+    tiny["row"]["text"] = {}
+    tiny["row"]["config"] = {**SHAPE, "max_position_embeddings": 32}
+    steps = {"num_train_steps": 5, "num_warmup_steps": 1, "train_batch_size": 4}
+    tiny["row"]["pretraining"] = {**steps, "eval_every_steps": 3}
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    (folder / "defaults.json").write_text(json.dumps(defaults))
+    columns = ["parameters", "mlm", "sop", "sst-2"]
+    recipe = {"title": "Table 1", "section": "3", "columns": columns, "rows": ROWS}
+    (folder / "table1.json").write_text(json.dumps(recipe))
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path):
+    """80 documents of 6 sentences from a book."""
+    book = (ROOT / "demo/data/books/train/doyle.txt").read_text("utf-8")
+    sentences = [s for s in re.split(r"(?<=[.?!])\s+", " ".join(book.split())) if len(s) > 20]
+    documents = ["\n".join(sentences[6 * n : 6 * n + 6]) for n in range(80)]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    return tmp_path / "text.txt"
+
+
+def test_an_experiment_runs_from_text_to_table_and_is_reused(
+    recipes, text, tmp_path, run_script, monkeypatch
+):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("ALBERT_DATA_DIR", raising=False)
+    command = ["table1", f"--recipes={recipes}", f"--text={text}", f"--output_dir={tmp_path}/out"]
+    printed = run_script(kit, *command, "--norun", "--columns=parameters,mlm,sop")
+    assert printed.returncode == 0
+    assert printed.stdout.count("\npython ") == 5
+    assert not (tmp_path / "out/tiny/text").exists()
+
+    done = run_script(kit, *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "out/tiny/tables/table1.json").read_text())
+    first, second = document["rows"]
+    assert first["model"] == second["model"]
+    config = AlbertConfig(300, 8, 32, 2, 1, 128, max_position_embeddings=32)
+    assert first["config"] == config.to_dict()
+    assert first["ours"]["parameters"] == config.count_parameters()["encoder"]
+    for row in document["rows"]:
+        found = json.loads(Path(row["model"], "eval_results.json").read_text())
+        assert row["ours"]["mlm"] == 100 * found["masked_lm_accuracy"]
+        assert row["ours"]["sop"] == 100 * found["sentence_order_accuracy"]
+        assert "sst-2" not in row["ours"]
+        curve = document["curves"][row["name"]]
+        assert [entry["step"] for entry in curve] == [3, 5]
+    assert document["missing"] == {"SST-2": "no --data_dir was given"}
+    assert len(document["commands"]) == 5
+    mlm, sop = (f"{first['ours'][name]:.1f}" for name in ("mlm", "sop"))
+    page = (tmp_path / "out/tiny/tables/table1.md").read_text()
+    millions = f"{first['ours']['parameters'] / 1e6:.2f}M"
+    assert f"| all-shared | ours | {millions} | {mlm} | {sop} | – |" in page
+    assert "|  | paper | 12M | 54.0 | – | – |" in page
+    assert "- SST-2: no --data_dir was given." in page
+
+    again = run_script(kit, *command)
+    assert again.returncode == 0
+    assert again.stdout.count("finished before, reused") == 5
+    assert json.loads((tmp_path / "out/tiny/tables/table1.json").read_text()) == document
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        (
+            "--only=not-shared",
+            "--only: table1 has no 'not-shared', only all-shared, again.",
+        ),
+        ("--columns=bleu", "--columns: table1 has no 'bleu', only parameters, mlm, sop, sst-2."),
+    ],
+)
+def test_unknown_rows_and_columns_are_refused(recipes, run_script, flag, message):
+    done = run_script(kit, "table1", f"--recipes={recipes}", flag)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_a_part_of_the_rows_and_columns_needs_a_part_of_the_commands(run_script, tmp_path):
+    out = f"--output_dir={tmp_path}"
+    done = run_script(kit, "table2", "--norun", out, "--only=BERT base", "--columns=speedup")
+    assert done.stdout.count("\npython ") == 1
+    assert "-m benchmarks.paper speed" in done.stdout
+
+
+def test_the_paper_scale_prints_its_commands(run_script, tmp_path):
+    done = run_script(kit, "table5", "--scale=paper", f"--output_dir={tmp_path}")
+    assert done.returncode == 0
+    assert "--train_batch_size=4096 --num_train_steps=125000" in done.stdout
+    assert not (tmp_path / "paper/tables").exists()
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_tables_fit_a_terminal(table, scale, tmp_path):
+    document = collect(Plan(load_recipe(table, scale), Inputs("text", str(tmp_path))))
+    for row in document["rows"]:
+        # The widest there is: what the paper has, also as ours.
+        row["ours"] = {**row["published"], **row["ours"]}
+    lines = terminal(document).splitlines()
+    assert max(len(line) for line in lines[2:]) <= 80, "\n".join(lines)
+    rows = markdown(document).splitlines()[4 : 6 + 2 * len(document["rows"])]
+    width = len(document["columns"]) + 3
+    assert all(row.count("|") == width for row in rows if row.startswith("|"))
+
+
+def finish(folder, file, values):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    Path(folder, file).write_text(json.dumps(values))
+    Path(folder, "stage.json").write_text('{"fingerprint": "", "finished": true, "seconds": 7200}')
+
+
+def test_seeds_give_their_median_and_speeds_a_ratio(tmp_path):
+    (tmp_path / "data/glue/SST-2").mkdir(parents=True)
+    made = Plan(load_recipe("table2", "tiny"), Inputs("t", str(tmp_path), str(tmp_path / "data")))
+    for row, seconds in (("BERT large", 3.0), ("ALBERT base", 0.5)):
+        finish(made.cells[row]["speedup"].folder, "speed.json", {"processor_seconds": seconds})
+    tuned = made.cells["ALBERT base"]["sst-2"].folder
+    finish(tuned, "eval_results.json", {"accuracy": 0.9})
+    Path(tuned, "seeds.json").write_text(
+        '{"values": {"seed-1": 0.9, "seed-2": 0.6, "seed-3": 0.7}}'
+    )
+    rows = {row["name"]: row for row in collect(made)["rows"]}
+    assert rows["ALBERT base"]["ours"]["speedup"] == 6.0
+    assert rows["BERT large"]["ours"]["speedup"] == 1.0
+    assert rows["ALBERT base"]["ours"]["sst-2"] == pytest.approx(70.0)
+    assert rows["ALBERT base"]["training_step"] == {"processor_seconds": 0.5}
+    assert "speedup" not in rows["BERT base"]["ours"]
+    assert "avg" not in rows["ALBERT base"]["ours"]
+
+
+def test_the_average_takes_the_mean_of_f1_and_exact_match_first(tmp_path):
+    made = Plan(load_recipe("table5", "paper"), Inputs("t", str(tmp_path), "d", check_data=False))
+    results = {
+        "squad1.1": {"f1": 90.0, "exact_match": 80.0},
+        "squad2.0": {"f1": 80.0, "exact": 70.0},
+        "mnli": {"accuracy": 0.8},
+        "sst-2": {"accuracy": 0.9},
+        "race": {"accuracy": 0.6},
+    }
+    for task, values in results.items():
+        finish(made.cells["SOP"][task].folder, "eval_results.json", values)
+    ours = collect(made)["rows"][2]["ours"]
+    assert ours["squad1.1"] == [90.0, 80.0]
+    assert ours["avg"] == pytest.approx((85 + 75 + 80 + 90 + 60) / 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("parameters", 11_683_584, "12M"),
+        ("parameters", 185_472, "0.19M"),
+        ("parameters", 235, "235M"),
+        ("speedup", 1.66, "1.7x"),
+        ("steps", 400_000, "400k"),
+        ("hidden", 1024, "1024"),
+        ("hours", 0.0312, "0.03h"),
+        ("race", [86.0, 88.2, 85.1], "86.0 (88.2/85.1)"),
+        ("squad1.1", [89.31, 82.29], "89.3/82.3"),
+        ("sharing", "none", "none"),
+        ("mlm", None, "–"),
+    ],
+)
+def test_values_look_as_in_the_paper(name, value, text):
+    assert shown(name, value) == text
