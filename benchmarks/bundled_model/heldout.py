@@ -25,7 +25,7 @@ from benchmarks import machine
 FLAGS = flags.FLAGS
 TEXT = "benchmarks/data/books_heldout.txt.gz"
 RESULTS_FILE = "heldout.json"
-RECORDS = {"max_seq_length": 128, "dupe_factor": 4, "random_seed": 12345, "num_workers": 2}
+RECORDS = {"max_seq_length": 128, "dupe_factor": 1, "random_seed": 12345, "num_workers": 2}
 #: The longest span that is masked at once, by the name of the way to mask.
 MASKS = {"n-grams up to 3": 3, "single words": 1}
 
