@@ -110,7 +110,9 @@ def define_flags() -> None:
         "output_dir", None, f"Folder for the runs and {RESULTS_FILE}; what is finished there is "
         "reused, what was interrupted goes on.", required=True
     )  # fmt: skip
-    flags.DEFINE_list("tasks", list(BENCHMARKS), f"Of {', '.join(BENCHMARKS)}.")
+    flags.DEFINE_list(
+        "tasks", list(BENCHMARKS), f"Of {', '.join(BENCHMARKS)}; {RESULTS_FILE} holds these."
+    )
     flags.DEFINE_integer("num_seeds", 3, "Runs from each start; the median counts.", 2)
 
 
@@ -191,7 +193,6 @@ def main() -> None:
     todo = stages(FLAGS.tasks, data_dir, output_dir, FLAGS.num_seeds)
     run_stages(todo)
     path = os.path.join(output_dir, RESULTS_FILE)
-    before = files.read_json(path) if os.path.exists(path) else {}
     # Where things lie on this machine is nobody's business.
     lines = [
         stage.command().replace(output_dir, "runs/finetune").replace(data_dir, "data")
@@ -204,8 +205,8 @@ def main() -> None:
     results = {
         "model": DEFAULT,
         "machine": machine.describe(),
-        "commands": {**before.get("commands", {}), **commands},
-        "scores": {**before.get("scores", {}), **collect(FLAGS.tasks, output_dir)},
+        "commands": commands,
+        "scores": collect(FLAGS.tasks, output_dir),
     }
     files.write_json(path, results)
     for row in table(results["scores"]):
