@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import run_pretraining
-from albert_tf import files, pretrained
+from albert_tf import cli, files, pretrained
 from albert_tf.convert.load import load_pretrained
 from albert_tf.errors import AlbertError
+from albert_tf.text_files import read_lines
 from benchmarks.bundled_model import finetune, heldout, make, report
 from data_prep import create_pretraining_data
 
@@ -31,7 +33,7 @@ CONFIG = {
 COMMANDS = "python run_pretraining.py --do_train --num_train_steps=4 --output_dir=runs/tiny\n"
 METRICS = {
     "masked_lm_loss": 3.25,
-    "masked_lm_accuracy": 0.4125,
+    "masked_lm_accuracy": 0.4126,
     "sentence_order_loss": 0.6,
     "sentence_order_accuracy": 0.6875,
 }
@@ -58,13 +60,13 @@ def test_the_page_tells_every_figure_and_command():
             "scores": {
                 "rte": {
                     "metric": "accuracy",
-                    "pretrained": scores(0.6125, 0.5, 0.75),
-                    "random": scores(0.53125, 0.51, 0.55),
+                    "pretrained": scores(0.6126, 0.5, 0.75),
+                    "random": scores(0.5312, 0.51, 0.55),
                     "constant_answer": 0.5271,
                 },
                 "squad1.1": {
                     "metric": "F1",
-                    "pretrained": scores(21.125, 20.0, 22.0),
+                    "pretrained": scores(21.13, 20.0, 22.0),
                     "random": scores(11.5, 11.0, 12.0),
                     "constant_answer": 0.0,
                 },
@@ -72,10 +74,9 @@ def test_the_page_tells_every_figure_and_command():
         },
     }
     page = report.page(results, "tiny.json")
-    assert "| n-grams up to 3 | 12,345 | 3.250 | 0.412 | 0.688 |" in page
-    row = "| RTE | accuracy | 0.613 (0.500 to 0.750) | 0.531 (0.510 to 0.550) | 0.527 |"
-    assert row.replace("0.613", "0.612") in page
-    assert "| SQuAD 1.1 | F1 | 21.12 (20.00 to 22.00) | 11.50 (11.00 to 12.00) | 0.00 |" in page
+    assert "| n-grams up to 3 | 12,345 | 3.250 | 0.413 | 0.688 |" in page
+    assert "| RTE | accuracy | 0.613 (0.500 to 0.750) | 0.531 (0.510 to 0.550) | 0.527 |" in page
+    assert "| SQuAD 1.1 | F1 | 21.13 (20.00 to 22.00) | 11.50 (11.00 to 12.00) | 0.00 |" in page
     assert all(f"python {letter}\n" in page for letter in "abcd")
     assert "the median of 3 seeds" in page.replace("\n", " ")
     assert "A processor, 2 cores" in page and "(tiny.json)" in page
@@ -118,10 +119,7 @@ def test_tasks_and_data_that_are_not_there_are_named(tmp_path):
 
 
 def test_the_held_out_text_is_chapters_of_sentences():
-    text = heldout.TEXT and files.read_bytes(str(ROOT / heldout.TEXT))
-    assert len(text) < 1e6
-    from albert_tf.text_files import read_lines
-
+    assert (ROOT / heldout.TEXT).stat().st_size < 1e6
     lines = list(read_lines(str(ROOT / heldout.TEXT)))
     assert sum(map(len, lines)) > 1_500_000
     assert sum(not line.strip() for line in lines) == 95
@@ -198,21 +196,19 @@ def test_scores_of_both_starts_are_collected_and_finished_runs_reused(
         path.write_text(table)
     small = {**finetune.BENCHMARKS["rte"].flags, "train_step": 2, "eval_every_steps": 1}
     small.update(max_seq_length=16, train_batch_size=4)
-    task = finetune.dataclasses.replace(finetune.BENCHMARKS["rte"], flags=small)
+    task = dataclasses.replace(finetune.BENCHMARKS["rte"], flags=small)
     monkeypatch.setitem(finetune.BENCHMARKS, "rte", task)
-    from benchmarks.bundled_model import __main__ as command
-
-    class Finetune:
-        main = staticmethod(lambda: command.cli.run(*command.COMMANDS["finetune"]))
+    monkeypatch.setattr(
+        finetune, "main", lambda run=finetune.main: cli.run(run, finetune.define_flags)
+    )
 
     flags = (f"--data_dir={tmp_path}/data", f"--output_dir={tmp_path}/out", "--tasks=rte",
              "--num_seeds=2")  # fmt: skip
-    Finetune.__name__ = "finetune"
-    done = run_script(Finetune, *flags)
+    done = run_script(finetune, *flags)
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "out/finetune.json").read_text())
     assert all(len(results["scores"]["rte"][start]["seeds"]) == 2 for start in finetune.STARTS)
     assert results["scores"]["rte"]["constant_answer"] == 0.5
     assert str(tmp_path) not in json.dumps(results)
-    again = run_script(Finetune, *flags)
+    again = run_script(finetune, *flags)
     assert again.stdout.count("finished before, reused") == 2

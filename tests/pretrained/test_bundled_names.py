@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from absl import flags
 
 import convert_checkpoint
 import run_classifier
@@ -22,6 +24,7 @@ import run_squad
 from albert_tf import pretrained
 from albert_tf.convert.load import load_pretrained
 from albert_tf.errors import AlbertError
+from albert_tf.tasks import finetuning_flags as shared
 from tests.pretrained.conftest import CONFIG, PIECES, WORDS, bundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,11 +99,11 @@ def texts(tmp_path):
 def classify(run_script, texts, tmp_path):
     """Trains a classifier for two steps; gives what it printed, and its run's folder."""
 
-    def run(*flags):
+    def run(*given):
         done = run_script(
             run_classifier, "--do_train", f"--train_file={texts}", "--train_step=2",
             "--train_batch_size=8", "--max_seq_length=8", "--precision=float32",
-            f"--output_dir={tmp_path}/out", *flags,
+            f"--output_dir={tmp_path}/out", *given,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout, tmp_path / "out"
@@ -113,50 +116,70 @@ def initial(folder):
     return json.loads((folder / "run_config.json").read_text())["run"]["init_checkpoint"]
 
 
-def test_a_classifier_starts_from_the_default_and_says_so_and_resumes(bundled, classify):
+def test_a_classifier_starts_from_the_default_says_so_and_needs_it_no_more(
+    bundled, classify, run_script, texts
+):
     printed, folder = classify()
     assert DEFAULT_LINE in printed and "25 variables matched" in printed
     assert initial(folder) == NAME
     assert json.loads((folder / "albert_config.json").read_text())["hidden_size"] == 16
     again, _ = classify()
     assert "already trained" in again
+    shutil.rmtree(bundled)
+    done = run_script(run_classifier, "--do_eval", f"--eval_file={texts}", f"--output_dir={folder}")
+    assert done.returncode == 0, done.stderr
+    assert DEFAULT_LINE not in done.stdout
 
 
-def test_random_weights_are_to_be_had_by_asking(bundled, classify):
+def test_random_weights_of_the_default_are_to_be_had_by_asking(bundled, classify):
     printed, folder = classify("--init_checkpoint=none")
     assert RANDOM_LINE in printed and DEFAULT_LINE not in printed
     assert initial(folder) is None
     assert json.loads((folder / "albert_config.json").read_text())["vocab_size"] == len(PIECES)
 
 
+@pytest.fixture
+def opened(tmp_path):
+    """Configuration, vocabulary and initial weights that a runner takes by these flags."""
+
+    def opened(*given):
+        known = set(flags.FLAGS)
+        run_classifier.define_flags()
+        try:
+            flags.FLAGS(["run_classifier", f"--output_dir={tmp_path}/out", *given])
+            config, tokenizer = shared.open_model_files()
+            settings = shared.settings_from_flags({})
+            return config, tokenizer.vocab_size, settings.run_config(1).init_checkpoint
+        finally:
+            flags.FLAGS.unparse_flags()
+            for name in set(flags.FLAGS) - known:
+                delattr(flags.FLAGS, name)
+
+    return opened
+
+
 @pytest.mark.parametrize("init", [(), ("--init_checkpoint=none",), ("--init_checkpoint=",)])
-def test_another_configuration_and_vocabulary_mean_random_weights(
-    bundled, classify, tmp_path, init
-):
-    given = (f"--albert_config_file={tmp_path}/run/albert_config.json",
-             f"--vocab_file={tmp_path}/vocab.txt")  # fmt: skip
-    printed, _ = classify(*given, *init)
-    assert RANDOM_LINE in printed and DEFAULT_LINE not in printed
+def test_another_configuration_and_vocabulary_mean_random_weights(bundled, opened, tmp_path, init):
+    other = dataclasses.replace(CONFIG, vocab_size=len(PIECES) + 1, hidden_size=4)
+    other.to_json(str(tmp_path / "other.json"))
+    (tmp_path / "other.txt").write_text("\n".join([*PIECES, "moon"]) + "\n")
+    given = (f"--albert_config_file={tmp_path}/other.json", f"--vocab_file={tmp_path}/other.txt")
+    config, vocab_size, initial = opened("--do_train", *given, *init)
+    assert (config, vocab_size) == (other, len(PIECES) + 1) and not initial
+
+
+def test_weights_that_are_named_go_before_the_default(bundled, opened, tmp_path):
+    config, _, initial = opened("--do_train", f"--init_checkpoint={tmp_path}/run")
+    assert (config, initial) == (CONFIG, f"{tmp_path}/run")
+    assert opened("--do_train")[2] == NAME
 
 
 @pytest.mark.parametrize("init", [(), ("--init_checkpoint=none",)])
 def test_half_of_another_model_is_an_error_and_not_mixed_with_the_default(
-    bundled, run_script, texts, tmp_path, init
+    bundled, opened, tmp_path, init
 ):
-    done = run_script(
-        run_classifier, "--do_train", f"--train_file={texts}", f"--output_dir={tmp_path}/out",
-        f"--vocab_file={tmp_path}/vocab.txt", *init
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "--albert_config_file is needed: no --init_checkpoint tells it" in done.stderr
-
-
-def test_a_trained_model_is_used_without_the_default(bundled, classify, run_script, texts):
-    _, folder = classify()
-    shutil.rmtree(bundled)
-    done = run_script(run_classifier, "--do_eval", f"--eval_file={texts}", f"--output_dir={folder}")
-    assert done.returncode == 0, done.stderr
-    assert DEFAULT_LINE not in done.stdout
+    with pytest.raises(AlbertError, match="albert_config_file is needed: no --init_checkpoint"):
+        opened("--do_train", f"--vocab_file={tmp_path}/vocab.txt", *init)
 
 
 def test_squad_starts_from_the_default(bundled, run_script, tmp_path):
@@ -188,9 +211,9 @@ def test_race_starts_from_the_default(bundled, run_script, tmp_path):
 
 def test_pretraining_needs_a_configuration_or_weights_that_tell_it(run_script, tmp_path):
     records = ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord"
-    flags = (f"--input_file={records}", f"--output_dir={tmp_path}/run")
-    done = run_script(run_pretraining, *flags)
+    given = (f"--input_file={records}", f"--output_dir={tmp_path}/run")
+    done = run_script(run_pretraining, *given)
     assert done.returncode == 1
     assert "--albert_config_file is needed: no --init_checkpoint tells it" in done.stderr
-    done = run_script(run_pretraining, *flags[1:])
+    done = run_script(run_pretraining, *given[1:])
     assert done.returncode == 1 and "--do_train needs --input_file" in done.stderr
