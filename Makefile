@@ -7,7 +7,7 @@ DEMO_DIR ?= runs/demo
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint docs site clean
+.PHONY: help setup demo test test-all lint docs notebook site clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ lint: setup ## ruff: rules and format
 
 docs: setup ## write docs/flags.md from the scripts' --help
 	@$(PYTHON_BIN) scripts/make_flag_reference.py
+
+notebook: setup ## run the notebook in docs/notebooks and keep what it prints
+	@$(PYTHON_BIN) scripts/run_notebook.py
 
 site: setup ## the pages of docs/ as a site, in runs/site
 	@$(PYTHON_BIN) -m mkdocs build --strict

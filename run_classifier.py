@@ -12,7 +12,7 @@ Evaluating writes eval_results.json into the output directory. Predicting writes
 or for GLUE predictions/RTE.tsv (probabilities) and submission/RTE.tsv (for GLUE's server).
 --task_name=all runs all tasks found in --data_dir, each in a folder of its own, and prints GLUE's
 table; run again, it goes on where it was. Labels, columns, vocabulary and configuration are kept
-with the model, so that predicting needs no more. Settings for GLUE come from recipes by model size.
+with the model, so that predicting needs no more. Settings come from recipes by model size.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _run_custom() -> None:
     texts = read_files(columns, **needed)
     if FLAGS.do_train:
         labels = () if FLAGS.regression else label_set(texts.train)
-        task, settings = flagged.new_task(labels, columns=columns)
+        task, settings = flagged.new_task(labels, recipe="custom", columns=columns)
     _, outputs = flagged.run_task(task, texts, settings, FLAGS.output_dir)
     for name, output in outputs.items():
         examples = texts.predict[name]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -228,6 +229,8 @@ def _main() -> None:
     if FLAGS.random_next_sentence:
         values["sentence_objective"] = "nsp"
     options = PretrainingOptions(**values)
+    if warning := options.warning():
+        print(warning, file=sys.stderr)
     output = _output(FLAGS)
     vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
     if not vocabulary:

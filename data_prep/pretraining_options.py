@@ -100,6 +100,18 @@ class PretrainingOptions:
         """Whether segments are drawn from unrelated documents."""
         return self.sentence_objective == "nsp" or self.official
 
+    def warning(self) -> str | None:
+        """What to tell before a build in which long instances cannot have all their predictions."""
+        most, length = self.max_predictions_per_seq, self.max_seq_length
+        wanted = int(self.masking().wanted(length))
+        if most >= wanted:
+            return None
+        return (
+            f"Warning: --max_predictions_per_seq={most} leaves {most / length:.1%} of an instance "
+            f"of {length} tokens to be predicted, not the {self.masked_lm_prob:.0%} of "
+            f"--masked_lm_prob, which take {wanted}; leave the flag out to have them all."
+        )
+
     def instances(self) -> InstanceOptions:
         """The part that concerns the cutting of documents."""
         return InstanceOptions(

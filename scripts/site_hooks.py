@@ -1,13 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""MkDocs hooks: files outside docs/ that pages link to become part of the site.
+"""MkDocs hooks: notebooks, and files outside docs/ that pages link to, become part of the site.
 
 In the repository, and on GitHub, `docs/x.md` links to `../benchmarks/README.md`. In the site the
-contents of docs/ lie at the top, so the second is found at `benchmarks/README.md`.
+contents of docs/ lie at the top, so the second is found at `benchmarks/README.md`. Of a notebook
+`docs/x.ipynb` the site has both the file and a page, `x.md`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
@@ -18,15 +20,34 @@ from mkdocs.structure.pages import Page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DOCS = "docs/"
+_NOTEBOOK = ".ipynb"
 #: The target of a link or picture, without its anchor.
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the files outside docs/ that pages link to, and those that these link to."""
+    """Adds pages of notebooks, and the files outside docs/ that pages link to, directly or not."""
+    for notebook in [file for file in files if file.src_uri.endswith(_NOTEBOOK)]:
+        text = notebook_as_markdown(notebook.content_string)
+        files.append(File.generated(config, _site_path(notebook.src_uri), content=text))
     for page in files.documentation_pages():
         _add_linked(page, files, config)
     return files
+
+
+def notebook_as_markdown(content: str) -> str:
+    """The text of a notebook, its code, and what it printed."""
+    parts = []
+    for cell in json.loads(content)["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        printed = "".join("".join(output.get("text", [])) for output in cell["outputs"])
+        if printed.strip():
+            parts.append(f"```text\n{printed.rstrip()}\n```")
+    return "\n\n".join(parts)
 
 
 def _add_linked(page: File, files: Files, config: MkDocsConfig) -> None:
@@ -56,10 +77,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _repository_path(link: str, source: str) -> str:
     """Where a link on a page of the site leads, in the repository."""
-    in_docs = os.path.exists(os.path.join(ROOT, _DOCS, source))
-    folder = posixpath.dirname(_DOCS + source if in_docs else source)
+    outside = os.path.exists(os.path.join(ROOT, source))
+    folder = posixpath.dirname(source if outside else _DOCS + source)
     return posixpath.normpath(posixpath.join(folder, link))
 
 
 def _site_path(path: str) -> str:
-    return path[len(_DOCS) :] if path.startswith(_DOCS) else path
+    """Where a file of the repository is found in the site's sources."""
+    path = path.removeprefix(_DOCS)
+    return path.removesuffix(_NOTEBOOK) + ".md" if path.endswith(_NOTEBOOK) else path

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
@@ -24,6 +25,7 @@ from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
+from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Task
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
@@ -162,3 +164,13 @@ def squad_content(version: str, examples: int) -> Mapping[str, object]:
             qas[-1]["is_impossible"] = not known
     paragraph = {"context": " ".join(WORDS[:12]), "qas": qas}
     return {"version": version, "data": [{"title": "T", "paragraphs": [paragraph]}]}
+
+
+def write_run(task: Task, folder: Path) -> None:
+    """An output directory of the task, with random weights."""
+    model = task.build_model()
+    for variable in model.named_weights().values():
+        variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))
+    task.save_files(str(folder))
+    optimizer = tf.keras.optimizers.legacy.SGD()
+    CheckpointStore(str(folder), model.named_weights(), optimizer, {}, 1).save_best(1, "x", 1.0)

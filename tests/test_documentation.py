@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """README and the pages in docs say what the code does."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -17,10 +18,20 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.ipynb")),
     ROOT / "benchmarks/README.md",
 ]
 #: What the site is made of.
 SITE = ("mkdocs.yml", "docs", "scripts", "benchmarks", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+def prose(page):
+    """A page as Markdown; of a notebook the cells that are not code."""
+    text = page.read_text("utf-8")
+    if page.suffix == ".md":
+        return text
+    cells = json.loads(text)["cells"]
+    return "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
 
 
 def documented_flags():
@@ -33,7 +44,7 @@ def documented_flags():
 
 def shell(page):
     """All that a page gives to type into a shell."""
-    return "\n".join(re.findall(r"```(?:bash|sh)\n(.*?)```", page.read_text("utf-8"), flags=re.S))
+    return "\n".join(re.findall(r"```(?:bash|sh)\n(.*?)```", prose(page), flags=re.S))
 
 
 def commands(page):
@@ -63,7 +74,13 @@ def test_flag_reference_covers_every_console_entry_point():
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("README.md", 6), ("docs/pretraining.md", 12), ("docs/cloud_tpu.md", 7)]
+    ("page", "least"),
+    [
+        ("README.md", 6),
+        ("docs/pretraining.md", 12),
+        ("docs/cloud_tpu.md", 7),
+        ("docs/notebooks/from_text_to_predictions.ipynb", 8),
+    ],
 )
 def test_pages_show_commands(page, least):
     assert len(commands(ROOT / page)) >= least
@@ -89,7 +106,7 @@ def test_links_exist():
     links = [
         (page, target)
         for page in PAGES
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text("utf-8"))
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", prose(page))
     ]
     assert len(links) > 10
     assert [target for page, target in links if not (page.parent / target).exists()] == []
@@ -147,7 +164,7 @@ def build_site(project, folder):
 def test_site_holds_every_page_and_loads_nothing_from_other_hosts(tmp_path):
     done = build_site(ROOT, tmp_path)
     assert done.returncode == 0, done.stderr
-    pages = {page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")}
+    pages = {page.relative_to(ROOT / "docs") for page in PAGES if ROOT / "docs" in page.parents}
     built = {page.relative_to(tmp_path) for page in tmp_path.rglob("*.html")}
     assert {page.with_suffix(".html") for page in pages} <= built
     loaded = [

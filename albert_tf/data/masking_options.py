@@ -47,8 +47,11 @@ class MaskingOptions:
 
     def budgets(self, lengths: np.ndarray) -> np.ndarray:
         """Tokens to predict in instances of the given lengths; halves round to even."""
-        wanted = np.maximum(1, np.rint(lengths * self.masked_lm_prob)).astype(np.int32)
-        return np.minimum(self.max_predictions_per_seq, wanted)
+        return np.minimum(self.max_predictions_per_seq, self.wanted(lengths))
+
+    def wanted(self, lengths: np.ndarray) -> np.ndarray:
+        """The same as `budgets` without a limit."""
+        return np.maximum(1, np.rint(lengths * self.masked_lm_prob)).astype(np.int32)
 
     def span_thresholds(self) -> np.ndarray:
         """Cumulative probabilities of spans of 1 … ngram words."""

@@ -45,17 +45,17 @@ def read_files(
 
 
 def new_task(
-    labels: Sequence[str], recipe: str | None = None, **spec: object
+    labels: Sequence[str], recipe: str, **spec: object
 ) -> tuple[TextClassificationTask, Settings]:
     """A task for a model to be trained, and the settings to train it with.
 
     Args:
       labels: the classes; empty for regression.
-      recipe: whose settings hold where no flag is given; None for the flags' own defaults.
+      recipe: whose settings hold where no flag is given.
       **spec: further fields of its ClassificationSpec.
     """
     config, tokenizer = open_model_files()
-    settings = settings_from_flags(load_recipe(recipe, config) if recipe else {})
+    settings = settings_from_flags(load_recipe(recipe, config))
     spec = ClassificationSpec(tuple(labels), settings.sequence_length(config), **spec)
     config = settings.model_config(config)
     task = TextClassificationTask(config, tokenizer, spec, settings.classifier_dropout)

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -322,6 +323,7 @@ def test_the_script_writes_the_files_of_output_file(tmp_path, text, vocabulary):
     assert result.returncode == 0, result.stderr
     assert "in 2 shards" in result.stdout
     assert "masked_share" in result.stdout
+    assert "Warning" not in result.stderr
     names = [shard.name for shard in Manifest.load(str(tmp_path / "out")).shards]
     assert names == ["a.tfrecord", "b.tfrecord"]
 
@@ -372,6 +374,38 @@ def test_max_predictions_follow_the_length():
     assert PretrainingOptions(max_seq_length=512).max_predictions_per_seq == 77
     assert PretrainingOptions(max_seq_length=128).max_predictions_per_seq == 20
     assert PretrainingOptions(max_predictions_per_seq=20).max_predictions_per_seq == 20
+
+
+@pytest.mark.parametrize(
+    ("length", "most", "share", "told"),
+    [
+        (512, None, 0.15, None),
+        (512, 77, 0.15, None),
+        (512, 76, 0.15, "=76 leaves 14.8% of an instance of 512 tokens to be predicted, not the"),
+        (512, 20, 0.15, "=20 leaves 3.9% of an instance of 512 .* 15% of .* which take 77"),
+        (128, 20, 0.15, None),
+        (128, 19, 0.15, None),  # 19.2 tokens are rounded.
+        (128, 20, 0.3, "=20 leaves 15.6% of an instance of 128 .* 30% of .* which take 38"),
+    ],
+)
+def test_too_few_predictions_for_the_share_draw_a_warning(length, most, share, told):
+    options = PretrainingOptions(length, most, share)
+    warning = options.warning()
+    assert (warning is None) if told is None else re.search(told, warning)
+
+
+def test_the_script_warns_of_too_few_predictions_and_masks_no_more(tmp_path, text, vocabulary):
+    result = run_script(
+        f"--input_file={text}",
+        f"--vocab_file={vocabulary}",
+        f"--output_dir={tmp_path}/out",
+        "--max_seq_length=32",
+        "--max_predictions_per_seq=2",
+        "--dupe_factor=1",
+    )
+    assert result.returncode == 0, result.stderr
+    assert "Warning: --max_predictions_per_seq=2 leaves 6.2% of an instance of 32" in result.stderr
+    assert Manifest.load(str(tmp_path / "out")).statistics["masked_share"] < 0.1
 
 
 def real_text(tmp_path, num_bytes):

@@ -26,9 +26,9 @@ from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
-from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
+from tests.small_tasks import write_run
 
 TF1_RELEASE = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
 
@@ -44,16 +44,6 @@ def config_for(tokenizer):
         max_position_embeddings=32,
         initializer_range=0.2,
     )
-
-
-def write_run(task, folder):
-    """An output directory of the task, with random weights."""
-    model = task.build_model()
-    for variable in model.named_weights().values():
-        variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))
-    task.save_files(str(folder))
-    optimizer = tf.keras.optimizers.legacy.SGD()
-    CheckpointStore(str(folder), model.named_weights(), optimizer, {}, 1).save_best(1, "x", 1.0)
 
 
 def predictions(task, folder, source):

@@ -26,6 +26,23 @@ def test_models_without_dropout_keep_going_without():
     assert recipe["train_step"] == 800
 
 
+@pytest.mark.parametrize(
+    ("preset", "rate"),
+    [
+        ("albert_tiny", 1e-4),
+        ("albert_base_v1", 5e-5),
+        ("albert_large_v1", 1e-5),
+        ("albert_xlarge_v2", 1e-5),
+        ("albert_xxlarge_v2", 1e-5),
+    ],
+)
+def test_large_models_learn_labels_of_ones_own_at_lower_rates(parsed, preset, rate):
+    settings = parsed(load_recipe("custom", AlbertConfig.load(preset)))
+    assert settings.learning_rate == rate
+    # A tenth of 1000 steps is warm-up, as without a recipe.
+    assert (settings.steps(10), settings.run_config(1000).num_warmup_steps) == (1000, 100)
+
+
 def test_a_task_without_a_recipe_is_refused():
     with pytest.raises(AlbertError, match="There is no recipe for the task 'sonnets'"):
         load_recipe("sonnets", AlbertConfig.load("albert_base_v1"))

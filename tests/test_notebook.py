@@ -1,0 +1,77 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The notebooks of docs/ can be run, and hold what they print."""
+
+import ast
+import importlib
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOK = ROOT / "docs/notebooks/from_text_to_predictions.ipynb"
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def printed(notebook):
+    parts = [part for cell in code_cells(notebook) for part in cell.outputs]
+    return "".join(part.text for part in parts if part.output_type == "stream")
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return nbformat.read(NOTEBOOK, as_version=4)
+
+
+def test_the_notebook_is_valid_and_was_run_from_top_to_bottom_or_not_at_all(stored):
+    nbformat.validate(stored)
+    cells = code_cells(stored)
+    counts = [cell.execution_count for cell in cells]
+    assert counts in (list(range(1, len(cells) + 1)), [None] * len(cells))
+    # No errors, nothing of stderr, and nothing that only a browser shows.
+    assert {part.get("name") for cell in cells for part in cell.outputs} <= {"stdout"}
+    assert all(cell.outputs == [] for cell in cells if cell.execution_count is None)
+
+
+def test_the_notebook_tells_nothing_of_the_machine_it_was_run_on(stored):
+    text = json.dumps(stored)
+    assert not re.findall(r"(?<![\w.])/(?:home|root|tmp|usr|work|Users)\b|[A-Z]:\\\\", text)
+    assert stored.metadata.language_info == {"name": "python"}
+    assert all(not cell.metadata for cell in stored.cells)
+
+
+def test_the_notebook_uses_names_that_exist(stored):
+    tree = ast.parse("\n".join(cell.source for cell in code_cells(stored)))
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert len(imported) > 5
+    for node in imported:
+        names = [name.name for name in node.names]
+        module = __import__(node.module, fromlist=names)  # Modules among the names, too.
+        assert [name for name in names if not hasattr(module, name)] == []
+    albert_tf = importlib.import_module("albert_tf")
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "albert_tf"
+    }
+    assert len(used) > 5
+    assert [name for name in used if not hasattr(albert_tf, name)] == []
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_what_it_makes_works(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    notebook = importlib.import_module("run_notebook").run_notebook(NOTEBOOK)
+    nbformat.validate(notebook)
+    text = printed(notebook)
+    accuracy = float(re.search(r"^ +accuracy +(\S+)$", text, re.M)[1])
+    assert accuracy > 0.3  # Of six authors.
+    loss = float(re.search(r"held-out masked_lm_loss +(\S+)", text)[1])
+    assert 4.5 < loss < 6.1  # Below that of the pieces' frequencies.
+    assert float(re.search(r"outputs differ by at most (\S+)\.$", text, re.M)[1]) < 1e-4
