@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a pretrained ALBERT between formats, bit by bit.
+"""Converts a pretrained ALBERT between formats, bit by bit unless --weights_dtype says otherwise.
 
   python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf --output_dir=albert-hf
   python convert_checkpoint.py --from_path=albert-hf --to=tf1 --output_dir=albert-tf1
@@ -20,6 +20,7 @@ from albert_tf import cli
 
 FLAGS = flags.FLAGS
 FORMATS = ("tf2", "tf1", "hf", "tfhub")
+WEIGHTS_DTYPES = ("float32", "float16")
 
 
 def define_flags() -> None:
@@ -40,6 +41,10 @@ def define_flags() -> None:
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
         "write the weights that pretrained models have; what is left out is listed."
     )  # fmt: skip
+    flags.DEFINE_enum(
+        "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: bit by bit. float16, for --to=hf: "
+        "half the size, each weight rounded to the nearest; reading gives float32 again."
+    )  # fmt: skip
 
 
 def _main() -> None:
@@ -50,7 +55,9 @@ def _main() -> None:
     logging.set_verbosity(logging.WARNING)
     # What was left out is printed below.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
-    report = convert(FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial)
+    report = convert(
+        FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial, FLAGS.weights_dtype
+    )
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:
         print(f"Not needed: {len(report.state)} optimizer slots, counters and copies.")

@@ -18,6 +18,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.pretrained import NONE
 from albert_tf.training.flags import define_training_flags, run_config_from_flags
 
 FLAGS = flags.FLAGS
@@ -26,16 +27,21 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the flags of this script."""
     define_training_flags(
-        train_batch_size=4096, eval_batch_size=64, optimizer="lamb", save_checkpoints_steps=5000
+        train_batch_size=4096,
+        eval_batch_size=64,
+        optimizer="lamb",
+        save_checkpoints_steps=5000,
+        without_init=f"Default: {NONE}.",
     )
     flags.DEFINE_string(
         "input_file", None, "Training records: comma list of TFRecord files, globs, or folders "
-        "that create_pretraining_data.py wrote.", required=True
+        "that create_pretraining_data.py wrote. Needed for --do_train."
     )  # fmt: skip
     flags.DEFINE_string("eval_input_file", None, "Held-out records to evaluate on, likewise.")
     flags.DEFINE_string(
         "albert_config_file", None, "Model configuration: a JSON file, or a preset's name such as "
-        "albert_base_v2 (its vocab_size then follows the records).", required=True
+        "albert_base_v2 (its vocab_size then follows the records). Default: that of "
+        "--init_checkpoint."
     )  # fmt: skip
     flags.DEFINE_integer("max_seq_length", None, "Checked against the records if given.")
     flags.DEFINE_integer("max_predictions_per_seq", None, "Checked against the records if given.")
@@ -70,6 +76,8 @@ def _main() -> None:
         raise AlbertError("There is nothing to do: give --do_train or --do_eval.")
     if FLAGS.do_eval and not FLAGS.eval_input_file:
         raise AlbertError("--do_eval needs --eval_input_file with held-out records.")
+    if FLAGS.do_train and not FLAGS.input_file:
+        raise AlbertError("--do_train needs --input_file with training records.")
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.load import check_architecture
     from albert_tf.optimization.schedule import scaled_learning_rate
@@ -82,19 +90,23 @@ def _main() -> None:
         learning_rate=FLAGS.learning_rate or scaled_learning_rate(FLAGS.train_batch_size)
     )
     join_cluster(run_config.strategy)
-    config = pretraining.model_config(FLAGS.albert_config_file, FLAGS.input_file)
-    if FLAGS.init_checkpoint:
-        check_architecture(config, FLAGS.init_checkpoint)
+    # What is only evaluated needs no other records.
+    input_file = FLAGS.input_file or FLAGS.eval_input_file
+    initial = run_config.init_checkpoint
+    config = pretraining.model_config(FLAGS.albert_config_file, input_file, initial)
+    if initial:
+        check_architecture(config, initial)
     expected = {
         k: FLAGS[k].value
         for k in ("max_seq_length", "max_predictions_per_seq", "max_corrupt_records")
     }
     source = pretraining.open_records(
-        FLAGS.input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **expected
+        input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **expected
     )
     eval_spec = None
     if FLAGS.eval_input_file:
-        pretraining.check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
+        if FLAGS.input_file:
+            pretraining.check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
         held_out = pretraining.open_records(FLAGS.eval_input_file, config, **expected)
         steps = min(FLAGS.max_eval_steps, held_out.num_batches(FLAGS.eval_batch_size))
         eval_spec = EvalSpec(

@@ -29,6 +29,7 @@ from albert_tf.tasks.finetuning_flags import (
     Settings,
     cache_dir,
     define_finetuning_flags,
+    open_model_files,
     pads_to_max,
     settings_from_flags,
 )
@@ -126,7 +127,6 @@ def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
 def _open_task() -> tuple[MultipleChoiceTask, Settings]:
     """The task to train; without --do_train, that of the model in --output_dir."""
     from albert_tf.tasks.fine_tune import model_folder
-    from albert_tf.tasks.finetuning import load_model_files
     from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask, load_task
     from albert_tf.tasks.recipes import load_recipe
@@ -134,10 +134,7 @@ def _open_task() -> tuple[MultipleChoiceTask, Settings]:
     if not FLAGS.do_train:
         changes = {name: FLAGS[name].value for name in SPEC if FLAGS[name].present}
         return load_task(model_folder(FLAGS.output_dir), **changes), settings_from_flags({})
-    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
-    config, tokenizer = load_model_files(
-        FLAGS.albert_config_file, vocabulary, FLAGS.do_lower_case, FLAGS.init_checkpoint
-    )
+    config, tokenizer = open_model_files()
     settings = settings_from_flags(load_recipe("race", config))
     length = settings.sequence_length(config)
     qa_length = FLAGS.max_qa_length or min(128, length // 2)

@@ -125,7 +125,6 @@ def _changes() -> dict[str, object]:
 def _open_task() -> tuple[SquadTask, shared.Settings]:
     """The task of --version; without --do_train, that of the model in --output_dir."""
     from albert_tf.tasks.fine_tune import model_folder
-    from albert_tf.tasks.finetuning import load_model_files
     from albert_tf.tasks.recipes import load_recipe
     from albert_tf.tasks.squad.task import SquadSpec, SquadTask, load_squad_task
 
@@ -137,10 +136,7 @@ def _open_task() -> tuple[SquadTask, shared.Settings]:
                 f"{FLAGS.version}; leave --version out."
             )
         return task, shared.settings_from_flags({})
-    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
-    config, tokenizer = load_model_files(
-        FLAGS.albert_config_file, vocabulary, FLAGS.do_lower_case, FLAGS.init_checkpoint
-    )
+    config, tokenizer = shared.open_model_files()
     settings = shared.settings_from_flags(load_recipe(f"squad{FLAGS.version}", config))
     values = {name: FLAGS[name].value for name in ("version", "head", *SEARCH)}
     values["max_seq_length"] = settings.sequence_length(config)

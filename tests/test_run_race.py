@@ -198,7 +198,10 @@ def test_json_lines_with_three_options_are_trained_on(folder, run_script, tmp_pa
         (["--do_eval"], "--do_eval needs --data_dir (for RACE) or --eval_file"),
         (["--do_eval", "--data_dir=x", "--high_only", "--middle_only"], "not both"),
         (["--do_predict", "--predict_file=new.jsonl"], "holds no fine-tuned model"),
-        (["--do_train", "--data_dir=x"], "--albert_config_file is needed"),
+        (
+            ["--do_train", "--data_dir=x", "--albert_config_file=albert_test"],
+            "--spm_model_file or --vocab_file is needed",
+        ),
     ],
 )
 def test_wrong_flags_give_one_sentence_and_leave_nothing(run_script, tmp_path, arguments, message):

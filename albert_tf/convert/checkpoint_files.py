@@ -16,6 +16,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.json_values import from_json, shown
+from albert_tf.pretrained import bundled_names
 
 #: Folders of an output directory, and the file that tells which weights are the best.
 CHECKPOINTS = "checkpoints"
@@ -88,8 +89,8 @@ def candidates(path: str) -> Iterator[str]:
     else:
         raise AlbertError(
             f"There is no checkpoint at {path}; give an output directory of a run, a folder or "
-            "archive of a release, a Hugging Face folder, a SavedModel, or the name of a "
-            "checkpoint without its .index ending."
+            "archive of a release, a Hugging Face folder, a SavedModel, the name of a checkpoint "
+            f"without its .index ending, or that of a bundled model ({', '.join(bundled_names())})."
         )
 
 

@@ -29,9 +29,16 @@ WRITERS: dict[str, Writer] = {
     "hf": write_hugging_face,
     "tfhub": write_hub_encoder,
 }
+FLOAT32, FLOAT16 = "float32", "float16"
 
 
-def convert(from_path: str, to: str, output_dir: str, allow_partial: bool = False) -> LoadReport:
+def convert(
+    from_path: str,
+    to: str,
+    output_dir: str,
+    allow_partial: bool = False,
+    weights_dtype: str = FLOAT32,
+) -> LoadReport:
     """Writes the model at `from_path` into a new folder, and compares bit by bit what it wrote.
 
     Args:
@@ -39,18 +46,36 @@ def convert(from_path: str, to: str, output_dir: str, allow_partial: bool = Fals
       to: one of WRITERS.
       output_dir: a folder that does not exist yet, or is empty; it appears only when complete.
       allow_partial: see load_pretrained; only weights that were there are written.
+      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
 
     Raises:
-      AlbertError: the source cannot be loaded, the format has no such model, or there is something
-        in the folder.
+      AlbertError: the source cannot be loaded, the format has no such model, a weight is too large
+        for float16, or there is something in the folder.
     """
+    if weights_dtype != FLOAT32 and to != "hf":
+        raise AlbertError(f"--weights_dtype={weights_dtype} is for --to=hf; {to} has float32 only.")
     with files.new_folder(output_dir) as folder:
         model = load_pretrained(from_path, allow_partial)
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
+        if weights_dtype == FLOAT16:
+            weights = {name: _half(name, value) for name, value in weights.items()}
         WRITERS[to](folder, model.config, model.tokenizer, weights)
         _compare(folder, weights)
     return model.load_report
+
+
+def _half(name: str, values: np.ndarray) -> np.ndarray:
+    """Float32 values, each as the nearest float16."""
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float16)
+    lost = values[np.isfinite(values) & ~np.isfinite(rounded)]
+    if lost.size:
+        raise AlbertError(
+            f"{name} holds {lost[np.argmax(np.abs(lost))]:g}, which float16 cannot (its largest "
+            f"number is {np.finfo(np.float16).max:g}); write it with --weights_dtype=float32."
+        )
+    return rounded
 
 
 def _compare(folder: str, weights: Mapping[str, np.ndarray]) -> None:
@@ -59,7 +84,7 @@ def _compare(folder: str, weights: Mapping[str, np.ndarray]) -> None:
     odd.update(
         name
         for name in set(weights) - odd
-        if written.read(name).tobytes() != weights[name].tobytes()
+        if written.read(name).tobytes() != weights[name].astype(np.float32).tobytes()
     )
     if odd:
         raise AlbertError(

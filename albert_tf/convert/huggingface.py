@@ -273,6 +273,12 @@ def write_hugging_face(
 ) -> None:
     """Writes config.json, model.safetensors and the tokenizer's files.
 
+    Args:
+      folder: where to.
+      config: of the model.
+      tokenizer: of its vocabulary, if that is known.
+      weights: by official name, float32, or float16 to be written as such.
+
     Raises:
       AlbertError: Hugging Face's code has no such model.
     """
@@ -297,8 +303,9 @@ def write_hugging_face(
     names = hugging_face_names(config)
     tensors = {names[k].name: v.T if names[k].transposed else v for k, v in weights.items()}
     if config.embedding_size == config.hidden_size:
-        tensors[f"{PROJECTION}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
-        tensors[f"{PROJECTION}.bias"] = np.zeros(config.hidden_size, np.float32)
+        dtype = next(iter(tensors.values())).dtype
+        tensors[f"{PROJECTION}.weight"] = np.eye(config.hidden_size, dtype=dtype)
+        tensors[f"{PROJECTION}.bias"] = np.zeros(config.hidden_size, dtype)
     write_safetensors(os.path.join(folder, WEIGHTS), tensors)
 
 

@@ -18,6 +18,7 @@ from albert_tf.convert.source import LoadReport, Source, assign_weights
 from albert_tf.convert.tfhub import HANDLE, SAVED_MODEL, SavedModelSource, resolve_handle
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.pretrained import resolve_name
 
 
 def open_source(path: str) -> Source:
@@ -26,13 +27,13 @@ def open_source(path: str) -> Source:
     Args:
       path: an output directory of ours, a folder of checkpoints or a checkpoint's name; a folder
         of the TF1 release or a checkpoint's name in it; a Hugging Face folder; a SavedModel;
-        an archive (.tar.gz, .tgz, .tar) of one of these; or a TF-Hub handle (https://…).
+        an archive (.tar.gz, .tgz, .tar) of one of these; a TF-Hub handle (https://…); or, where
+        nothing of that name lies, the name of a bundled model (see albert_tf.pretrained).
 
     Raises:
       AlbertError: an archive is damaged or not to be trusted, or TF-Hub does not give the module.
     """
-    if path.startswith(HANDLE):
-        path = resolve_handle(path)
+    path = resolve_handle(path) if path.startswith(HANDLE) else resolve_name(path)
     if path.endswith(ENDINGS):
         path = unpack(path)
     if os.path.basename(path) in (huggingface.WEIGHTS, huggingface.TORCH_WEIGHTS):
@@ -90,7 +91,7 @@ def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
         one that the model has not. All such variables are listed.
 
     Example:
-      model = albert_tf.load_pretrained("albert_base_v2.tar.gz")
+      model = albert_tf.load_pretrained("albert_tiny_books")
       model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["mlm_logits"]
     """
     source = open_source(path)

@@ -24,6 +24,7 @@ from albert_tf.json_values import JSON_ERRORS, shown
 _MAX_HEADER = 100 << 20
 #: int64 occurs in a table of positions that old files hold besides the weights.
 _DTYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "I64": np.int64}
+_WRITTEN = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16"}
 
 
 class _Tensor(NamedTuple):
@@ -103,16 +104,18 @@ class SafetensorsFile:
 
 
 def write_safetensors(path: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes float32 tensors, sorted by name, as Hugging Face's library would for PyTorch."""
+    """Writes float32 and float16 tensors, sorted by name, as Hugging Face's library for PyTorch."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     position = 0
     for name in sorted(tensors):
         shape, end = list(tensors[name].shape), position + tensors[name].nbytes
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [position, end]}
+        dtype = _WRITTEN[tensors[name].dtype]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [position, end]}
         position = end
     text = json.dumps(header, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
     with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
         for name in sorted(tensors):
-            f.write(np.ascontiguousarray(tensors[name], "<f4").tobytes())
+            little_endian = tensors[name].dtype.newbyteorder("<")
+            f.write(np.ascontiguousarray(tensors[name], little_endian).tobytes())

@@ -46,6 +46,11 @@ KINDS = {
         "run(input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_like(ids))",
     ),
 }
+KINDS["pretrained"] = (
+    "Pretrained ALBERT",
+    'model = albert_tf.load_pretrained("{name}")\n'
+    "model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))",
+)
 KINDS["lite_classifier"] = ("ALBERT text classifier for TensorFlow Lite", KINDS["lite_encoder"][1])
 
 
@@ -63,6 +68,7 @@ class ModelFacts:
       training: settings, as in run_config.json.
       data: as RecordSource.description tells.
       evaluation: metrics by name, as in eval_results.json.
+      use: what the model is meant for, what its text may be used for, whom its errors may harm.
     """
 
     name: str
@@ -74,6 +80,7 @@ class ModelFacts:
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    use: str = ""
 
 
 def model_card(kind: str, signatures: Mapping[str, Any], facts: ModelFacts, check: str) -> str:
@@ -81,7 +88,7 @@ def model_card(kind: str, signatures: Mapping[str, Any], facts: ModelFacts, chec
 
     Args:
       kind: one of KINDS.
-      signatures: concrete functions by name.
+      signatures: concrete functions by name; empty for what is no SavedModel.
       facts: of the model.
       check: the outcome of the self-check, in sentences.
     """
@@ -89,19 +96,21 @@ def model_card(kind: str, signatures: Mapping[str, Any], facts: ModelFacts, chec
     imports = "".join(
         f"{line}\n" for line, is_used in (
             ("import numpy as np", "np." in example),
-            ("import tensorflow as tf", True),
+            ("import albert_tf", not signatures),
+            ("import tensorflow as tf", bool(signatures)),
             ("import tensorflow_hub as hub", "hub." in example),
-            ("import tensorflow_text  # registers the operations that read text", "tf.lite" not in
-             example and kind != "encoder"),
+            ("import tensorflow_text  # registers the operations that read text", bool(signatures)
+             and "tf.lite" not in example and kind != "encoder"),
         ) if is_used
     )  # fmt: skip
     sections = [
         f"# {title}: {facts.name}",
         f"ALBERT (Lan et al., ICLR 2020) for TensorFlow 2, written by albert_tf {__version__}.",
         f"```python\n{imports}\n{example.format(name=facts.name)}\n```",
-        "## Signatures",
-        _table(("signature", "takes", "gives"), _signature_rows(signatures)),
     ]
+    if signatures:
+        rows = _signature_rows(signatures)
+        sections += ["## Signatures", _table(("signature", "takes", "gives"), rows)]
     model = {"parameters": f"{facts.parameters:,}"} if facts.parameters else {}
     if facts.config:
         model.update(facts.config.to_dict())
@@ -118,11 +127,14 @@ def model_card(kind: str, signatures: Mapping[str, Any], facts: ModelFacts, chec
         sections += _section("Data", facts.data, "###")
     sections += _section("Evaluation", facts.evaluation)
     sections += ["## Check", check]
-    sections += [
-        "## To be filled in",
-        "What the model is meant for, what its training text may be used for, and whom its errors "
-        "and biases may harm, is recorded nowhere beside the weights; write it here.",
-    ]
+    if facts.use:
+        sections += ["## Use", facts.use]
+    else:
+        sections += [
+            "## To be filled in",
+            "What the model is meant for, what its training text may be used for, and whom its "
+            "errors and biases may harm, is recorded nowhere beside the weights; write it here.",
+        ]
     return "\n\n".join(sections) + "\n"
 
 

@@ -12,8 +12,13 @@ from absl import flags
 
 from albert_tf.data.text_tables import TextColumns, read_text_table
 from albert_tf.tasks.fine_tune import Examples, run
-from albert_tf.tasks.finetuning import load_model_files
-from albert_tf.tasks.finetuning_flags import Settings, cache_dir, pads_to_max, settings_from_flags
+from albert_tf.tasks.finetuning_flags import (
+    Settings,
+    cache_dir,
+    open_model_files,
+    pads_to_max,
+    settings_from_flags,
+)
 from albert_tf.tasks.recipes import load_recipe
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 
@@ -49,10 +54,7 @@ def new_task(
       recipe: whose settings hold where no flag is given.
       **spec: further fields of its ClassificationSpec.
     """
-    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
-    config, tokenizer = load_model_files(
-        FLAGS.albert_config_file, vocabulary, FLAGS.do_lower_case, FLAGS.init_checkpoint
-    )
+    config, tokenizer = open_model_files()
     settings = settings_from_flags(load_recipe(recipe, config))
     spec = ClassificationSpec(tuple(labels), settings.sequence_length(config), **spec)
     config = settings.model_config(config)

@@ -8,14 +8,18 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.training.flags import define_training_flags, run_config_from_flags
 from albert_tf.training.specs import RunConfig
+
+if TYPE_CHECKING:
+    from albert_tf.tokenization import Tokenizer
 
 FLAGS = flags.FLAGS
 _RECIPE = "Default: the task's recipe"
@@ -80,18 +84,24 @@ class Settings:
             learning_rate=self.learning_rate,
             train_batch_size=self.train_batch_size,
             num_warmup_steps=warmup,
+            init_checkpoint=DEFAULT if starts_from_default() else FLAGS.init_checkpoint,
         )
 
 
 def define_finetuning_flags() -> None:
     """Defines the flags that all fine-tuning runners have; importable without TensorFlow."""
     define_training_flags(
-        train_batch_size=32, eval_batch_size=64, optimizer="adamw", save_checkpoints_steps=1000
+        train_batch_size=32,
+        eval_batch_size=64,
+        optimizer="adamw",
+        save_checkpoints_steps=1000,
+        without_init=f"Default: {DEFAULT}, if no other configuration or vocabulary is given; else "
+        f"{NONE}.",
     )
     FLAGS.set_default("do_train", False)  # As in the release.
     FLAGS.set_default("precision", "auto")
     flags.DEFINE_bool("do_predict", False, "Predict; works alone from a trained --output_dir.")
-    beside = "Default: that of --init_checkpoint."
+    beside = f"Default: that of --init_checkpoint; with {NONE}, of {DEFAULT}."
     flags.DEFINE_string("albert_config_file", None, f"JSON file or preset's name. {beside}")
     flags.DEFINE_string("spm_model_file", None, f"SentencePiece model. {beside}")
     flags.DEFINE_string("vocab_file", None, f"WordPiece vocabulary, or tokenizer.json. {beside}")
@@ -128,6 +138,29 @@ def define_finetuning_flags() -> None:
         "num_seeds", 1, "Train so many times, from --random_seed on, into seed-<n> folders; show "
         "median, best and spread, and keep to the best.", 1
     )  # fmt: skip
+
+
+def starts_from_default() -> bool:
+    """Whether a model is to be trained of which no flag tells anything: then it is the default."""
+    told = ("init_checkpoint", "albert_config_file", "spm_model_file", "vocab_file")
+    return FLAGS.do_train and not any(FLAGS[name].value for name in told)
+
+
+def open_model_files() -> tuple[AlbertConfig, Tokenizer]:
+    """Configuration and tokenizer of the model to train; see `finetuning.load_model_files`."""
+    from albert_tf.tasks.finetuning import load_model_files
+
+    config_file, vocabulary = FLAGS.albert_config_file, FLAGS.spm_model_file or FLAGS.vocab_file
+    checkpoint = FLAGS.init_checkpoint or None
+    if starts_from_default():
+        print(
+            f"Without --init_checkpoint, the bundled {DEFAULT} is trained; --init_checkpoint={NONE}"
+            " starts from random weights."
+        )
+        checkpoint = DEFAULT
+    elif checkpoint == NONE:
+        checkpoint = None if config_file or vocabulary else DEFAULT
+    return load_model_files(config_file, vocabulary, FLAGS.do_lower_case, checkpoint)
 
 
 def settings_from_flags(recipe: Mapping[str, Any]) -> Settings:

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.convert.load import open_source
 from albert_tf.data import records
 from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest
@@ -190,8 +191,27 @@ def masked_lm_entropy(source: RecordSource, predictions: int = _COUNTED_PREDICTI
     return float(-np.sum(share * np.log(share)) + (len(numbers) - 1) / (2 * numbers.sum()))
 
 
-def model_config(name_or_path: str, patterns: str) -> AlbertConfig:
-    """The configuration of a JSON file, or of a preset with the records' vocabulary size."""
+def model_config(
+    name_or_path: str | None, patterns: str, checkpoint: str | None = None
+) -> AlbertConfig:
+    """The model's configuration.
+
+    Args:
+      name_or_path: JSON file, or a preset, whose vocabulary size then follows the records; None for
+        the configuration beside the checkpoint.
+      patterns: the records, see `open_records`.
+      checkpoint: see albert_tf.convert.load.open_source.
+
+    Raises:
+      AlbertError: it is neither given nor found.
+    """
+    if not name_or_path:
+        config = open_source(checkpoint).config() if checkpoint else None
+        if config is None:
+            beside = f"there is no {CONFIG_FILE} beside {checkpoint}"
+            reason = beside if checkpoint else "no --init_checkpoint tells it"
+            raise AlbertError(f"--albert_config_file is needed: {reason}.")
+        return config
     config = AlbertConfig.load(name_or_path)
     manifest = find_manifest(record_files(patterns))
     if manifest is None or name_or_path not in AlbertConfig.preset_names():

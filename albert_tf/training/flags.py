@@ -9,15 +9,25 @@ import dataclasses
 from absl import flags
 
 from albert_tf.optimization import OPTIMIZERS
+from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.training.specs import ON_DIVERGENCE, PRECISIONS, STRATEGIES, WARN, RunConfig
 
 FLAGS = flags.FLAGS
 
 
 def define_training_flags(
-    *, train_batch_size: int, eval_batch_size: int, optimizer: str, save_checkpoints_steps: int
+    *,
+    train_batch_size: int,
+    eval_batch_size: int,
+    optimizer: str,
+    save_checkpoints_steps: int,
+    without_init: str,
 ) -> None:
-    """Defines the flags shared by the runners; the arguments are a runner's own defaults."""
+    """Defines the flags shared by the runners.
+
+    The arguments are a runner's own defaults; `without_init` says what it does without
+    --init_checkpoint.
+    """
     flags.DEFINE_string(
         "output_dir", None, "Folder for checkpoints, metrics and results. A run found there with "
         "the same settings is resumed; with other settings it is refused."
@@ -25,7 +35,8 @@ def define_training_flags(
     flags.DEFINE_string(
         "init_checkpoint", None, "Weights to start from: an output directory of another run (its "
         "best weights), a checkpoint's name without .index, a folder or archive (.tar.gz) of the "
-        "TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…). Not "
+        "TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…), the "
+        f"name of a bundled model ({DEFAULT}), or {NONE} for random weights. {without_init} Not "
         "for resuming, which needs no flag."
     )  # fmt: skip
     flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
@@ -97,7 +108,7 @@ def define_training_flags(
 
 
 def run_config_from_flags(**values: object) -> RunConfig:
-    """The RunConfig of the parsed flags; `values` are the fields a runner has its own flags for."""
+    """The RunConfig of the parsed flags; `values` are the fields that a runner decides itself."""
     fields = {
         field.name: FLAGS[field.name].value
         for field in dataclasses.fields(RunConfig)
@@ -107,4 +118,7 @@ def run_config_from_flags(**values: object) -> RunConfig:
     fields["output_dir"] = FLAGS.output_dir or ""
     if FLAGS.use_tpu:
         fields["strategy"] = "tpu"
-    return RunConfig(**{**fields, **values})
+    fields.update(values)
+    if fields["init_checkpoint"] == NONE:
+        fields["init_checkpoint"] = None
+    return RunConfig(**fields)

@@ -185,7 +185,7 @@ class TrainingRun:
                 weights = self.estimator.model.named_weights()
                 print(load_weights(self.config.init_checkpoint, weights))
         else:
-            print("Training starts from random weights, as no --init_checkpoint is given.")
+            print("Training starts from random weights, not from an --init_checkpoint.")
         if self.chief:
             self.store.begin()
             self.task.save_files(self.config.output_dir)

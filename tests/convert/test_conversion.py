@@ -16,7 +16,7 @@ from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 import albert_tf
 import convert_checkpoint
 from albert_tf.convert.checkpoint import write_tf1, write_tf2
-from albert_tf.convert.conversion import WRITERS, convert
+from albert_tf.convert.conversion import FLOAT16, FLOAT32, WRITERS, convert
 from albert_tf.convert.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.convert.names import shared_by_groups
 from albert_tf.convert.safetensors import SafetensorsFile
@@ -180,6 +180,54 @@ def test_the_pipeline_for_hugging_face_finds_only_special_pieces_first(released_
     assert found == {"<pad>": 0, "<unk>": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
     steps = [step["type"] for step in pipeline["normalizer"]["normalizers"]]
     assert steps == ["NFKD", "StripAccents", "Precompiled"]
+
+
+def test_float16_holds_the_nearest_of_each_weight(run_script, release, tmp_path):
+    """And reads back as float32, by our loader and in the sizes that Hugging Face's library has."""
+    target = tmp_path / "half"
+    done = run_script(
+        convert_checkpoint, f"--from_path={release}", "--to=hf", "--weights_dtype=float16",
+        f"--output_dir={target}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    before, after = weights_of(release), weights_of(target)
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value.astype(np.float16).astype(np.float32))
+        assert after[name].dtype == np.float32
+    convert(str(release), "hf", str(tmp_path / "single"))
+    sizes = [(f / "model.safetensors").stat().st_size for f in (target, tmp_path / "single")]
+    assert sizes[0] < 0.6 * sizes[1]
+    header = (target / "model.safetensors").read_bytes()[8:3000].decode("latin-1")
+    assert '"dtype":"F16"' in header and '"dtype":"F32"' not in header
+
+
+def test_a_projection_that_hugging_face_wants_is_of_the_same_type(tmp_path):
+    config = albert_tf.AlbertConfig(9, 8, 8, 1, 2, 8)
+    weights = {k: v.numpy() for k, v in AlbertPretrainer(config).named_weights().items()}
+    write_tf2(str(tmp_path / "run"), config, None, weights)
+    convert(str(tmp_path / "run"), "hf", str(tmp_path / "hf"), weights_dtype="float16")
+    assert '"F32"' not in (tmp_path / "hf/model.safetensors").read_bytes()[:3000].decode("latin-1")
+    assert weights_of(tmp_path / "hf").keys() == weights.keys()
+
+
+def test_what_float16_cannot_hold_is_an_error(tmp_path):
+    config = albert_tf.AlbertConfig(9, 4, 8, 1, 2, 8)
+    weights = {k: v.numpy() for k, v in AlbertPretrainer(config).named_weights().items()}
+    weights["bert/pooler/dense/bias"][3] = -70000
+    write_tf2(str(tmp_path / "run"), config, None, weights)
+    with pytest.raises(AlbertError, match=r"bert/pooler/dense/bias holds -70000, which float16"):
+        convert(str(tmp_path / "run"), "hf", str(tmp_path / "hf"), weights_dtype="float16")
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize("to", [name for name in WRITERS if name != "hf"])
+def test_float16_is_for_hugging_face_alone(to, release, tmp_path):
+    with pytest.raises(AlbertError, match=rf"--weights_dtype=float16 is for --to=hf; {to}"):
+        convert(str(release), to, str(tmp_path / "out"), weights_dtype="float16")
+
+
+def test_the_script_offers_the_types_there_are():
+    assert convert_checkpoint.WEIGHTS_DTYPES == (FLOAT32, FLOAT16)
 
 
 class TestScript:

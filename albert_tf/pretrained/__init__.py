@@ -1,0 +1,37 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The pretrained models that come with this package, by name.
+
+Each lies in a folder of its name: a Hugging Face folder with float16 weights, README.md (its model
+card) and manifest.json (sizes and checksums of the files, and how they were made).
+"""
+
+from __future__ import annotations
+
+import os
+
+#: Where the models' folders are.
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+MANIFEST_FILE = "manifest.json"
+#: What fine-tuning starts from if nothing else is asked for.
+DEFAULT = "albert_tiny_books"
+#: In the place of a model: random weights.
+NONE = "none"
+
+
+def bundled_names() -> list[str]:
+    """The names of the bundled models, sorted."""
+    # Part of the package, hence on the local file system.
+    return sorted(
+        entry.name
+        for entry in os.scandir(FOLDER)
+        if os.path.exists(os.path.join(entry.path, MANIFEST_FILE))
+    )
+
+
+def resolve_name(path: str) -> str:
+    """The folder of the bundled model whose name `path` is; else, or if `path` exists, `path`."""
+    import tensorflow as tf
+
+    there = any(tf.io.gfile.exists(name) for name in (path, f"{path}.index"))
+    return path if there or path not in bundled_names() else os.path.join(FOLDER, path)

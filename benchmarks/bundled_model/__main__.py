@@ -1,0 +1,27 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What the bundled model is worth, and how its files are made. From the project's root:
+
+  python -m benchmarks.bundled_model heldout --output_dir=runs/bundled/heldout
+  python -m benchmarks.bundled_model finetune --data_dir=data --output_dir=runs/bundled/finetune
+  python -m benchmarks.bundled_model report --heldout_dir=… --finetune_dir=… --page=docs/results/bundled_model.md
+  python -m benchmarks.bundled_model make --run_dirs=runs/books --commands_file=commands.sh
+
+--help after the command explains it.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from albert_tf import cli
+from benchmarks.bundled_model import finetune, heldout, make, report
+
+#: What `cli.run` takes, by the first argument.
+COMMANDS = {
+    "heldout": (heldout.main, heldout.define_flags),
+    "finetune": (finetune.main, finetune.define_flags),
+    "report": (report.main, report.define_flags),
+    "make": (make.main, make.define_flags),
+}
+
+if __name__ == "__main__":
+    cli.run_command(COMMANDS, __doc__)

@@ -1,0 +1,214 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes the bundled model and the same model with random weights, several seeds each.
+
+Settings are those of the recipes for small models, but for steps and lengths, which are chosen for
+two cores. Both starts get the same; of the evaluations of a run the best one counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+
+from absl import flags
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from albert_tf.pretrained import DEFAULT, FOLDER, MANIFEST_FILE, NONE
+from albert_tf.stages import Stage, run_stages
+from benchmarks import machine
+
+FLAGS = flags.FLAGS
+RESULTS_FILE = "finetune.json"
+#: --init_checkpoint by what the results call it.
+STARTS = {"pretrained": DEFAULT, "random": NONE}
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """A task and how the model is fine-tuned on it.
+
+    Attributes:
+      title: for the table.
+      metric: likewise, of the development set.
+      script: what fine-tunes.
+      flags: of the script, with {data} for the folder with the data.
+      reads: globs below the data's folder; where there is none of one, the task is refused.
+      constant: the entry of eval_results.json that a constant answer reaches; None: 0.
+      seconds: of one training run, for the time left.
+    """
+
+    title: str
+    metric: str
+    script: str
+    flags: dict[str, object]
+    reads: tuple[str, ...]
+    constant: str | None
+    seconds: int
+
+
+def _glue(name: str, metric: str, constant: str | None, steps: int, every: int) -> Benchmark:
+    settings = {
+        "task_name": name.lower(),
+        "data_dir": "{data}/glue",
+        "train_step": steps,
+        "eval_every_steps": every,
+        "max_seq_length": 128,
+    }
+    reads = (f"glue/{name}/train.tsv", f"glue/{name}/dev.tsv")
+    return Benchmark(name, metric, "run_classifier.py", settings, reads, constant, steps // 10)
+
+
+BENCHMARKS = {
+    "sst-2": _glue("SST-2", "accuracy", "majority_accuracy", 1500, 250),
+    "cola": _glue("CoLA", "Matthews correlation", None, 1500, 250),
+    "rte": _glue("RTE", "accuracy", "majority_accuracy", 400, 100),
+    "sts-b": _glue("STS-B", "Pearson correlation", None, 1500, 250),
+    "squad1.1": Benchmark(
+        "SQuAD 1.1",
+        "F1",
+        "run_squad.py",
+        {
+            "version": "1.1",
+            "train_file": "{data}/squad/train_parts/train-v1.1*.json",
+            "eval_file": "{data}/squad/dev-v1.1.json",
+            "max_seq_length": 256,
+            "train_batch_size": 24,
+            "num_train_epochs": 3,
+        },
+        ("squad/train_parts/train-v1.1*.json", "squad/dev-v1.1.json"),
+        None,
+        900,
+    ),
+    "race": Benchmark(
+        "RACE",
+        "accuracy",
+        "run_race.py",
+        {
+            "data_dir": "{data}/race",
+            "max_seq_length": 192,
+            "num_train_epochs": 2,
+            "eval_every_steps": 100,
+        },
+        ("race/train", "race/dev"),
+        "chance_accuracy",
+        900,
+    ),
+}
+
+
+def define_flags() -> None:
+    """Flags of `finetune`."""
+    flags.DEFINE_string(
+        "data_dir", None, "Folder with glue/ (CoLA, RTE, SST-2, STS-B), squad/ (dev-v1.1.json, "
+        "train_parts/train-v1.1….json: all of the training set, or a part) and race/ (train, dev).",
+        required=True
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "output_dir", None, f"Folder for the runs and {RESULTS_FILE}; what is finished there is "
+        "reused, what was interrupted goes on.", required=True
+    )  # fmt: skip
+    flags.DEFINE_list(
+        "tasks", list(BENCHMARKS), f"Of {', '.join(BENCHMARKS)}; {RESULTS_FILE} holds these."
+    )
+    flags.DEFINE_integer("num_seeds", 3, "Runs from each start; the median counts.", 2)
+
+
+def stages(tasks: list[str], data_dir: str, output_dir: str, num_seeds: int) -> list[Stage]:
+    """A stage for each task and start.
+
+    Raises:
+      AlbertError: a task is unknown, or its data is not there.
+    """
+    result = []
+    for name in tasks:
+        if name not in BENCHMARKS:
+            raise AlbertError(f"There is no task {name!r}; there are {', '.join(BENCHMARKS)}.")
+        task = BENCHMARKS[name]
+        found = [
+            files.expand_globs(f"{data_dir}/{path}", "data of the task") for path in task.reads
+        ]
+        given = {
+            key: value.format(data=data_dir) if isinstance(value, str) else value
+            for key, value in task.flags.items()
+        }
+        if "train_file" in given:
+            given["train_file"] = found[0][0]
+        for start, checkpoint in STARTS.items():
+            folder = f"{output_dir}/{name}/{start}"
+            run = {
+                "do_train": True,
+                "do_eval": True,
+                **given,
+                "init_checkpoint": checkpoint,
+                "num_seeds": num_seeds,
+                "output_dir": folder,
+            }
+            # Not RACE's folders of thousands of files, whose changes the run itself finds.
+            inputs = [path for paths in found for path in paths if os.path.isfile(path)]
+            inputs.append(os.path.join(FOLDER, DEFAULT, MANIFEST_FILE))
+            title = f"Fine-tune on {task.title} from {start} weights, {num_seeds} seeds"
+            seconds = task.seconds * num_seeds
+            result.append(Stage(title, folder, task.script, run, inputs, seconds))
+    return result
+
+
+def collect(tasks: list[str], output_dir: str) -> dict[str, object]:
+    """The scores of finished runs by task and start, with their medians."""
+    found: dict[str, object] = {}
+    for name in tasks:
+        scores: dict[str, object] = {}
+        for start in STARTS:
+            folder = f"{output_dir}/{name}/{start}"
+            values = list(files.read_json(f"{folder}/seeds.json")["values"].values())
+            scores[start] = {"median": statistics.median(values), "seeds": values}
+        constant = BENCHMARKS[name].constant
+        results = files.read_json(f"{output_dir}/{name}/random/eval_results.json")
+        scores["constant_answer"] = results[constant] if constant else 0.0
+        found[name] = {**scores, "metric": BENCHMARKS[name].metric}
+    return found
+
+
+def table(scores: dict[str, dict]) -> list[list[str]]:
+    """Rows of text: head, then a row a task; median (lowest to highest)."""
+    rows = [["task (dev)", "metric", *(f"{start} weights" for start in STARTS), "constant answer"]]
+    for name, found in scores.items():
+        # SQuAD's scores are percentages.
+        show = "{:.2f}".format if name.startswith("squad") else "{:.3f}".format
+        cells = [
+            f"{show(found[start]['median'])} ({show(min(found[start]['seeds']))} to "
+            f"{show(max(found[start]['seeds']))})"
+            for start in STARTS
+        ]
+        task = BENCHMARKS[name]
+        rows.append([task.title, found["metric"], *cells, show(found["constant_answer"])])
+    return rows
+
+
+def main() -> None:
+    """Runs the command."""
+    data_dir, output_dir = FLAGS.data_dir.rstrip("/"), FLAGS.output_dir.rstrip("/")
+    todo = stages(FLAGS.tasks, data_dir, output_dir, FLAGS.num_seeds)
+    run_stages(todo)
+    path = os.path.join(output_dir, RESULTS_FILE)
+    # Where things lie on this machine is nobody's business.
+    lines = [
+        stage.command().replace(output_dir, "runs/finetune").replace(data_dir, "data")
+        for stage in todo
+    ]
+    commands = {
+        name: lines[i : i + len(STARTS)]
+        for name, i in zip(FLAGS.tasks, range(0, len(lines), len(STARTS)))
+    }
+    results = {
+        "model": DEFAULT,
+        "machine": machine.describe(),
+        "commands": commands,
+        "scores": collect(FLAGS.tasks, output_dir),
+    }
+    files.write_json(path, results)
+    for row in table(results["scores"]):
+        print("  ".join(f"{cell:26}" for cell in row).rstrip())
+    print(f"Written to {path}.")

@@ -1,0 +1,134 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Masked LM and sentence order on books that the bundled model has not read.
+
+benchmarks/data/books_heldout.txt.gz holds every 40th chapter (95 of 3,838: the 40th, the 80th, …)
+of 62 MB of public-domain books. The model was trained on the others, so the text is new to it, but
+not the books.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from absl import flags
+
+from albert_tf import files
+from albert_tf.convert.load import open_source
+from albert_tf.convert.source import find_only
+from albert_tf.pretrained import DEFAULT, resolve_name
+from albert_tf.stages import Stage, run_stages
+from albert_tf.tokenization import SPEC_FILE
+from benchmarks import machine
+
+FLAGS = flags.FLAGS
+TEXT = "benchmarks/data/books_heldout.txt.gz"
+RESULTS_FILE = "heldout.json"
+RECORDS = {"max_seq_length": 128, "dupe_factor": 1, "random_seed": 12345, "num_workers": 2}
+#: The longest span that is masked at once, by the name of the way to mask.
+MASKS = {"n-grams up to 3": 3, "single words": 1}
+
+
+def define_flags() -> None:
+    """Flags of `heldout`."""
+    flags.DEFINE_string("model", DEFAULT, "What to evaluate: see --init_checkpoint of the runners.")
+    flags.DEFINE_string(
+        "output_dir", None, f"Folder for the records and {RESULTS_FILE}; what is finished there is "
+        "reused.", required=True
+    )  # fmt: skip
+
+
+def evaluate(model: str, output_dir: str) -> dict[str, object]:
+    """Builds records with the model's vocabulary and evaluates it through run_pretraining.py.
+
+    Args:
+      model: see albert_tf.convert.load.open_source.
+      output_dir: see the flag.
+
+    Returns:
+      What is written to heldout.json: `model`, `commands`, `machine` and, in `metrics`, by the way
+      to mask (a key of MASKS), instances and the metrics of albert_tf.tasks.pretraining.
+
+    Raises:
+      AlbertError: a command failed.
+    """
+    source = open_source(model)
+    vocabulary = os.path.join(output_dir, "vocabulary")
+    if os.path.isdir(vocabulary):
+        shutil.rmtree(vocabulary)
+    source.tokenizer().save(vocabulary)
+    # The weights as a file, so that other ones under the same name are evaluated again.
+    weights = find_only(resolve_name(model), "*.safetensors")
+    inputs = [weights] if weights else [f"{source.location}.index"]
+    stages, folders = [], {}
+    for what, ngram in MASKS.items():
+        records, folders[what] = (f"{output_dir}/{kind}-{ngram}" for kind in ("records", "scores"))
+        build = {
+            "input_file": TEXT,
+            "output_dir": records,
+            "spm_model_file": f"{vocabulary}/{SPEC_FILE}",
+            "ngram": ngram,
+            **RECORDS,
+        }
+        score = {
+            "do_train": "false",
+            "do_eval": True,
+            "eval_input_file": records,
+            "init_checkpoint": model,
+            "output_dir": folders[what],
+            "max_eval_steps": 1_000_000,
+        }
+        read = [TEXT, f"{vocabulary}/{SPEC_FILE}"]
+        stages += [
+            Stage(
+                f"Mask the held-out text ({what})", records,
+                "data_prep/create_pretraining_data.py", build, read, seconds=20,
+            ),
+            Stage(
+                f"Evaluate {model} ({what})", folders[what],
+                "run_pretraining.py", score, [f"{records}/manifest.json", *inputs], seconds=60,
+            ),
+        ]  # fmt: skip
+    run_stages(stages)
+    metrics = {}
+    for (what, folder), build in zip(folders.items(), stages[::2]):
+        shards = files.read_json(f"{build.folder}/manifest.json")["shards"]
+        instances = sum(shard["examples"] for shard in shards)
+        scores = files.read_json(f"{folder}/eval_results.json")
+        metrics[what] = {"instances": instances, **scores}
+    results = {
+        "model": os.path.basename(model.rstrip("/")),
+        # Where things lie on this machine is nobody's business.
+        "commands": [stage.command().replace(output_dir, "runs/heldout") for stage in stages],
+        "machine": machine.describe(),
+        "metrics": metrics,
+    }
+    files.write_json(os.path.join(output_dir, RESULTS_FILE), results)
+    return results
+
+
+def table(results: dict[str, object]) -> list[list[str]]:
+    """Rows of text: head, then a row for each way to mask."""
+    rows = [
+        ["masks", "instances", "masked LM loss", "masked LM accuracy", "sentence order accuracy"]
+    ]
+    for what, found in results["metrics"].items():
+        rows.append(
+            [
+                what,
+                f"{found['instances']:,}",
+                f"{found['masked_lm_loss']:.3f}",
+                f"{found['masked_lm_accuracy']:.3f}",
+                f"{found['sentence_order_accuracy']:.3f}",
+            ]
+        )
+    return rows
+
+
+def main() -> None:
+    """Runs the command."""
+    results = evaluate(FLAGS.model, FLAGS.output_dir)
+    for row in table(results):
+        print("  ".join(f"{cell:24}" for cell in row).rstrip())
+    print(f"Written to {FLAGS.output_dir}/{RESULTS_FILE}.")

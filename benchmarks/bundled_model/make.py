@@ -1,0 +1,161 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the files of a bundled model from the run that pretrained it.
+
+A Hugging Face folder with float16 weights, evaluated on the held-out books as it will be shipped,
+with a model card and a manifest. It takes the place of what is bundled under its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import statistics
+from typing import Any
+
+from absl import flags
+
+from albert_tf import files, pretrained
+from albert_tf.convert.checkpoint_files import step_of
+from albert_tf.convert.conversion import FLOAT16, convert
+from albert_tf.convert.load import load_pretrained
+from albert_tf.errors import AlbertError
+from albert_tf.export.model_card import CARD_FILE, model_card
+from albert_tf.export.sources import ModelFolder
+from albert_tf.json_values import parse_json
+from albert_tf.text_files import read_lines
+from albert_tf.training.training_run import RUN_CONFIG, TRAINING_DATA
+from albert_tf.version import __version__
+from benchmarks import machine
+from benchmarks.bundled_model import heldout
+
+FLAGS = flags.FLAGS
+_USE = """\
+A small English model to start from: to try this package out, to teach, and to fine-tune where a
+model must be small. It is no substitute for the released models, which have read far more.
+
+It was trained on old books, in sequences of {length} tokens; the embeddings of later positions are
+as they were drawn and learn only in fine-tuning. It knows the world and the English of these books,
+with their views of women, peoples and classes: do not let it judge people. The books are in the
+public domain; the weights come under the licence of the package (Apache 2.0)."""
+
+
+def define_flags() -> None:
+    """Flags of `make`."""
+    flags.DEFINE_list(
+        "run_dirs", None, "Output directory of the run whose best or newest weights are shipped; "
+        "before it, those of the runs that it went on from, the first one first.", required=True
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "commands_file", None, "The commands that made them, from the text on, as a shell script. "
+        "Model card and manifest quote it.", required=True
+    )  # fmt: skip
+    flags.DEFINE_string("name", pretrained.DEFAULT, "The name it is bundled under.")
+    flags.DEFINE_string("work_dir", "runs/bundled", "Folder for what is made on the way.")
+
+
+def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[str, Any]:
+    """Makes albert_tf/pretrained/<name>; see the flags. Returns what manifest.json holds.
+
+    Raises:
+      AlbertError: there is no model, a file of a run is missing, or an evaluation failed.
+    """
+    folder = os.path.join(work_dir, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16)
+    weights = os.path.basename(report.checkpoint)
+    figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
+    runs = [_run(path) for path in run_dirs]
+    runs[-1]["steps"] = step_of(weights) or runs[-1]["steps"]
+    for run in runs:
+        run["tokens"] = round(run["steps"] * run.pop("tokens_per_step"))
+    model = load_pretrained(folder)
+    made = {
+        "albert_tf": __version__,
+        "commands": commands.splitlines(),
+        "runs": runs,
+        "steps": sum(run["steps"] for run in runs),
+        "tokens": sum(run["tokens"] for run in runs),
+        "weights": f"{weights}, rounded to float16",
+        "machine": machine.describe(),
+    }
+    card = _card(name, run_dirs[-1], weights, commands, made, figures, model)
+    files.write_text(os.path.join(folder, CARD_FILE), card)
+    manifest = {
+        "name": name,
+        "files": {
+            file: {
+                "bytes": os.path.getsize(os.path.join(folder, file)),
+                "sha256": files.sha256(os.path.join(folder, file)),
+            }
+            for file in files.names_below(folder)
+        },
+        "made": made,
+        "heldout": figures["metrics"],
+    }
+    files.write_json(os.path.join(folder, pretrained.MANIFEST_FILE), manifest)
+    target = os.path.join(pretrained.FOLDER, name)
+    with files.new_folder(f"{target}.new") as new:
+        files.copy_folder(folder, new)
+    shutil.rmtree(target, ignore_errors=True)
+    os.rename(f"{target}.new", target)
+    return manifest
+
+
+def _run(path: str) -> dict[str, Any]:
+    """What a run's files tell: settings, data, steps, tokens a step (padding does not count)."""
+    config = files.read_object(os.path.join(path, RUN_CONFIG), "run configuration")
+    data = files.read_object(os.path.join(path, TRAINING_DATA), "description of the data")
+    log_file = os.path.join(path, "metrics.jsonl")
+    log = [parse_json(line, log_file) for line in read_lines(log_file)]
+    padding = [entry["padding_share"] for entry in log if "padding_share" in entry]
+    if not padding:
+        raise AlbertError(f"{log_file} tells nothing of any training step.")
+    settings = config["run"]
+    initial = settings.get("init_checkpoint")
+    positions = settings["train_batch_size"] * data["options"]["max_seq_length"]
+    return {
+        "settings": {**settings, "init_checkpoint": initial and os.path.basename(initial)},
+        "data": data,
+        "model": config["task"]["config"],
+        "steps": max(entry["step"] for entry in log),
+        "tokens_per_step": positions * (1 - statistics.mean(padding)),
+    }
+
+
+def _card(
+    name: str,
+    run_dir: str,
+    weights: str,
+    commands: str,
+    made: dict[str, Any],
+    figures: dict[str, Any],
+    model: Any,
+) -> str:
+    """The model card, of what the run's files tell and of what was measured."""
+    facts = ModelFolder(run_dir).facts(name, model.tokenizer, model)
+    length = made["runs"][-1]["data"]["options"]["max_seq_length"]
+    facts = dataclasses.replace(
+        facts,
+        origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens. The weights are those "
+        f"of `{weights}`, each rounded to the nearest float16. The commands:\n\n```sh\n"
+        f"{commands.strip()}\n```",
+        evaluation=figures["metrics"],
+        use=_USE.format(length=length),
+    )
+    check = (
+        "The folder was read back and compared with the rounded weights. The figures above are its "
+        f"own, on {heldout.TEXT}, by `python -m benchmarks.bundled_model heldout`."
+    )
+    return model_card("pretrained", {}, facts, check)
+
+
+def main() -> None:
+    """Runs the command."""
+    commands = files.read_text(FLAGS.commands_file, "script")
+    manifest = make(FLAGS.run_dirs, commands, FLAGS.name, FLAGS.work_dir)
+    size = sum(file["bytes"] for file in manifest["files"].values())
+    print(f"{FLAGS.name} is in {pretrained.FOLDER}: {size / 1e6:.1f} MB, by its manifest:")
+    for what, metrics in manifest["heldout"].items():
+        print(f"  {what}: " + ", ".join(f"{key} {value:.4g}" for key, value in metrics.items()))

@@ -1,0 +1,213 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""benchmarks.bundled_model: a model's files from its run, and what is measured of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import run_pretraining
+from albert_tf import cli, files, pretrained
+from albert_tf.convert.load import load_pretrained
+from albert_tf.errors import AlbertError
+from albert_tf.text_files import read_lines
+from benchmarks.bundled_model import finetune, heldout, make, report
+from data_prep import create_pretraining_data
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road"]
+CONFIG = {
+    "vocab_size": len(WORDS) + 5,
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 128,
+}
+COMMANDS = "python run_pretraining.py --do_train --num_train_steps=4 --output_dir=runs/tiny\n"
+METRICS = {
+    "masked_lm_loss": 3.25,
+    "masked_lm_accuracy": 0.4126,
+    "sentence_order_loss": 0.6,
+    "sentence_order_accuracy": 0.6875,
+}
+MACHINE = {"processor": "A processor", "cores": 2, "tensorflow": "2.15.1"}
+
+
+def scores(median, *seeds):
+    return {"median": median, "seeds": [median, *seeds]}
+
+
+def test_the_page_tells_every_figure_and_command():
+    masks = {what: {"instances": 12345, **METRICS} for what in heldout.MASKS}
+    results = {
+        "heldout": {
+            "model": "tiny",
+            "commands": ["python a"],
+            "machine": MACHINE,
+            "metrics": masks,
+        },
+        "finetune": {
+            "model": "tiny",
+            "machine": MACHINE,
+            "commands": {"rte": ["python b", "python c"], "squad1.1": ["python d"]},
+            "scores": {
+                "rte": {
+                    "metric": "accuracy",
+                    "pretrained": scores(0.6126, 0.5, 0.75),
+                    "random": scores(0.5312, 0.51, 0.55),
+                    "constant_answer": 0.5271,
+                },
+                "squad1.1": {
+                    "metric": "F1",
+                    "pretrained": scores(21.13, 20.0, 22.0),
+                    "random": scores(11.5, 11.0, 12.0),
+                    "constant_answer": 0.0,
+                },
+            },
+        },
+    }
+    page = report.page(results, "tiny.json")
+    assert "| n-grams up to 3 | 12,345 | 3.250 | 0.413 | 0.688 |" in page
+    assert "| RTE | accuracy | 0.613 (0.500 to 0.750) | 0.531 (0.510 to 0.550) | 0.527 |" in page
+    assert "| SQuAD 1.1 | F1 | 21.13 (20.00 to 22.00) | 11.50 (11.00 to 12.00) | 0.00 |" in page
+    assert all(f"python {letter}\n" in page for letter in "abcd")
+    assert "the median of 3 seeds" in page.replace("\n", " ")
+    assert "A processor, 2 cores" in page and "(tiny.json)" in page
+
+
+def data_for(folder):
+    """A folder with what the tasks look for."""
+    for name, task in finetune.BENCHMARKS.items():
+        for path in task.reads:
+            target = folder / path.replace("*", "-some")
+            if "." in target.name:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(name)
+            else:
+                target.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_both_starts_have_the_same_settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(finetune, "FOLDER", str(tmp_path))
+    (tmp_path / pretrained.DEFAULT).mkdir()
+    (tmp_path / pretrained.DEFAULT / pretrained.MANIFEST_FILE).write_text("{}")
+    data = data_for(tmp_path / "data")
+    stages = finetune.stages(list(finetune.BENCHMARKS), str(data), "out", 5)
+    assert len(stages) == 2 * len(finetune.BENCHMARKS)
+    for one, other in zip(stages[::2], stages[1::2]):
+        differ = {key for key in one.flags if one.flags[key] != other.flags[key]}
+        assert differ == {"init_checkpoint", "output_dir"}
+        assert other.flags["init_checkpoint"] == "none" and one.flags["num_seeds"] == 5
+        assert "{" not in one.command() and one.fingerprint() != other.fingerprint()
+    squad = next(stage for stage in stages if stage.script == "run_squad.py")
+    assert squad.flags["train_file"] == f"{data}/squad/train_parts/train-v1.1-some.json"
+
+
+def test_tasks_and_data_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(AlbertError, match="no task 'mnli'; there are sst-2, cola"):
+        finetune.stages(["mnli"], str(tmp_path), "out", 3)
+    with pytest.raises(AlbertError, match=r"glue/RTE/train\.tsv"):
+        finetune.stages(["rte"], str(tmp_path), "out", 3)
+
+
+def test_the_held_out_text_is_chapters_of_sentences():
+    assert (ROOT / heldout.TEXT).stat().st_size < 1e6
+    lines = list(read_lines(str(ROOT / heldout.TEXT)))
+    assert sum(map(len, lines)) > 1_500_000
+    assert sum(not line.strip() for line in lines) == 95
+
+
+@pytest.fixture
+def run_dir(tmp_path, run_script):
+    """A pretraining run of four steps, made by the scripts; its text is `text.txt`."""
+    rng = random.Random(0)
+    chapter = lambda: "\n".join(" ".join(rng.choices(WORDS, k=9)) for _ in range(12))  # noqa: E731
+    (tmp_path / "text.txt").write_text("\n\n".join(chapter() for _ in range(30)) + "\n")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    done = run_script(
+        create_pretraining_data, f"--input_file={tmp_path}/text.txt",
+        f"--output_dir={tmp_path}/records", f"--vocab_file={tmp_path}/vocab.txt",
+        "--max_seq_length=32", "--record_format=compact",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    done = run_script(
+        run_pretraining, f"--input_file={tmp_path}/records", f"--output_dir={tmp_path}/run",
+        f"--albert_config_file={tmp_path}/config.json", "--train_batch_size=8",
+        "--num_train_steps=4", "--num_warmup_steps=1", "--log_every_steps=2",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "run"
+
+
+@pytest.mark.slow
+def test_a_run_becomes_a_bundled_model_with_card_and_manifest(
+    run_dir, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(heldout, "TEXT", str(tmp_path / "text.txt"))
+    monkeypatch.setattr(pretrained, "FOLDER", str(tmp_path / "bundled"))
+    work = str(tmp_path / "work")
+    manifest = make.make([str(run_dir)], COMMANDS, "tiny", work)
+    folder = tmp_path / "bundled/tiny"
+    assert json.loads((folder / "manifest.json").read_text()) == manifest
+    assert manifest["made"]["steps"] == 4 and manifest["made"]["commands"] == [COMMANDS.strip()]
+    assert 0 < manifest["made"]["tokens"] <= 4 * 8 * 32
+    for name, file in manifest["files"].items():
+        assert files.sha256(str(folder / name)) == file["sha256"]
+    assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {"manifest.json"}
+    # It names the text that it was evaluated on, which is the repository's own but here.
+    card = (folder / "README.md").read_text().replace(heldout.TEXT, "")
+    assert COMMANDS.strip() in card and str(tmp_path) not in card
+    assert str(tmp_path) not in (folder / "manifest.json").read_text()
+    found = load_pretrained("tiny")
+    assert found.config.hidden_size == 16 and found.tokenizer.vocab_size == CONFIG["vocab_size"]
+
+    # Measured again, all is reused; made again, it takes the place of what is there.
+    capfd.readouterr()
+    again = make.make([str(run_dir)], COMMANDS, "tiny", work)
+    assert capfd.readouterr().out.count("finished before, reused") == 2 * len(heldout.MASKS)
+    assert again["heldout"] == manifest["heldout"] and set(again["heldout"]) == set(heldout.MASKS)
+
+
+@pytest.mark.slow
+def test_scores_of_both_starts_are_collected_and_finished_runs_reused(
+    tmp_path, monkeypatch, run_script
+):
+    monkeypatch.chdir(ROOT)
+    rng = random.Random(0)
+    rows = [f"{i}\t{WORDS[i % 2]} {rng.choice(WORDS)}\tshort text\t" for i in range(40)]
+    table = "index\tsentence1\tsentence2\tlabel\n" + "".join(
+        f"{row}{('entailment', 'not_entailment')[i % 2]}\n" for i, row in enumerate(rows)
+    )
+    for split in ("train", "dev"):
+        path = tmp_path / f"data/glue/RTE/{split}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(table)
+    small = {**finetune.BENCHMARKS["rte"].flags, "train_step": 2, "eval_every_steps": 1}
+    small.update(max_seq_length=16, train_batch_size=4)
+    task = dataclasses.replace(finetune.BENCHMARKS["rte"], flags=small)
+    monkeypatch.setitem(finetune.BENCHMARKS, "rte", task)
+    monkeypatch.setattr(
+        finetune, "main", lambda run=finetune.main: cli.run(run, finetune.define_flags)
+    )
+
+    flags = (f"--data_dir={tmp_path}/data", f"--output_dir={tmp_path}/out", "--tasks=rte",
+             "--num_seeds=2")  # fmt: skip
+    done = run_script(finetune, *flags)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out/finetune.json").read_text())
+    assert all(len(results["scores"]["rte"][start]["seeds"]) == 2 for start in finetune.STARTS)
+    assert results["scores"]["rte"]["constant_answer"] == 0.5
+    assert str(tmp_path) not in json.dumps(results)
+    again = run_script(finetune, *flags)
+    assert again.stdout.count("finished before, reused") == 2

@@ -1,0 +1,219 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Bundled models are found by name, wherever a path to weights is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from absl import flags
+
+import convert_checkpoint
+import run_classifier
+import run_pretraining
+import run_race
+import run_squad
+from albert_tf import pretrained
+from albert_tf.convert.load import load_pretrained
+from albert_tf.errors import AlbertError
+from albert_tf.tasks import finetuning_flags as shared
+from tests.pretrained.conftest import CONFIG, PIECES, WORDS, bundle
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = pretrained.DEFAULT
+DEFAULT_LINE = f"Without --init_checkpoint, the bundled {NAME} is trained"
+RANDOM_LINE = "Training starts from random weights"
+
+
+def test_a_name_loads_the_bundled_model(bundled):
+    assert pretrained.bundled_names() == [NAME]
+    by_name, by_path = load_pretrained(NAME), load_pretrained(str(bundled))
+    assert by_name.config == by_path.config == CONFIG
+    assert by_name.tokenizer.encode("fine rain") == [PIECES.index("fine"), PIECES.index("rain")]
+    for name, weight in by_path.named_weights().items():
+        np.testing.assert_array_equal(by_name.named_weights()[name], weight)
+
+
+def test_what_lies_at_the_name_goes_first(bundled, tmp_path, monkeypatch):
+    local = tmp_path / "here"
+    shutil.copytree(tmp_path / "run", local / NAME)
+    monkeypatch.chdir(local)
+    assert load_pretrained(NAME).load_report.checkpoint.startswith(f"{NAME}/")
+
+
+def test_an_unknown_name_is_told_those_there_are(bundled):
+    with pytest.raises(AlbertError, match=rf"no checkpoint at albert_tiny_boks; .*\({NAME}\)\.$"):
+        load_pretrained("albert_tiny_boks")
+
+
+def test_the_converter_takes_the_name(bundled, run_script, tmp_path):
+    done = run_script(
+        convert_checkpoint, f"--from_path={NAME}", "--to=tf1", f"--output_dir={tmp_path}/tf1"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "32 weights" in done.stdout
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_has_the_models(tmp_path):
+    tree, site = tmp_path / "tree", tmp_path / "site"
+    for name in ("albert_tf", "data_prep"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns(NAME))
+    for path in [*ROOT.glob("*.py"), *ROOT.glob("*.toml"), *ROOT.glob("requirements.txt")]:
+        shutil.copy(path, tree)
+    (tree / "README.md").write_text("Read me.\n")
+    shutil.copytree(bundle(tmp_path), tree / "albert_tf/pretrained" / NAME)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    build = ["--no-deps", "--no-build-isolation", "--no-index", "--target", site, tree]
+    subprocess.run([*pip, "install", "-q", *build], check=True)
+    code = f"import albert_tf; print(albert_tf.load_pretrained({NAME!r}).load_report.checkpoint)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(site), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == str(site / "albert_tf/pretrained" / NAME), done.stderr
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Labelled sentences of the vocabulary's words."""
+    rng = random.Random(0)
+    rows = [(" ".join(rng.choices(WORDS, k=4)), str(i % 2)) for i in range(16)]
+    path = tmp_path / "texts.tsv"
+    path.write_text("text\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def classify(run_script, texts, tmp_path):
+    """Trains a classifier for two steps; gives what it printed, and its run's folder."""
+
+    def run(*given):
+        done = run_script(
+            run_classifier, "--do_train", f"--train_file={texts}", "--train_step=2",
+            "--train_batch_size=8", "--max_seq_length=8", "--precision=float32",
+            f"--output_dir={tmp_path}/out", *given,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout, tmp_path / "out"
+
+    return run
+
+
+def initial(folder):
+    """What a run says that it started from."""
+    return json.loads((folder / "run_config.json").read_text())["run"]["init_checkpoint"]
+
+
+def test_a_classifier_starts_from_the_default_says_so_and_needs_it_no_more(
+    bundled, classify, run_script, texts
+):
+    printed, folder = classify()
+    assert DEFAULT_LINE in printed and "25 variables matched" in printed
+    assert initial(folder) == NAME
+    assert json.loads((folder / "albert_config.json").read_text())["hidden_size"] == 16
+    again, _ = classify()
+    assert "already trained" in again
+    shutil.rmtree(bundled)
+    done = run_script(run_classifier, "--do_eval", f"--eval_file={texts}", f"--output_dir={folder}")
+    assert done.returncode == 0, done.stderr
+    assert DEFAULT_LINE not in done.stdout
+
+
+def test_random_weights_of_the_default_are_to_be_had_by_asking(bundled, classify):
+    printed, folder = classify("--init_checkpoint=none")
+    assert RANDOM_LINE in printed and DEFAULT_LINE not in printed
+    assert initial(folder) is None
+    assert json.loads((folder / "albert_config.json").read_text())["vocab_size"] == len(PIECES)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Configuration, vocabulary and initial weights that a runner takes by these flags."""
+
+    def opened(*given):
+        known = set(flags.FLAGS)
+        run_classifier.define_flags()
+        try:
+            flags.FLAGS(["run_classifier", f"--output_dir={tmp_path}/out", *given])
+            config, tokenizer = shared.open_model_files()
+            settings = shared.settings_from_flags({})
+            return config, tokenizer.vocab_size, settings.run_config(1).init_checkpoint
+        finally:
+            flags.FLAGS.unparse_flags()
+            for name in set(flags.FLAGS) - known:
+                delattr(flags.FLAGS, name)
+
+    return opened
+
+
+@pytest.mark.parametrize("init", [(), ("--init_checkpoint=none",), ("--init_checkpoint=",)])
+def test_another_configuration_and_vocabulary_mean_random_weights(bundled, opened, tmp_path, init):
+    other = dataclasses.replace(CONFIG, vocab_size=len(PIECES) + 1, hidden_size=4)
+    other.to_json(str(tmp_path / "other.json"))
+    (tmp_path / "other.txt").write_text("\n".join([*PIECES, "moon"]) + "\n")
+    given = (f"--albert_config_file={tmp_path}/other.json", f"--vocab_file={tmp_path}/other.txt")
+    config, vocab_size, initial = opened("--do_train", *given, *init)
+    assert (config, vocab_size) == (other, len(PIECES) + 1) and not initial
+
+
+def test_weights_that_are_named_go_before_the_default(bundled, opened, tmp_path):
+    config, _, initial = opened("--do_train", f"--init_checkpoint={tmp_path}/run")
+    assert (config, initial) == (CONFIG, f"{tmp_path}/run")
+    assert opened("--do_train")[2] == NAME
+
+
+@pytest.mark.parametrize("init", [(), ("--init_checkpoint=none",)])
+def test_half_of_another_model_is_an_error_and_not_mixed_with_the_default(
+    bundled, opened, tmp_path, init
+):
+    with pytest.raises(AlbertError, match="albert_config_file is needed: no --init_checkpoint"):
+        opened("--do_train", f"--vocab_file={tmp_path}/vocab.txt", *init)
+
+
+def test_squad_starts_from_the_default(bundled, run_script, tmp_path):
+    questions = [{"id": "q", "question": "rain", "answers": [{"text": "sun", "answer_start": 0}]}]
+    article = {"title": "t", "paragraphs": [{"context": "sun river stone", "qas": questions}]}
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps({"version": "1.1", "data": [article]}))
+    done = run_script(
+        run_squad, "--do_train", "--version=1.1", f"--train_file={path}", "--train_step=1",
+        f"--output_dir={tmp_path}/squad", "--train_batch_size=2", "--max_seq_length=32",
+        "--max_query_length=8", "--doc_stride=8", "--precision=float32",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert DEFAULT_LINE in done.stdout and initial(tmp_path / "squad") == NAME
+
+
+def test_race_starts_from_the_default(bundled, run_script, tmp_path):
+    line = {"context": "sun rain", "question": "fine", "options": ["sun", "bread"], "label": 0}
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps(line) + "\n")
+    done = run_script(
+        run_race, "--do_train", f"--train_file={path}", "--num_choices=2", "--train_step=1",
+        f"--output_dir={tmp_path}/race", "--train_batch_size=2", "--max_seq_length=16",
+        "--precision=float32",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert DEFAULT_LINE in done.stdout and initial(tmp_path / "race") == NAME
+
+
+def test_pretraining_needs_a_configuration_or_weights_that_tell_it(run_script, tmp_path):
+    records = ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord"
+    given = (f"--input_file={records}", f"--output_dir={tmp_path}/run")
+    done = run_script(run_pretraining, *given)
+    assert done.returncode == 1
+    assert "--albert_config_file is needed: no --init_checkpoint tells it" in done.stderr
+    done = run_script(run_pretraining, *given[1:])
+    assert done.returncode == 1 and "--do_train needs --input_file" in done.stderr
