@@ -50,7 +50,7 @@ def test_the_paper_scale_pretrains_as_section_4_1_says():
 
 
 @pytest.mark.parametrize("scale", ["tiny", "paper"])
-def test_sizes_keep_the_papers_proportions(scale):
+def test_sizes_keep_the_papers_order(scale):
     sizes = {name: row("table2", f"ALBERT {name}", scale).config for name in
              ("base", "large", "xlarge", "xxlarge")}  # fmt: skip
     base = sizes["base"]
