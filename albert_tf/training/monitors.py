@@ -49,13 +49,26 @@ class MetricsLog:
         with files.space_for(f"the metrics of step {step}, in {self._path} and {self._events}"):
             with tf.io.gfile.GFile(self._path, "a") as f:
                 f.write(json.dumps(entry) + "\n")
-            if split not in self._writers:
-                folder = os.path.join(self._events, split)
-                self._writers[split] = tf.summary.create_file_writer(folder)
-            with self._writers[split].as_default():
+            writer = self._writer(split)
+            with writer.as_default():
                 for name, value in values.items():
                     tf.summary.scalar(name, value, step=step)
-                self._writers[split].flush()
+                writer.flush()
+
+    def describe(self, name: str, values: Mapping[str, Any]) -> None:
+        """Shows JSON values under a name among TensorBoard's texts, at step 0."""
+        text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
+        with files.space_for(f"the description of {name}, in {self._events}"):
+            writer = self._writer("train")
+            with writer.as_default():
+                tf.summary.text(name, f"```json\n{text}\n```", step=0)
+                writer.flush()
+
+    def _writer(self, split: str) -> tf.summary.SummaryWriter:
+        if split not in self._writers:
+            folder = os.path.join(self._events, split)
+            self._writers[split] = tf.summary.create_file_writer(folder)
+        return self._writers[split]
 
     def close(self) -> None:
         """Closes the event files."""

@@ -33,7 +33,12 @@ _SPLIT_AT_ONCE = 64
 
 def define_flags() -> None:
     """Flags of `intrinsic`."""
-    named_paths.define_checkpoints_flag()
+    named_paths.define_checkpoints_flag(required=False)
+    flags.DEFINE_string(
+        "vocab_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json for "
+        "checkpoints that have none beside them; without --checkpoints its records are just built, "
+        "for --intrinsic of the tables."
+    )  # fmt: skip
     flags.DEFINE_string(
         "squad_files", None, "SQuAD's development sets: a comma list of files and globs of either "
         "version. A paragraph that occurs in several of them is taken once.", required=True
@@ -134,7 +139,7 @@ def write_text(documents: Mapping[str, Sequence[Sequence[str]]], folder: str) ->
     return corpus
 
 
-def build_records(folder: str, tokenizer: Any, max_seq_length: int) -> dict[str, str]:
+def build_records(folder: str, tokenizer: Any, max_seq_length: int) -> str:
     """Builds the records of text.txt for a tokenizer, unless they are there.
 
     Args:
@@ -143,26 +148,26 @@ def build_records(folder: str, tokenizer: Any, max_seq_length: int) -> dict[str,
       max_seq_length: of the records.
 
     Returns:
-      Folders of records by sentence objective.
+      The folder that holds the folders of both objectives' records, sop and nsp.
     """
     from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
     from data_prep.pretraining_options import PretrainingOptions
 
     spec = json.dumps(tokenizer.spec.to_dict(), sort_keys=True)
     name = f"records_{max_seq_length}_{hashlib.sha256(spec.encode()).hexdigest()[:8]}"
-    spec_file = tokenizer.save(os.path.join(folder, name))
-    built = {objective: os.path.join(folder, name, objective) for objective in OBJECTIVES}
-    for objective, path in built.items():
+    records = os.path.join(folder, name)
+    source = TokenizerSource(tokenizer.save(records))
+    for objective in OBJECTIVES:
         options = PretrainingOptions(
             max_seq_length=max_seq_length, dupe_factor=1, sentence_objective=objective
         )
-        text = os.path.join(folder, _TEXT_FILE)
-        build_pretraining_data([text], TokenizerSource(spec_file), Output(path), options)
-    return built
+        output = Output(os.path.join(records, objective))
+        build_pretraining_data([os.path.join(folder, _TEXT_FILE)], source, output, options)
+    return records
 
 
 def evaluate(
-    path: str, records: Mapping[str, str], *, batch_size: int = 32, precision: str = "float32"
+    path: str, records: str, *, batch_size: int = 32, precision: str = "float32"
 ) -> dict[str, dict[str, float]]:
     """Losses and accuracies of a checkpoint by sentence objective.
 
@@ -171,7 +176,7 @@ def evaluate(
 
     Args:
       path: see albert_tf.convert.load.open_source; with the pretraining heads.
-      records: folders or shards of pretraining records by objective.
+      records: see `build_records`.
       batch_size: examples at once.
       precision: see RunConfig.
 
@@ -190,9 +195,9 @@ def evaluate(
     config = open_source(path).config()
     if config is None:
         raise AlbertError(f"There is no albert_config.json with {path}; put it there.")
-    sources = {objective: open_records(files_, config) for objective, files_ in records.items()}
     estimator, results = None, {}
-    for objective, source in sources.items():
+    for objective in OBJECTIVES:
+        source = open_records(os.path.join(records, objective), config)
         spec = EvalSpec(
             source.eval_input_fn,
             max_steps=source.num_batches(batch_size),
@@ -235,18 +240,29 @@ def main() -> None:
     paths = named_paths.parse(FLAGS.checkpoints)
     squad_files = files.expand_globs(FLAGS.squad_files, "SQuAD file")
     from albert_tf.convert.load import open_source
+    from albert_tf.tokenization import Tokenizer
 
-    tokenizers = {name: open_source(path).tokenizer() for name, path in paths.items()}
-    for name, tokenizer in tokenizers.items():
-        if tokenizer is None:
-            raise AlbertError(
-                f"There is no tokenizer with {paths[name]}; put its vocabulary there."
-            )
+    given = Tokenizer.from_file(FLAGS.vocab_file) if FLAGS.vocab_file else None
+    tokenizers = {name: open_source(path).tokenizer() or given for name, path in paths.items()}
+    missing = [paths[name] for name, tokenizer in tokenizers.items() if tokenizer is None]
+    if missing:
+        raise AlbertError(f"There is no tokenizer with {missing[0]}; give --vocab_file.")
+    if not (tokenizers or given):
+        raise AlbertError("Give --checkpoints, or --vocab_file to build records alone.")
     corpus = write_text(development_documents(squad_files, FLAGS.race_dir), FLAGS.output_dir)
+    records = {
+        name: build_records(FLAGS.output_dir, tokenizer, FLAGS.max_seq_length)
+        for name, tokenizer in (tokenizers or {"": given}).items()
+    }
+    for folder in dict.fromkeys(records.values()):
+        print(f"Records: {folder} ({' and '.join(OBJECTIVES)}).")
+    if not paths:
+        return
     models = []
     for name, path in paths.items():
-        records = build_records(FLAGS.output_dir, tokenizers[name], FLAGS.max_seq_length)
-        found = evaluate(path, records, batch_size=FLAGS.eval_batch_size, precision=FLAGS.precision)
+        found = evaluate(
+            path, records[name], batch_size=FLAGS.eval_batch_size, precision=FLAGS.precision
+        )
         models.append({"name": name, **found})
     print(table(models))
     result = {

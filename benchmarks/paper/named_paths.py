@@ -13,15 +13,17 @@ from albert_tf.errors import AlbertError
 
 def define_flag(name: str, what: str, required: bool = False) -> None:
     """Defines a flag of named paths; `what` describes them, without a full stop."""
-    flags.DEFINE_list(name, None, f"{what}: name=path,name=path.", required=required)
+    flags.DEFINE_list(
+        name, None if required else [], f"{what}: name=path,name=path.", required=required
+    )
 
 
-def define_checkpoints_flag() -> None:
+def define_checkpoints_flag(required: bool = True) -> None:
     """Defines --checkpoints."""
     define_flag(
         "checkpoints", "Models to compare; a path is that of an output directory or checkpoint of "
         "ours, a folder or archive of the TF1 release, a Hugging Face folder, or a SavedModel",
-        required=True
+        required=required
     )  # fmt: skip
 
 
