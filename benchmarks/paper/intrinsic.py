@@ -182,7 +182,8 @@ def evaluate(
 
     Returns:
       For each objective `examples`, `masked_lm_loss` and `sentence_loss` (nats),
-      `masked_lm_accuracy` and `sentence_accuracy`.
+      `masked_lm_accuracy`, `sentence_accuracy`, and `constant_answer`, what the last would be of
+      the more frequent answer alone: NSP has more unrelated pairs than others, as in the release.
 
     Raises:
       AlbertError: there is no whole pretrained model at `path`, or the records are not for it.
@@ -211,8 +212,10 @@ def evaluate(
             found = estimator.evaluate(spec, checkpoint=path)
         else:
             found = estimator.evaluate_now(spec)
+        ones = source.manifest.statistics["label_1_share"]
         results[objective] = {
             "examples": source.num_examples,
+            "constant_answer": max(ones, 1 - ones),
             "masked_lm_loss": found["masked_lm_loss"],
             "masked_lm_accuracy": found["masked_lm_accuracy"],
             "sentence_loss": found["sentence_order_loss"],
@@ -232,6 +235,8 @@ def table(models: Sequence[Mapping[str, Any]]) -> str:
         )
         name = textwrap.shorten(model["name"], 43, placeholder="…")
         lines.append(f"{name:<44}" + "".join(f"{value:>12.1%}" for value in values))
+    constant = (models[0][objective]["constant_answer"] for objective in OBJECTIVES)
+    lines.append(f"{'(the more frequent answer)':<56}" + "".join(f"{c:>12.1%}" for c in constant))
     return "\n".join(lines)
 
 

@@ -85,6 +85,8 @@ def test_accuracies_are_those_that_run_pretraining_gives(
         assert manifest.options["sentence_objective"] == objective
         assert manifest.options["dupe_factor"] == 1
         assert manifest.num_examples == found[objective]["examples"]
+        ones = manifest.statistics["label_1_share"]
+        assert found[objective]["constant_answer"] == max(ones, 1 - ones)
     script = run_script(
         run_pretraining,
         "--nodo_train",
