@@ -5,6 +5,7 @@
   python -m benchmarks.paper table5 --scale=tiny --text=books.txt.gz --data_dir=data
   python -m benchmarks.paper table5 --scale=paper --text=corpus/*.txt
   python -m benchmarks.paper parameters
+  python -m benchmarks.paper figure1 --checkpoints=a=runs/a --input_file=a.txt --output_dir=runs
 
 --help after the command explains it; docs/reproduction.md tells what each table needs.
 """
