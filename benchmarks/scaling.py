@@ -29,7 +29,7 @@ from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
-from benchmarks import machine
+from benchmarks import drawing, machine
 from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of
 
 #: A weight, and its two moments, are float32, and so are the gradients replicas exchange.
@@ -147,7 +147,8 @@ def sharing_ratio(name: str, seq_length: int) -> dict[str, Any]:
 
 def plot(rows: Sequence[dict[str, Any]], path: str) -> None:
     """Draws processor seconds a token over the FLOP model, one colour a length."""
-    from matplotlib import pyplot, ticker
+    pyplot = drawing.load_pyplot()
+    from matplotlib import ticker
 
     rate = statistics.median(r["flops_per_token"] / r["processor_seconds_per_token"] for r in rows)
     figure, axes = pyplot.subplots(figsize=(7, 5))
@@ -178,7 +179,7 @@ def plot(rows: Sequence[dict[str, Any]], path: str) -> None:
     axes.margins(x=0.3)
     axes.grid(True, alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    drawing.save(figure, path, dpi=120)
 
 
 def _measure_all() -> list[dict[str, Any]]:
@@ -209,10 +210,7 @@ def _measure_all() -> list[dict[str, Any]]:
 
 def _main() -> None:
     if FLAGS.plot:
-        try:
-            import matplotlib  # noqa: F401
-        except ImportError as error:
-            raise AlbertError("--plot needs matplotlib: pip install matplotlib.") from error
+        drawing.load_pyplot()  # What is missing should be told before measuring.
     rows = _measure_all()
     print(f"\n{'shared / own':<12}{'million weights':>18}{'LAMB MiB':>18}{'all-reduce MiB':>18}")
     figures = [sharing_figures(name) for name in FLAGS.configs]

@@ -285,6 +285,9 @@ def test_compact_records_are_evaluated_alike_each_time_and_trained_on_when_asked
     flags = [f"--eval_input_file={held_out}", "--do_eval", "--masking=dynamic"]
     done = run(tmp_path, *flags, "--num_train_steps=4", **more)
     assert done.returncode == 0, done.stderr
+    # TensorBoard tells what was trained on.
+    (events,) = (tmp_path / "run/events/train").iterdir()
+    assert b"training_data" in events.read_bytes()
     results = (tmp_path / "run/eval_results.json").read_text()
     again = run(tmp_path, *flags, "--do_train=false", "--eval_batch_size=7", **more)
     assert again.returncode == 0, again.stderr

@@ -63,7 +63,8 @@ class AlbertEncoder(AlbertModel):
 
       sequence_output: [B, S, H] of the last layer, in the compute type.
       pooled_output: float32 [B, H].
-      encoder_outputs: list of the [B, S, H] outputs of all layers, in the compute type.
+      encoder_outputs: list of the [B, S, H] outputs of all layers, in the compute type. (What the
+        first layer gets is given by `embed`.)
 
     Example:
       encoder = AlbertEncoder(AlbertConfig.from_preset("albert_base_v2"))
@@ -82,20 +83,25 @@ class AlbertEncoder(AlbertModel):
         self.pooler = Pooler(config, dtype)
         self.built = True
 
+    def embed(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """The input of the first layer, [B, S, H] in the compute type; `inputs` as in `call`."""
+        word_ids, type_ids = inputs["input_word_ids"], inputs.get("input_type_ids")
+        type_ids = tf.zeros_like(word_ids) if type_ids is None else type_ids
+        x = self.embeddings(word_ids, type_ids, training=training)  # [B, S, E]
+        if self.projection is None:
+            return x
+        length = x.shape[1] or tf.shape(x)[1]
+        x = self.projection(tf.reshape(x, [-1, self.config.embedding_size]))  # [B * S, H]
+        return tf.reshape(x, [-1, length, self.config.hidden_size])
+
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """Encodes a batch; see the class."""
-        word_ids = inputs["input_word_ids"]
         mask = inputs.get("input_mask")
-        mask = tf.ones_like(word_ids) if mask is None else mask
-        type_ids = inputs.get("input_type_ids")
-        type_ids = tf.zeros_like(word_ids) if type_ids is None else type_ids
-
-        x = self.embeddings(word_ids, type_ids, training=training)  # [B, S, E]
+        mask = tf.ones_like(inputs["input_word_ids"]) if mask is None else mask
+        x = self.embed(inputs, training)
         length = x.shape[1] or tf.shape(x)[1]
         # Two dimensions from here on: every product is one plain matrix product.
-        x = tf.reshape(x, [-1, self.config.embedding_size])  # [B * S, E]
-        if self.projection is not None:
-            x = self.projection(x)  # [B * S, H]
+        x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * S, H]
         outputs = self.transformer(x, additive_mask(mask), training=training)
         outputs = [tf.reshape(y, [-1, length, self.config.hidden_size]) for y in outputs]
         return {

@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -32,11 +33,11 @@ class MetricsLog:
         lines = []
         if tf.io.gfile.exists(self._path):
             lines = files.read_bytes(self._path).splitlines()
-            steps = [_step_of(line) for line in lines]
-            damaged = steps[:-1].count(None)  # The last one may have been cut off by a crash.
+            entries = [_entry(line) for line in lines]
+            damaged = entries[:-1].count(None)  # The last one may have been cut off by a crash.
             if damaged:
                 print(f"{self._path} has {damaged} damaged lines; they are dropped.")
-            lines = [x for x, at in zip(lines, steps) if at is not None and at <= step]
+            lines = [line for line, entry in zip(lines, entries) if entry and entry["step"] <= step]
         files.write_bytes(self._path, b"".join(line + b"\n" for line in lines))
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
         self._events = os.path.join(output_dir, "events")
@@ -48,13 +49,26 @@ class MetricsLog:
         with files.space_for(f"the metrics of step {step}, in {self._path} and {self._events}"):
             with tf.io.gfile.GFile(self._path, "a") as f:
                 f.write(json.dumps(entry) + "\n")
-            if split not in self._writers:
-                folder = os.path.join(self._events, split)
-                self._writers[split] = tf.summary.create_file_writer(folder)
-            with self._writers[split].as_default():
+            writer = self._writer(split)
+            with writer.as_default():
                 for name, value in values.items():
                     tf.summary.scalar(name, value, step=step)
-                self._writers[split].flush()
+                writer.flush()
+
+    def describe(self, name: str, values: Mapping[str, Any]) -> None:
+        """Shows JSON values under a name among TensorBoard's texts, at step 0."""
+        text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
+        with files.space_for(f"the description of {name}, in {self._events}"):
+            writer = self._writer("train")
+            with writer.as_default():
+                tf.summary.text(name, f"```json\n{text}\n```", step=0)
+                writer.flush()
+
+    def _writer(self, split: str) -> tf.summary.SummaryWriter:
+        if split not in self._writers:
+            folder = os.path.join(self._events, split)
+            self._writers[split] = tf.summary.create_file_writer(folder)
+        return self._writers[split]
 
     def close(self) -> None:
         """Closes the event files."""
@@ -132,14 +146,24 @@ class InputWatch:
         )
 
 
-def _step_of(line: bytes) -> int | None:
-    """The step of an entry; None if it is damaged."""
+def read_metrics(output_dir: str) -> list[dict[str, Any]]:
+    """The entries of metrics.jsonl, as `MetricsLog.write` describes them; without damaged ones.
+
+    Raises:
+      AlbertError: there is no such file.
+    """
+    data = files.read_bytes(os.path.join(output_dir, METRICS_FILE), "metrics file")
+    return [entry for entry in map(_entry, data.splitlines()) if entry]
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """An entry; None if it is damaged."""
     try:
         entry = json.loads(line)
     except JSON_ERRORS:
         return None
-    step = entry.get("step") if isinstance(entry, dict) else None
-    return step if isinstance(step, int) else None
+    intact = isinstance(entry, dict) and isinstance(entry.get("step"), int)
+    return entry if intact else None
 
 
 def short_rate(value: float) -> str:

@@ -124,6 +124,8 @@ class TrainingRun:
             return None
         if self.chief:
             self.log = MetricsLog(self.config.output_dir, step)
+            if not step and self.train_spec.data_description:
+                self.log.describe("training_data", self.train_spec.data_description)
         self.initial_step = step
         self.progress = Progress("train", last, "steps", step)
         window = MetricsWindow(self.config.train_batch_size, self.task.training_flops)

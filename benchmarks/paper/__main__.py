@@ -5,6 +5,7 @@
   python -m benchmarks.paper table5 --scale=tiny --text=books.txt.gz --data_dir=data
   python -m benchmarks.paper table5 --scale=paper --text=corpus/*.txt
   python -m benchmarks.paper parameters
+  python -m benchmarks.paper figure1 --checkpoints=a=runs/a --input_file=a.txt --output_dir=runs
 
 --help after the command explains it; docs/reproduction.md tells what each table needs.
 """
@@ -12,7 +13,7 @@
 from __future__ import annotations
 
 from albert_tf import cli
-from benchmarks.paper import corpus, parameters, report, run, speed
+from benchmarks.paper import corpus, figure1, intrinsic, parameters, plots, report, run, speed
 
 #: What `cli.run` takes, by the first argument.
 COMMANDS = {
@@ -21,6 +22,9 @@ COMMANDS = {
     "parameters": (parameters.main, parameters.define_flags),
     "report": (report.main, report.define_flags),
     "speed": (speed.main, speed.define_flags),
+    "figure1": (figure1.main, figure1.define_flags),
+    "intrinsic": (intrinsic.main, intrinsic.define_flags),
+    "plots": (plots.main, plots.define_flags),
 }
 
 

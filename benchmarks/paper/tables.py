@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import statistics
@@ -15,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.stages import is_finished
-from albert_tf.text_files import read_lines
+from albert_tf.training.monitors import METRICS_FILE, read_metrics
 from benchmarks import machine
 from benchmarks.paper.plan import RESULTS_FILE, Plan, Source
 from benchmarks.paper.recipes import Row
@@ -98,13 +97,11 @@ def _value(name: str, cell: Any, column: Mapping[str, Any]) -> Any:
 
 def _curve(model: str | None) -> list[dict[str, float]]:
     """The held-out evaluations of a training run, in order."""
-    path = os.path.join(model or "", "metrics.jsonl")
-    if not model or not tf.io.gfile.exists(path):
+    if not model or not tf.io.gfile.exists(os.path.join(model, METRICS_FILE)):
         return []
-    entries = [json.loads(line) for line in read_lines(path)]
     return [
         {k: v for k, v in entry.items() if k != "split"}
-        for entry in entries
+        for entry in read_metrics(model)
         if entry["split"] != "train"
     ]
 

@@ -3,7 +3,14 @@
 
 from __future__ import annotations
 
-from albert_tf.training.monitors import InputWatch
+import json
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.training.monitors import InputWatch, MetricsLog, read_metrics
 
 
 def told(shares):
@@ -14,3 +21,40 @@ def told(shares):
 def test_waiting_for_input_is_warned_of_once_and_not_for_a_single_period():
     assert told([0.5, 0.01, 0.5, 0.3, 0.5, 0.0, 0.9, 0.9]) == [3]
     assert not told([0.09] * 50)
+
+
+def test_the_entries_of_a_run_are_read_without_damaged_ones(tmp_path):
+    log = MetricsLog(str(tmp_path), 0)
+    log.write(1, "train", {"loss": 2.0})
+    log.write(2, "eval", {"loss": float("nan")})
+    log.close()
+    with (tmp_path / "metrics.jsonl").open("a") as f:
+        f.write('[1]\n{"step": "3"}\n{"step": 3, "spl')
+    assert read_metrics(str(tmp_path)) == [
+        {"step": 1, "split": "train", "loss": 2.0},
+        {"step": 2, "split": "eval", "loss": None},
+    ]
+    with pytest.raises(AlbertError, match=r"metrics\.jsonl does not exist"):
+        read_metrics(str(tmp_path / "other"))
+
+
+def test_what_is_described_stands_among_tensorboard_s_texts(tmp_path):
+    log = MetricsLog(str(tmp_path), 0)
+    log.describe("training_data", {"statistics": {"span_words": {"1": 0.6, "2": 0.4}}})
+    log.write(1, "train", {"loss": 2.0})
+    log.close()
+    assert texts(tmp_path) == {
+        "training_data": {"statistics": {"span_words": {"1": 0.6, "2": 0.4}}}
+    }
+
+
+def texts(output_dir):
+    """What TensorBoard shows under Text of a run's training: JSON by name."""
+    found = {}
+    for path in Path(output_dir, "events/train").iterdir():
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "text":
+                    text = tf.make_ndarray(value.tensor).item().decode()
+                    found[value.tag] = json.loads(text.removeprefix("```json").removesuffix("```"))
+    return found

@@ -71,22 +71,37 @@ def read_squad(path: str, *, version: str) -> list[Question]:
     content = files.read_object(path, "SQuAD file")
     questions: list[Question] = []
     seen: set[str] = set()
-    for paragraph, where in _paragraphs(content, path):
-        context = _field(paragraph, "context", str, where)
-        for qa, qa_where in _objects(paragraph, "qas", where):
-            question = _question(qa, context, path, qa_where)
-            if question.id in seen:
-                raise AlbertError(f"{question.where}: the id occurs twice.")
-            if question.is_impossible and version == "1.1":
-                raise AlbertError(
-                    f"{question.where} is unanswerable (is_impossible), which SQuAD 1.1 does not "
-                    "have; use --version=2.0."
-                )
-            seen.add(question.id)
-            questions.append(question)
+    for article, article_where in _objects(content, "data", path):
+        for paragraph, where in _objects(article, "paragraphs", article_where):
+            context = _field(paragraph, "context", str, where)
+            for qa, qa_where in _objects(paragraph, "qas", where):
+                question = _question(qa, context, path, qa_where)
+                if question.id in seen:
+                    raise AlbertError(f"{question.where}: the id occurs twice.")
+                if question.is_impossible and version == "1.1":
+                    raise AlbertError(
+                        f"{question.where} is unanswerable (is_impossible), which SQuAD 1.1 does "
+                        "not have; use --version=2.0."
+                    )
+                seen.add(question.id)
+                questions.append(question)
     if not questions:
         raise AlbertError(f"{path} holds no questions.")
     return questions
+
+
+def read_contexts(path: str) -> dict[str, list[str]]:
+    """Reads the text of a SQuAD file of either version: an article's paragraphs by its title.
+
+    Raises:
+      AlbertError: the file is missing, not JSON or not laid out like SQuAD.
+    """
+    articles: dict[str, list[str]] = {}
+    for article, where in _objects(files.read_object(path, "SQuAD file"), "data", path):
+        contexts = articles.setdefault(_field(article, "title", str, where), [])
+        for paragraph, paragraph_where in _objects(article, "paragraphs", where):
+            contexts.append(_field(paragraph, "context", str, paragraph_where))
+    return articles
 
 
 def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
@@ -112,11 +127,6 @@ def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
         f"{question.where}: the answer {shown(text)} is not in the context, neither at "
         f"character {answer.start} nor elsewhere."
     )
-
-
-def _paragraphs(content: dict[str, Any], path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    for article, where in _objects(content, "data", path):
-        yield from _objects(article, "paragraphs", where)
 
 
 def _objects(holder: dict[str, Any], name: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:

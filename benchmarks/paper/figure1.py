@@ -1,0 +1,210 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Figure 1 of the paper: how far each layer moves its input, as L2 distance and as angle."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+from benchmarks.paper import named_paths
+from benchmarks.paper.corpus import documents
+
+FLAGS = flags.FLAGS
+RESULT_FILE = "figure1.json"
+_BATCH_SIZE = 8
+#: Models beside each other in the table on the terminal.
+_COLUMNS = 3
+
+Batch = Mapping[str, Any]
+
+
+def define_flags() -> None:
+    """Flags of `figure1`."""
+    named_paths.define_checkpoints_flag()
+    flags.DEFINE_string(
+        "input_file", None, "Text to measure on: a comma list of files and globs; one sentence a "
+        "line, a blank line between documents. Each model reads it with its own tokenizer, as "
+        "[CLS] text [SEP]."
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "records", None, "Instead of text: pretraining records, their masks included, for models "
+        "of the records' vocabulary. Needed by models without a tokenizer beside them."
+    )  # fmt: skip
+    flags.DEFINE_integer("max_seq_length", 128, "Tokens of a sequence cut from text.", 8)
+    flags.DEFINE_integer("num_sequences", 256, "Measure on the first so many sequences.", 1)
+    flags.DEFINE_string("output_dir", None, f"Folder for {RESULT_FILE}.", required=True)
+
+
+class LayerChanges:
+    """Sums up what the layers of one model do to its tokens."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._sums: np.ndarray | None = None  # [3, layers]
+
+    def add(self, states: Sequence[np.ndarray], mask: np.ndarray) -> None:
+        """Adds a batch.
+
+        Args:
+          states: the first layer's input and every layer's output, float [B, S, H] each.
+          mask: int [B, S]; positions with 0 are padding and do not count.
+        """
+        real = [np.asarray(state, np.float64)[mask > 0] for state in states]  # [tokens, H]
+        norms = [np.linalg.norm(state, axis=1, keepdims=True) for state in real]
+        units = [state / np.maximum(norm, 1e-30) for state, norm in zip(real, norms)]
+        sums = []
+        for before, after, u, v in zip(real, real[1:], units, units[1:]):
+            # Of small angles the arc cosine would lose half of the digits.
+            angles = 2 * np.arctan2(np.linalg.norm(u - v, axis=1), np.linalg.norm(u + v, axis=1))
+            distances = np.linalg.norm(after - before, axis=1)
+            sums.append((distances.sum(), np.degrees(angles).sum(), (u * v).sum()))
+        self._sums = np.transpose(sums) + (0 if self._sums is None else self._sums)
+        self.tokens += len(real[0])
+
+    def means(self) -> list[dict[str, float]]:
+        """Of each layer: `l2_distance`, `angle` (degrees) and `cosine_similarity`, token means."""
+        names = ("l2_distance", "angle", "cosine_similarity")
+        rows = (self._sums / self.tokens).T.tolist()
+        return [
+            {"layer": number, **dict(zip(names, row))} for number, row in enumerate(rows, start=1)
+        ]
+
+
+def measure(encoder: Any, batches: Iterable[Batch]) -> LayerChanges:
+    """What the layers of an AlbertEncoder do to the tokens of some batches."""
+    changes = LayerChanges()
+    for batch in batches:
+        states = [encoder.embed(batch), *encoder(batch)["encoder_outputs"]]
+        changes.add([state.numpy() for state in states], np.asarray(batch["input_mask"]))
+    return changes
+
+
+def text_batches(
+    paths: Sequence[str], tokenizer: Any, max_seq_length: int, num_sequences: int
+) -> Iterator[Batch]:
+    """Sequences [CLS] text [SEP] of sentence files, each of one document.
+
+    Args:
+      paths: as in `corpus.documents`.
+      tokenizer: of the model.
+      max_seq_length: so long, but for the last sequence of a document.
+      num_sequences: at most so many.
+
+    Yields:
+      `input_word_ids` and `input_mask`, int32 [B, S].
+    """
+    room, left, rows = max_seq_length - 2, num_sequences, []
+    for document in chain.from_iterable(map(documents, paths)):
+        ids = list(chain.from_iterable(tokenizer.encode_batch(document)))
+        parts = [ids[start : start + room] for start in range(0, len(ids), room)][:left]
+        left -= len(parts)
+        rows += [[tokenizer.cls_id, *part, tokenizer.sep_id] for part in parts]
+        while len(rows) >= _BATCH_SIZE or (rows and not left):
+            yield _padded(rows[:_BATCH_SIZE], tokenizer.pad_id)
+            rows = rows[_BATCH_SIZE:]
+        if not left:
+            return
+    if rows:
+        yield _padded(rows, tokenizer.pad_id)
+
+
+def _padded(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
+    lengths = np.array([len(row) for row in rows])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    ids = np.full(mask.shape, pad_id, np.int32)
+    ids[mask] = np.fromiter(chain.from_iterable(rows), np.int32)
+    return {"input_word_ids": ids, "input_mask": mask.astype(np.int32)}
+
+
+def record_batches(patterns: str, config: Any, num_sequences: int) -> Iterator[Batch]:
+    """The first pretraining records, with the masks that evaluation sees, as the model's inputs."""
+    from albert_tf.tasks.pretraining import open_records
+    from albert_tf.training.specs import InputContext
+
+    source = open_records(patterns, config)
+    batches = source.eval_input_fn(InputContext(_BATCH_SIZE))
+    for batch in islice(batches, -(-num_sequences // _BATCH_SIZE)):
+        index = batch["example_index"].numpy()
+        rows = (index >= 0) & (index < num_sequences)
+        names = ("input_word_ids", "input_mask", "input_type_ids")
+        yield {name: batch[name].numpy()[rows] for name in names}
+
+
+def describe(name: str, model: Any, changes: LayerChanges) -> dict[str, Any]:
+    """The entry of a model in the results."""
+    keys = ("hidden_size", "embedding_size", "num_hidden_layers", "parameter_sharing")
+    return {
+        "name": name,
+        **{key: getattr(model.config, key) for key in keys},
+        "tokens": changes.tokens,
+        "layers": changes.means(),
+    }
+
+
+def table(models: Sequence[Mapping[str, Any]]) -> str:
+    """The results as text of at most 80 columns."""
+    parts = []
+    for first in range(0, len(models), _COLUMNS):
+        group = models[first : first + _COLUMNS]
+        lines = [
+            " " * 5
+            + "".join(f"{textwrap.shorten(m['name'], 23, placeholder='…'):>25}" for m in group),
+            "layer" + f"{'L2 distance':>15}{'degrees':>10}" * len(group),
+        ]
+        for number in range(max(len(m["layers"]) for m in group)):
+            cells = [m["layers"][number : number + 1] for m in group]
+            lines.append(
+                f"{number + 1:>5}"
+                + "".join(
+                    f"{c[0]['l2_distance']:>15.2f}{c[0]['angle']:>10.1f}" if c else " " * 25
+                    for c in cells
+                )
+            )
+        parts.append("\n".join(lines).rstrip())
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    """Runs the command."""
+    paths = named_paths.parse(FLAGS.checkpoints)
+    if bool(FLAGS.input_file) == bool(FLAGS.records):
+        raise AlbertError("Give either --input_file or --records.")
+    text_files = files.expand_globs(FLAGS.input_file, "text file") if FLAGS.input_file else []
+    from albert_tf.convert.load import load_pretrained
+
+    models = []
+    for name, path in paths.items():
+        model = load_pretrained(path, allow_partial=True)
+        if FLAGS.records:
+            batches = record_batches(FLAGS.records, model.config, FLAGS.num_sequences)
+        elif model.tokenizer is None:
+            raise AlbertError(
+                f"There is no tokenizer with {path}; give --records for --input_file."
+            )
+        else:
+            batches = text_batches(
+                text_files, model.tokenizer, FLAGS.max_seq_length, FLAGS.num_sequences
+            )
+        changes = measure(model.encoder, batches)
+        if not changes.tokens:
+            raise AlbertError(f"{FLAGS.input_file or FLAGS.records} holds no text.")
+        models.append(describe(name, model, changes))
+    print(table(models))
+    result = {
+        "experiment": "figure1",
+        "source": "Lan et al. (2020), Figure 1",
+        "input": "records" if FLAGS.records else "text",
+        "models": models,
+    }
+    path = os.path.join(FLAGS.output_dir, RESULT_FILE)
+    files.write_json(path, result)
+    print(f"Written to {path}.")

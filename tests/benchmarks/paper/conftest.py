@@ -1,0 +1,74 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A command of the kit as its user runs it, and a small model with a tokenizer."""
+
+from __future__ import annotations
+
+import functools
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import cli
+from albert_tf.config import AlbertConfig
+from albert_tf.convert.checkpoint import write_tf2
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tokenization import Tokenizer
+from benchmarks.paper import __main__ as kit
+
+WORDS = [f"w{i}" for i in range(60)]
+
+
+@pytest.fixture
+def run_command(run_script):
+    """Runs a command of the kit in this process, as `run_command(name, *flags)`."""
+
+    def run(name, *flags):
+        script = types.SimpleNamespace(
+            __name__=name, main=functools.partial(cli.run, *kit.COMMANDS[name])
+        )
+        return run_script(script, *flags)
+
+    return run
+
+
+@pytest.fixture
+def vocabulary(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", *WORDS]))
+    return path
+
+
+@pytest.fixture
+def save_model(tmp_path, vocabulary):
+    """Saves a random model: `save_model(name, write_tf1, **of_the_configuration)`."""
+
+    def save(name, write=write_tf2, tokenizer=True, **changes):
+        spec = Tokenizer.from_file(str(vocabulary))
+        values = {
+            "vocab_size": spec.vocab_size,
+            "embedding_size": 8,
+            "hidden_size": 16,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+            "max_position_embeddings": 64,
+            "initializer_range": 0.3,
+        }
+        config = AlbertConfig(**{**values, **changes})
+        tf.keras.utils.set_random_seed(3)
+        weights = {k: v.numpy() for k, v in AlbertPretrainer(config).named_weights().items()}
+        folder = tmp_path / name
+        folder.mkdir()
+        write(str(folder), config, spec if tokenizer else None, weights)
+        return folder
+
+    return save
+
+
+def sentences(number, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(3, 9, number)
+    return [f"W{rng.integers(60)} {' '.join(rng.choice(WORDS, n))}." for n in lengths]

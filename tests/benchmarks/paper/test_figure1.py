@@ -1,0 +1,191 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Figure 1: distances and angles between each layer's input and output."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.convert.checkpoint import write_tf1
+from albert_tf.convert.huggingface import write_hugging_face
+from albert_tf.data import records
+from albert_tf.tokenization import Tokenizer
+from benchmarks.paper.figure1 import LayerChanges, measure, table, text_batches
+from tests.benchmarks.paper.conftest import sentences
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
+
+
+def changed(*states, mask=None):
+    changes = LayerChanges()
+    states = [np.array(state, np.float32) for state in states]
+    changes.add(states, np.ones(states[0].shape[:2], int) if mask is None else np.array(mask))
+    return changes.means()
+
+
+def test_a_layer_that_does_nothing_has_distance_0_and_angle_0():
+    state = np.random.default_rng(0).normal(size=[2, 5, 7])
+    (layer,) = changed(state, state)
+    assert layer == {
+        "layer": 1,
+        "l2_distance": 0,
+        "angle": 0,
+        "cosine_similarity": pytest.approx(1),
+    }
+
+
+def test_turning_stretching_and_reversing_are_told_apart():
+    turned, stretched, reversed_ = changed([[[3, 0]]], [[[0, 3]]], [[[0, 12]]], [[[0, -12]]])
+    values = [(x["l2_distance"], x["angle"]) for x in (turned, stretched, reversed_)]
+    np.testing.assert_allclose(values, [(18**0.5, 90), (9, 0), (24, 180)], atol=1e-9)
+    assert [x["layer"] for x in (turned, stretched, reversed_)] == [1, 2, 3]
+
+
+def test_small_angles_are_exact():
+    (layer,) = changed([[[1, 0]]], [[[1, 1e-6]]])
+    assert layer["angle"] == pytest.approx(np.degrees(1e-6), rel=1e-6)
+
+
+def test_the_mean_is_over_the_tokens_of_all_batches_without_padding():
+    changes = LayerChanges()
+    nothing = np.full([1, 2, 2], np.nan)
+    before, after = [[[1, 0], [1, 0]]], [[[2, 0], [0, 1]]]
+    changes.add([np.array(before), np.array(after)], np.array([[1, 1]]))
+    changes.add([nothing, nothing], np.array([[0, 0]]))
+    changes.add([np.array([[[1, 0]]]), np.array([[[1, 0]]])], np.array([[1]]))
+    (layer,) = changes.means()
+    assert changes.tokens == 3
+    assert layer["l2_distance"] == pytest.approx((1 + 2**0.5) / 3)
+    assert layer["angle"] == pytest.approx(30)
+
+
+def test_the_tf1_release_s_own_layers_give_the_same():
+    """Inputs and outputs of the layers as the release's program computed them."""
+    expected = np.load(GOLDEN / "tf1_tiny/expected.npz")
+    saved = tf.train.load_checkpoint(str(GOLDEN / "tf1_tiny/model.ckpt-best"))
+    name = "bert/encoder/embedding_hidden_mapping_in/"
+    first = expected["embedding_output"] @ saved.get_tensor(f"{name}kernel")
+    states = [first + saved.get_tensor(f"{name}bias"), *expected["all_layers"]]
+    mask = expected["input_mask"] > 0
+    assert not mask.all()
+    names = {"input_ids": "word_ids", "input_mask": "mask", "segment_ids": "type_ids"}
+    batch = {f"input_{new}": expected[old] for old, new in names.items()}
+    encoder = albert_tf.load_pretrained(str(GOLDEN / "tf1_tiny")).encoder
+    changes = measure(encoder, [batch])
+    assert changes.tokens == mask.sum()
+    for layer, x, y in zip(changes.means(), states, states[1:]):
+        x, y = x[mask], y[mask]
+        cosines = (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
+        distances = np.sqrt(((x - y) ** 2).sum(-1))
+        assert layer["l2_distance"] == pytest.approx(distances.mean(), rel=1e-4)
+        assert layer["cosine_similarity"] == pytest.approx(cosines.mean(), rel=1e-5)
+        assert layer["angle"] == pytest.approx(np.degrees(np.arccos(cosines)).mean(), rel=1e-3)
+
+
+def test_text_is_cut_into_sequences_of_one_document_each(vocabulary, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("w0 w1 w2\nw3 w4\n\nw5\n\n" + "w6 w7\n" * 50)
+    tokenizer = Tokenizer.from_file(str(vocabulary))
+    batches = list(text_batches([str(path)], tokenizer, 6, 12))
+    assert [len(batch["input_mask"]) for batch in batches] == [8, 4]
+    rows = [
+        " ".join(tokenizer.id_to_piece(i) for i in ids[mask > 0])
+        for batch in batches
+        for ids, mask in zip(batch["input_word_ids"], batch["input_mask"])
+    ]
+    assert rows[:4] == [
+        "[CLS] w0 w1 w2 w3 [SEP]",
+        "[CLS] w4 [SEP]",
+        "[CLS] w5 [SEP]",
+        "[CLS] w6 w7 w6 w7 [SEP]",
+    ]
+    assert len(rows) == 12
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(sentences(60)))
+    return path
+
+
+def test_a_model_has_the_same_figure_in_any_format_and_another_model_another(
+    run_command, save_model, text, tmp_path
+):
+    paths = {
+        "ours": save_model("tf2"),
+        "TF1": save_model("tf1", write_tf1),
+        "HF": save_model("hf", write_hugging_face, tokenizer=False),
+        "BERT": save_model("bert", embedding_size=16, parameter_sharing="none"),
+    }
+    Tokenizer.from_file(str(paths["ours"] / "tokenizer.json")).save(str(paths["HF"]))
+    done = run_command(
+        "figure1",
+        "--checkpoints=" + ",".join(f"{name}={path}" for name, path in paths.items()),
+        f"--input_file={text}",
+        "--max_seq_length=32",
+        f"--output_dir={tmp_path / 'out'}",
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out/figure1.json").read_text())
+    ours, *same, bert = result["models"]
+    assert [model["layers"] for model in same] == [ours["layers"]] * 2
+    assert (ours["parameter_sharing"], bert["parameter_sharing"]) == ("all", "none")
+    assert len(bert["layers"]) == 3 and bert["layers"] != ours["layers"]
+    assert bert["tokens"] == ours["tokens"] > 300
+    shown = table(result["models"])
+    assert shown in done.stdout and all(len(line) <= 80 for line in shown.splitlines())
+    assert f"{bert['layers'][2]['l2_distance']:.2f}" in shown
+
+
+def test_records_are_measured_with_their_masks(run_command, save_model, tmp_path):
+    path = GOLDEN / "tf1_records/pretrain_128.tfrecord"
+    model = save_model("model", tokenizer=False, vocab_size=30000, max_position_embeddings=128)
+    done = run_command(
+        "figure1",
+        f"--checkpoints=x={model}",
+        f"--records={path}",
+        "--num_sequences=11",
+        f"--output_dir={tmp_path / 'out'}",
+    )
+    assert done.returncode == 0, done.stderr
+    examples = list(records.read_examples(str(path)))[:11]
+    columns = records.parse_columns(tf.constant(examples), records.infer_features(examples[0]))
+    (found,) = json.loads((tmp_path / "out/figure1.json").read_text())["models"]
+    assert found["tokens"] == int(tf.reduce_sum(columns["input_mask"]))
+    encoder = albert_tf.load_pretrained(str(model)).encoder
+    batch = {
+        ours: tf.cast(columns[theirs], tf.int32)
+        for ours, theirs in (
+            ("input_word_ids", "input_ids"),
+            ("input_mask", "input_mask"),
+            ("input_type_ids", "segment_ids"),
+        )
+    }
+    for one, other in zip(found["layers"], measure(encoder, [batch]).means()):
+        assert one == pytest.approx(other, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--checkpoints=model"], "'model' is not of the form name=path."),
+        (["--checkpoints=a=model,a=model"], "The name 'a' is given twice"),
+        (["--checkpoints=a=model", "--records=x"], "Give either --input_file or --records."),
+        (["--checkpoints=a={model}"], "There is no tokenizer with"),
+    ],
+)
+def test_bad_input_is_told_in_one_sentence(flags, message, run_command, save_model, text, tmp_path):
+    model = save_model("model", tokenizer=False)
+    flags = [flag.format(model=model) for flag in flags]
+    out = tmp_path / "out"
+    done = run_command("figure1", *flags, f"--input_file={text}", f"--output_dir={out}")
+    assert done.returncode == 1
+    assert f"error: {message}" in done.stderr
+    assert not out.exists()

@@ -1,0 +1,116 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Plots: what is read for them, and that they are drawn where matplotlib is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import struct
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.training.monitors import read_metrics
+from benchmarks.paper.plots import curve, span_shares
+from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_options import PretrainingOptions
+from tests.benchmarks.paper.conftest import sentences
+
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """A run's folder with three steps of training, one of them lost, and one evaluation."""
+    names = ("loss", "masked_lm_accuracy", "sentence_order_accuracy", "tokens_per_second")
+    entries = [
+        {"step": step, "split": split, **dict.fromkeys(names, value)}
+        for step, split, value in (
+            (1, "train", 0.1), (2, "train", None), (3, "train", 0.3), (3, "eval", 0.2),
+        )
+    ]  # fmt: skip
+    del entries[0]["tokens_per_second"]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(e) + "\n" for e in entries) + '{"st')
+    return folder
+
+
+def test_a_curve_has_the_finite_values_of_its_split(run_dir):
+    entries = read_metrics(str(run_dir))
+    assert len(entries) == 4
+    assert curve(entries, "train", "loss") == ([1, 3], [0.1, 0.3])
+    assert curve(entries, "eval", "loss") == ([3], [0.2])
+    assert curve(entries, "train", "tokens_per_second") == ([3], [0.3])
+
+
+@pytest.fixture
+def build(tmp_path, vocabulary):
+    def build(name, **options):
+        text = tmp_path / "text.txt"
+        text.write_text("\n\n".join("\n".join(sentences(20, seed)) for seed in range(20)))
+        folder = str(tmp_path / name)
+        build_pretraining_data(
+            [str(text)],
+            TokenizerSource(str(vocabulary)),
+            Output(folder),
+            PretrainingOptions(max_seq_length=64, dupe_factor=1, **options),
+        )
+        return folder
+
+    return build
+
+
+def test_span_lengths_are_read_beside_the_distribution_they_were_drawn_with(build):
+    found, drawn = span_shares(build("records"))
+    assert drawn == pytest.approx([6 / 11, 3 / 11, 2 / 11])
+    assert len(found) == 3 and sum(found) == pytest.approx(1, abs=1e-5)
+    assert found == sorted(found, reverse=True)
+    _, drawn = span_shares(build("longer", favor_shorter_ngram=False, ngram=2))
+    assert drawn == pytest.approx([1 / 3, 2 / 3])
+
+
+def test_compact_records_know_nothing_of_spans(build):
+    with pytest.raises(AlbertError, match="only of pretraining records built with"):
+        span_shares(build("compact", record_format="compact"))
+
+
+def test_a_file_of_another_kind_is_refused(run_command, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "x.json").write_text('{"experiment": "table5"}')
+    flags = [f"--figure1={tmp_path / 'x.json'}", f"--output_dir={tmp_path / 'out'}"]
+    done = run_command("plots", *flags)
+    assert done.returncode == 1 and "was not written by the command figure1" in done.stderr
+    done = run_command("plots", flags[1])
+    assert done.returncode == 1 and "There is nothing to draw" in done.stderr
+
+
+@pytest.mark.skipif(HAS_MATPLOTLIB, reason="matplotlib is there")
+def test_without_matplotlib_one_sentence_says_how_to_get_it(run_command, run_dir, tmp_path):
+    done = run_command("plots", f"--runs=a={run_dir}", f"--output_dir={tmp_path / 'out'}")
+    assert done.returncode == 1 and not (tmp_path / "out").exists()
+    assert "install it with `pip install matplotlib==3.9.4`." in done.stderr
+
+
+def test_everything_is_drawn_800_pixels_wide(run_command, run_dir, build, tmp_path):
+    pytest.importorskip("matplotlib")
+    layers = [{"layer": n, "l2_distance": 3.0 * n, "angle": 10.0 * n} for n in (1, 2)]
+    result = {"experiment": "figure1", "models": [{"name": "ALBERT", "layers": layers}]}
+    (tmp_path / "figure1.json").write_text(json.dumps(result))
+    done = run_command(
+        "plots",
+        f"--runs=a={run_dir},b={run_dir}",
+        f"--records=sop={build('records')}",
+        f"--figure1={tmp_path / 'figure1.json'}",
+        f"--output_dir={tmp_path / 'out'}",
+    )
+    assert done.returncode == 0, done.stderr
+    sizes = {}
+    for path in (tmp_path / "out").iterdir():
+        head = path.read_bytes()[:24]
+        assert head.startswith(b"\x89PNG")
+        sizes[path.stem] = struct.unpack(">II", head[16:])[0]
+    names = ("learning_curves", "figure2", "throughput", "ngrams", "figure1")
+    assert sorted(sizes) == sorted(names)
+    assert all(780 <= width <= 830 for width in sizes.values())
