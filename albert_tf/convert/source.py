@@ -23,6 +23,8 @@ from albert_tf.tokenization import Tokenizer
 VOCABULARIES = ("*.model", "*vocab*.txt")
 #: Variables of the encoder have names below it.
 ENCODER_SCOPE = "bert/"
+#: Of a checkpoint, these may be fewer than the model's.
+POSITIONS = f"{ENCODER_SCOPE}embeddings/position_embeddings"
 #: What an encoder may lack: Hugging Face's models of all tasks that look at single tokens (masked
 #: LM, questions) are saved without.
 POOLER = frozenset({"bert/pooler/dense/kernel", "bert/pooler/dense/bias"})
@@ -74,7 +76,8 @@ class Source(abc.ABC):
 class LoadReport:
     """What `assign_weights` found: names by outcome.
 
-    Names in `missing` tell both shapes if it is the shape that does not fit.
+    Names in `missing` tell both shapes if it is the shape that does not fit. `repeated` tells how
+    many positions the checkpoint has, if the model has more; see `repeat_positions`.
     """
 
     checkpoint: str
@@ -82,6 +85,7 @@ class LoadReport:
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
     state: tuple[str, ...] = ()
+    repeated: int | None = None
 
     @property
     def missing_of_encoder(self) -> list[str]:
@@ -99,6 +103,8 @@ class LoadReport:
                 shown = f"{what}: {', '.join(_by_scope(names))}"
                 indent = {"initial_indent": "  ", "subsequent_indent": "    "}
                 lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
+        if self.repeated:
+            lines.append(f"  positions from {self.repeated} on repeat the checkpoint's")
         return "\n".join(lines)
 
 
@@ -116,7 +122,8 @@ def _by_scope(names: Sequence[str]) -> list[str]:
 def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
     """Assigns to every variable the source's weight of the same name and shape.
 
-    Of a run's checkpoints, the damaged ones are passed over.
+    A model for longer sequences repeats the source's positions; see `repeat_positions`. Of a run's
+    checkpoints, the damaged ones are passed over.
 
     Raises:
       AlbertError: the source cannot be read.
@@ -131,17 +138,41 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
 
 def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
     left = dict(source.shapes)
-    matched, missing = [], []
+    matched, missing, repeated = [], [], None
     for name, variable in named_weights.items():
         shape, wanted = left.pop(name, None), variable.shape.as_list()
-        if shape is not None and list(shape) == wanted:
+        shape = shape and list(shape)
+        if shape == wanted:
             variable.assign(source.read(name))
             matched.append(name)
+        elif name == POSITIONS and shape and 2 < shape[0] < wanted[0] and shape[1:] == wanted[1:]:
+            repeated = shape[0]
+            variable.assign(repeat_positions(source.read(name), wanted[0]))
+            matched.append(name)
         else:
-            note = "" if shape is None else f" (shape {list(shape)}, not {wanted})"
+            note = "" if shape is None else f" (shape {shape}, not {wanted})"
             missing.append(name + note)
-    state = tuple(source.state)
-    return LoadReport(source.location, tuple(matched), tuple(missing), tuple(sorted(left)), state)
+    names = (tuple(matched), tuple(missing), tuple(sorted(left)), tuple(source.state))
+    return LoadReport(source.location, *names, repeated)
+
+
+def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
+    """Embeddings for longer sequences than they were trained on.
+
+    Those between the first, where [CLS] is, and the last, where [SEP] often is, are repeated, much
+    as Longformer's were made of RoBERTa's (Beltagy et al., 2020, section 5). Attention to
+    neighbours, which takes long to learn and is quicker learned on short sequences, then works at
+    all positions from the first step.
+
+    Args:
+      embeddings: float [n, E], n > 2.
+      number: of positions, at least n.
+
+    Returns:
+      [number, E].
+    """
+    rows, trained = np.arange(number), len(embeddings)
+    return embeddings[np.where(rows < trained, rows, 1 + (rows - trained) % (trained - 2))]
 
 
 def find_beside(checkpoint: str, name: str) -> str | None:

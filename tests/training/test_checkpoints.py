@@ -111,6 +111,27 @@ def test_an_encoder_variable_of_another_shape_is_an_error_that_names_both(tmp_pa
         load_weights(str(tmp_path), variables(0, **{"bert/a/kernel": [3]}))
 
 
+POSITIONS = "bert/embeddings/position_embeddings"
+
+
+def test_a_model_for_longer_sequences_repeats_the_positions_between_first_and_last(tmp_path):
+    short = variables(1, **{POSITIONS: [5, 2]})
+    store_of(tmp_path, short).save(1)
+    longer = variables(0, **{POSITIONS: [12, 2]})
+    report = load_weights(str(tmp_path), longer, whole=True)
+    rows = [0, 1, 2, 3, 4, 1, 2, 3, 1, 2, 3, 1]
+    np.testing.assert_array_equal(longer[POSITIONS].numpy(), short[POSITIONS].numpy()[rows])
+    assert report.matched == (POSITIONS,) and report.repeated == 5
+    assert str(report).splitlines()[-1] == "  positions from 5 on repeat the checkpoint's"
+
+
+@pytest.mark.parametrize("shape", [[4, 2], [12, 3]])
+def test_fewer_or_wider_positions_than_the_checkpoint_has_are_an_error(tmp_path, shape):
+    store_of(tmp_path, variables(1, **{POSITIONS: [5, 2]})).save(1)
+    with pytest.raises(AlbertError, match=r"it lacks .*position_embeddings \(shape \[5, 2\]"):
+        load_weights(str(tmp_path), variables(0, **{POSITIONS: shape}))
+
+
 def test_the_pooler_may_be_missing_unless_the_model_must_be_whole(tmp_path):
     pooler = {f"bert/pooler/dense/{part}": [2] for part in ("bias", "kernel")}
     store_of(tmp_path, variables(1, **{"bert/a/kernel": [2]})).save(1)
