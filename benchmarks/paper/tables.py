@@ -99,11 +99,8 @@ def _curve(model: str | None) -> list[dict[str, float]]:
     """The held-out evaluations of a training run, in order."""
     if not model or not tf.io.gfile.exists(os.path.join(model, METRICS_FILE)):
         return []
-    return [
-        {k: v for k, v in entry.items() if k != "split"}
-        for entry in read_metrics(model)
-        if entry["split"] != "train"
-    ]
+    entries = [entry for entry in read_metrics(model) if entry["split"] != "train"]
+    return [{k: v for k, v in entry.items() if k != "split"} for entry in entries]
 
 
 def _relate_speeds(rows: Sequence[dict[str, Any]], name: str) -> None:
