@@ -297,15 +297,18 @@ class Plan:
             self.missing[title] = f"no {os.path.relpath(absent[0], self.inputs.data_dir)}"
             return None
         model, name = self._pretraining(row), row.model_name()
-        start, inputs = {"init_checkpoint": model}, [_record(model)]
+        checkpoint, inputs = model, [_record(model)]
         if row.checkpoint:
             name += f"-at{row.checkpoint}"
-            vocabulary = self._vocabulary()
-            start = {
-                "init_checkpoint": os.path.join(model, "checkpoints", f"ckpt-{row.checkpoint}"),
-                "albert_config_file": self._config(row.config),
-                "spm_model_file": vocabulary,
-            }
+            checkpoint = os.path.join(model, "checkpoints", f"ckpt-{row.checkpoint}")
+        # Texts may be longer than what was pretrained on; positions are repeated then.
+        positions = max(row.config.max_position_embeddings, own[task_name].get("max_seq_length", 0))
+        config = dataclasses.replace(row.config, max_position_embeddings=positions)
+        start = {
+            "init_checkpoint": checkpoint,
+            "albert_config_file": self._config(config),
+            "spm_model_file": self._vocabulary(),
+        }
         former = task.get("from")
         before = self._fine_tuning(row, former, former.upper()) if former else None
         if before:

@@ -76,11 +76,11 @@ class Row:
 
 
 def shape_name(config: AlbertConfig) -> str:
-    """A configuration in a few words: layers, H, E, sharing, groups, dropout."""
+    """A configuration in a few words: layers, H, E, positions, sharing, groups, dropout."""
     groups = f"-G{config.num_hidden_groups}" if config.num_hidden_groups > 1 else ""
     return (
         f"L{config.num_hidden_layers}-H{config.hidden_size}-E{config.embedding_size}"
-        f"-{config.parameter_sharing}{groups}-dropout{config.hidden_dropout_prob:g}"
+        f"-P{config.max_position_embeddings}-{config.parameter_sharing}{groups}-dropout{config.hidden_dropout_prob:g}"
     )
 
 

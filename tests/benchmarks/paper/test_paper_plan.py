@@ -136,7 +136,7 @@ def test_equal_time_becomes_steps_once_they_are_measured(tmp_path):
         for stage in second.stages
         if "num_train_steps" in stage.flags
     }
-    assert steps == {100: 20, 25: 5}  # A fifth is warm-up, as in the recipe.
+    assert steps == {100: 12, 25: 3}  # 12 % is warm-up, as in the recipe.
     assert second.cells["BERT large"]["steps"] == 100
 
 

@@ -100,7 +100,7 @@ def changed(tmp_path):
         ({"row": {"tiny": {"dropuot": 0.5}}}, "the row 'None' has unknown settings: dropuot"),
         (
             {"row": {"config": {"num_attention_heads": 5}}},
-            "64 is not a multiple of num_attention_heads 5",
+            "128 is not a multiple of num_attention_heads 5",
         ),
     ],
 )
