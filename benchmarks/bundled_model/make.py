@@ -35,10 +35,10 @@ _USE = """\
 A small English model to start from: to try this package out, to teach, and to fine-tune where a
 model must be small. It is no substitute for the released models, which have read far more.
 
-It was trained on old books, in sequences of {length} tokens; the embeddings of later positions are
-as they were drawn and learn only in fine-tuning. It knows the world and the English of these books,
-with their views of women, peoples and classes: do not let it judge people. The books are in the
-public domain; the weights come under the licence of the package (Apache 2.0)."""
+It was trained on old books, in sequences of {length} tokens; the embeddings of later positions
+repeat earlier ones and were not trained in their place. It knows the world and the English of these
+books, with their views of women, peoples and classes: do not let it judge people. The books are in
+the public domain; the weights come under the licence of the package (Apache 2.0)."""
 
 
 def define_flags() -> None:
