@@ -132,9 +132,8 @@ def test_the_report_tells_sizes_operations_and_differences(reports, contents):
         assert report["quantization"] == name
         assert report["bytes"] == len(contents[name])
         assert report["inputs"] == [[1, 16], [1, 64], [4, 16], [4, 64]]
-        # Four products a layer and the pooler's; the embeddings' once more, without its bias, for
-        # the first layer's to take over. Activations are no products.
-        assert report["operations"]["FULLY_CONNECTED"] == 3 * 4 + 1 + 2
+        # Four products a layer, the pooler's and the embeddings'. Activations are no products.
+        assert report["operations"]["FULLY_CONNECTED"] == 3 * 4 + 1 + 1
         assert report["operations"]["SOFTMAX"] == 3
     assert reports["none"]["outputs"]["sequence_output"]["relative"] < 1e-5
 
