@@ -20,9 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(pretrained.FOLDER) / pretrained.DEFAULT
 HELD_OUT = ROOT / "benchmarks/data/books_heldout.txt.gz"
 MEGABYTES = 12
-#: What random weights do not reach on held-out text: 0.07 is the share of the commonest piece, 0.5
-#: that of either order.
-MASKED_LM_ACCURACY, SENTENCE_ORDER_ACCURACY = 0.15, 0.56
+#: 0.07 is what the commonest piece alone reaches on held-out text.
+MASKED_LM_ACCURACY = 0.28
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +65,7 @@ def test_card_and_manifest_tell_how_it_was_made(manifest):
     assert "## Use" in card and "To be filled in" not in card
 
 
-def test_it_predicts_words_and_sentence_order_of_books_it_has_not_read(model):
+def test_it_predicts_words_of_books_it_has_not_read(model):
     found = verify(model, model.tokenizer, read_lines(str(HELD_OUT)), max_sequences=300)
     assert found.verdict == TRAINED
     assert found.mlm_accuracy > MASKED_LM_ACCURACY
-    assert found.sop_accuracy > SENTENCE_ORDER_ACCURACY
