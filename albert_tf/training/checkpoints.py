@@ -126,7 +126,10 @@ class CheckpointStore:
         )
 
     def forget_after(self, step: int) -> None:
-        """Deletes the checkpoints after that of `step`, and what is left of unfinished ones."""
+        """Deletes the checkpoints after that of `step`, and what is left of others.
+
+        Left may be what was not finished, and what was not deleted whole.
+        """
         if not self._writes:
             return
         kept = {number: path for number, path in self.kept().items() if number <= step}
@@ -142,7 +145,12 @@ class CheckpointStore:
             files.write_text(path, "\n".join(lines) + "\n")
         elif tf.io.gfile.exists(path):
             tf.io.gfile.remove(path)
-        _delete(self._folder, lambda number, name: number > step or name.endswith("_temp"))
+        _delete(
+            self._folder,
+            lambda number, name: number > step
+            or name.endswith("_temp")
+            or not tf.io.gfile.exists(os.path.join(self._folder, f"ckpt-{number}.index")),
+        )
         files.remove_temporary(self._folder)
         self.__dict__.pop("_manager", None)
 

@@ -134,6 +134,13 @@ def test_where_none_is_good_nothing_is_changed(folder, kind):
     assert_refused_unchanged(folder, r"ckpt-30 is damaged.*There is no good checkpoint in")
 
 
+def test_what_is_left_of_a_checkpoint_that_was_being_deleted_goes(folder):
+    (folder / "checkpoints/ckpt-10.index").unlink()
+    Run(folder).store.restore_newest()
+    steps = {p.name.split(".")[0] for p in (folder / "checkpoints").glob("ckpt-*")}
+    assert steps == {"ckpt-20", "ckpt-30"}
+
+
 def test_indexes_that_are_all_gone_are_no_reason_to_begin_anew(folder):
     for step in (10, 20, 30):
         (folder / f"checkpoints/ckpt-{step}.index").unlink()
