@@ -141,7 +141,7 @@ def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadRep
     matched, missing, repeated = [], [], None
     for name, variable in named_weights.items():
         shape, wanted = left.pop(name, None), variable.shape.as_list()
-        shape = shape and list(shape)
+        shape = None if shape is None else list(shape)
         if shape == wanted:
             variable.assign(source.read(name))
             matched.append(name)
