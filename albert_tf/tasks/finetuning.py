@@ -182,7 +182,8 @@ def load_model_files(
       checkpoint: see albert_tf.convert.load.open_source.
 
     Raises:
-      AlbertError: one of them is neither given nor found, or the configuration does not fit.
+      AlbertError: one of them is neither given nor found, there is no such checkpoint, or the
+        configuration does not fit.
     """
     source = open_source(checkpoint) if checkpoint and not (config_file and vocabulary) else None
     config = AlbertConfig.load(config_file) if config_file else source and source.config()
@@ -196,8 +197,10 @@ def load_model_files(
     ):
         if not found:
             reason = "no --init_checkpoint tells it"
-            if checkpoint:
-                reason = f"there is no {name} beside {checkpoint}"
+            if source:
+                # Where there is no such folder, asking for the weights' place tells it.
+                place = checkpoint if tf.io.gfile.exists(checkpoint) else source.location
+                reason = f"there is no {name} beside {place}"
             raise AlbertError(f"{flag} is needed: {reason}.")
     if config_file in AlbertConfig.preset_names():
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)

@@ -206,11 +206,15 @@ def model_config(
       AlbertError: it is neither given nor found.
     """
     if not name_or_path:
-        config = open_source(checkpoint).config() if checkpoint else None
+        if not checkpoint:
+            raise AlbertError("--albert_config_file is needed: no --init_checkpoint tells it.")
+        source = open_source(checkpoint)
+        config = source.config()
         if config is None:
-            beside = f"there is no {CONFIG_FILE} beside {checkpoint}"
-            reason = beside if checkpoint else "no --init_checkpoint tells it"
-            raise AlbertError(f"--albert_config_file is needed: {reason}.")
+            raise AlbertError(
+                f"--albert_config_file is needed: there is no {CONFIG_FILE} beside "
+                f"{source.location}."
+            )
         return config
     config = AlbertConfig.load(name_or_path)
     manifest = find_manifest(record_files(patterns))

@@ -188,7 +188,7 @@ def main() -> None:
             batches = record_batches(FLAGS.records, model.config, FLAGS.num_sequences)
         elif model.tokenizer is None:
             raise AlbertError(
-                f"There is no tokenizer with {path}; give --records for --input_file."
+                f"There is no tokenizer with {path}; give --records in place of --input_file."
             )
         else:
             batches = text_batches(

@@ -54,6 +54,23 @@ def test_an_unknown_name_is_told_those_there_are(bundled):
         load_pretrained("albert_tiny_boks")
 
 
+@pytest.mark.parametrize(
+    ("script", "given"),
+    [
+        (run_classifier, ["--do_train", "--train_file=texts.tsv"]),
+        (run_pretraining, ["--do_train=false", "--do_eval", "--eval_input_file=records"]),
+    ],
+)
+def test_a_runner_tells_of_them_too_where_it_looks_for_a_configuration(
+    bundled, run_script, texts, tmp_path, monkeypatch, script, given
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "records").write_bytes(b"")
+    done = run_script(script, "--init_checkpoint=boks", f"--output_dir={tmp_path}/out", *given)
+    assert done.returncode == 1
+    assert "There is no checkpoint at boks; " in done.stderr and f"({NAME})." in done.stderr
+
+
 def test_the_converter_takes_the_name(bundled, run_script, tmp_path):
     done = run_script(
         convert_checkpoint, f"--from_path={NAME}", "--to=tf1", f"--output_dir={tmp_path}/tf1"
