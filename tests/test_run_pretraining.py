@@ -312,6 +312,20 @@ def test_a_contradiction_about_masking_is_one_sentence(run, tmp_path, compact):
     assert "need tokenizer.json beside them" in done.stderr
 
 
+def test_on_one_core_the_step_does_not_count_as_waiting_for_input(tmp_path):
+    done = subprocess.run(
+        [sys.executable, run_pretraining.__file__, *flags_for(tmp_path)],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+    )
+    assert done.returncode == 0, done.stderr
+    logged = [json.loads(x) for x in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    shares = [x["input_wait_share"] for x in logged if "input_wait_share" in x]
+    # The clock was once read after the step: then each was above 0.9.
+    assert shares and min(shares) < 0.5
+
+
 def test_help_tells_the_flags_without_importing_tensorflow():
     environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
     done = subprocess.run(

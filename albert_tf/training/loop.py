@@ -138,8 +138,11 @@ class TrainLoop:
             # to TensorFlow. Nothing waits for a batch before both have come about.
             wanted = tf.maximum(tf.timestamp(), finished)
             batch = next(iterator)
-            wait = tf.maximum(_time_of(batch) - wanted, 0.0)
-            metrics = self._strategy.run(self.replica_step, args=(batch,))
+            arrived = _time_of(batch)
+            wait = tf.maximum(arrived - wanted, 0.0)
+            # Else one thread may run the whole step before it looks at the clock.
+            with tf.control_dependencies([arrived]):
+                metrics = self._strategy.run(self.replica_step, args=(batch,))
             metrics = self._strategy.experimental_local_results(metrics)[0]
             history = history.write(i, tf.concat([metrics, [tf.cast(wait, tf.float32)]], 0))
             return i + 1, history, _time_of(metrics)
