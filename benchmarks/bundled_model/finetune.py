@@ -49,23 +49,24 @@ class Benchmark:
     seconds: int
 
 
-def _glue(name: str, metric: str, constant: str | None, steps: int, every: int) -> Benchmark:
+def _glue(name: str, metric: str, constant: str | None, steps: int, length: int) -> Benchmark:
     settings = {
         "task_name": name.lower(),
         "data_dir": "{data}/glue",
         "train_step": steps,
-        "eval_every_steps": every,
-        "max_seq_length": 128,
+        "eval_every_steps": steps // 4,
+        "max_seq_length": length,
     }
     reads = (f"glue/{name}/train.tsv", f"glue/{name}/dev.tsv")
-    return Benchmark(name, metric, "run_classifier.py", settings, reads, constant, steps // 10)
+    seconds = steps * length // 250
+    return Benchmark(name, metric, "run_classifier.py", settings, reads, constant, seconds)
 
 
 BENCHMARKS = {
-    "sst-2": _glue("SST-2", "accuracy", "majority_accuracy", 1500, 250),
-    "cola": _glue("CoLA", "Matthews correlation", None, 1500, 250),
-    "rte": _glue("RTE", "accuracy", "majority_accuracy", 400, 100),
-    "sts-b": _glue("STS-B", "Pearson correlation", None, 1500, 250),
+    "sst-2": _glue("SST-2", "accuracy", "majority_accuracy", 600, 64),
+    "cola": _glue("CoLA", "Matthews correlation", None, 800, 48),
+    "rte": _glue("RTE", "accuracy", "majority_accuracy", 160, 128),
+    "sts-b": _glue("STS-B", "Pearson correlation", None, 800, 80),
     "squad1.1": Benchmark(
         "SQuAD 1.1",
         "F1",
@@ -74,13 +75,14 @@ BENCHMARKS = {
             "version": "1.1",
             "train_file": "{data}/squad/train_parts/train-v1.1*.json",
             "eval_file": "{data}/squad/dev-v1.1.json",
-            "max_seq_length": 256,
+            "max_seq_length": 192,
+            "doc_stride": 96,
             "train_batch_size": 24,
-            "num_train_epochs": 3,
+            "num_train_epochs": 1,
         },
         ("squad/train_parts/train-v1.1*.json", "squad/dev-v1.1.json"),
         None,
-        900,
+        400,
     ),
     "race": Benchmark(
         "RACE",
@@ -88,13 +90,13 @@ BENCHMARKS = {
         "run_race.py",
         {
             "data_dir": "{data}/race",
-            "max_seq_length": 192,
-            "num_train_epochs": 2,
-            "eval_every_steps": 100,
+            "max_seq_length": 128,
+            "train_batch_size": 16,
+            "num_train_epochs": 1,
         },
         ("race/train", "race/dev"),
         "chance_accuracy",
-        900,
+        350,
     ),
 }
 

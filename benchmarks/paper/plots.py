@@ -135,6 +135,44 @@ def draw_figure2(runs: Mapping[str, Entries]) -> Any:
     return figure
 
 
+def draw_evaluations(document: Mapping[str, Any]) -> Any:
+    """Held-out accuracies of a table's models over the steps.
+
+    Args:
+      document: as `tables.collect` gives it.
+    """
+    labels = ("masked LM accuracy (%)", "sentence order accuracy (%)")
+    figure, panels = _panels(f"{document['title']}: held-out text", labels, 4.5, side_by_side=True)
+    for panel, metric in zip(panels, ("masked_lm_accuracy", "sentence_order_accuracy")):
+        # JSON has sorted them by name.
+        for name in (row["name"] for row in document["rows"] if row["name"] in document["curves"]):
+            entries = [entry for entry in document["curves"][name] if metric in entry]
+            steps = [entry["step"] for entry in entries]
+            shares = [100 * entry[metric] for entry in entries]
+            panel.plot(steps, shares, "o-", markersize=4, linewidth=1.2, label=name)
+        panel.set_xlabel("step")
+    panels[1].axhline(50, color="grey", linestyle=":")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def save_evaluations(document: Mapping[str, Any], path: str) -> str | None:
+    """Draws `draw_evaluations` where there is something to draw, and something to draw with.
+
+    Returns:
+      The name of the file, for a page beside it; None if there is none.
+    """
+    if not document["curves"]:
+        return None
+    try:
+        figure = draw_evaluations(document)
+    except AlbertError as error:
+        print(f"No plot of {document['table']}: {error}")
+        return None
+    drawing.save(figure, path)
+    return os.path.basename(path)
+
+
 def draw_throughput(runs: Mapping[str, Entries]) -> Any:
     """Tokens a second over the steps."""
     figure, (panel,) = _panels("Training throughput", ["tokens per second"], 4)

@@ -1,10 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Joins the tables of finished runs to one page."""
+"""Joins the tables of finished runs to one page, with plots beside it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from absl import flags
@@ -23,8 +24,14 @@ def define_flags() -> None:
     flags.DEFINE_string("page", "docs/results/paper.md", "The Markdown file to write.")
 
 
-def page(documents: list[dict[str, Any]], scale: str) -> str:
-    """The page of some tables, as `tables.collect` gives them, of one scale."""
+def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | None]) -> str:
+    """The page of some tables, as `tables.collect` gives them, of one scale.
+
+    Args:
+      documents: the tables.
+      scale: of all of them.
+      plots: files beside the page, by table.
+    """
     from benchmarks.paper import tables
 
     own = load_recipe(documents[0]["table"], scale).scale
@@ -54,7 +61,11 @@ def page(documents: list[dict[str, Any]], scale: str) -> str:
         *(f"- Machine: {machine}." for machine in machines),
         "",
     ]
-    return "\n".join(text) + "\n" + "\n".join(tables.markdown(d) for d in documents)
+    return (
+        "\n".join(text)
+        + "\n"
+        + "\n".join(tables.markdown(d, plots.get(d["table"])) for d in documents)
+    )
 
 
 def _machine(found: dict[str, Any]) -> str:
@@ -67,13 +78,17 @@ def _machine(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Writes the page."""
+    """Writes the page and its plots."""
     import tensorflow as tf
+
+    from benchmarks.paper.plots import save_evaluations
 
     folder = os.path.join(FLAGS.output_dir, FLAGS.scale, "tables")
     paths = [os.path.join(folder, f"{name}.json") for name in TABLES]
     documents = [files.read_object(path, "table") for path in paths if tf.io.gfile.exists(path)]
     if not documents:
         raise AlbertError(f"There are no tables in {folder}; run some, such as table5.")
-    files.write_text(FLAGS.page, page(documents, FLAGS.scale))
+    stem = os.path.splitext(FLAGS.page)[0]
+    plots = {d["table"]: save_evaluations(d, f"{stem}_{d['table']}.png") for d in documents}
+    files.write_text(FLAGS.page, page(documents, FLAGS.scale, plots))
     print(f"{len(documents)} tables are in {FLAGS.page}.")

@@ -81,16 +81,17 @@ def main(table: str) -> None:
 
 
 def report(recipe: Recipe, inputs: Inputs) -> None:
-    """Prints the table of what is finished, and writes it as JSON and Markdown."""
-    from benchmarks.paper import tables
+    """Prints the table of what is finished, and writes it as JSON, Markdown and a plot."""
+    from benchmarks.paper import plots, tables
     from benchmarks.paper.plan import Plan
 
     document = tables.collect(Plan(recipe, inputs))
     path = os.path.join(inputs.output_dir, "tables", recipe.name)
     files.write_json(f"{path}.json", document)
-    files.write_text(f"{path}.md", tables.markdown(document))
+    plot = plots.save_evaluations(document, f"{path}.png")
+    files.write_text(f"{path}.md", tables.markdown(document, plot))
     print(f"\n{tables.terminal(document)}\n")
-    print(f"The table is in {path}.md and {path}.json.")
+    print(f"The table is in {path}.md and {path}.json{', its plot beside them' if plot else ''}.")
 
 
 def _restricted(recipe: Recipe) -> Recipe:

@@ -156,13 +156,16 @@ def lines(document: Mapping[str, Any]) -> list[list[str]]:
     return table
 
 
-def markdown(document: Mapping[str, Any]) -> str:
-    """The table with its notes."""
+def markdown(document: Mapping[str, Any], plot: str | None = None) -> str:
+    """The table with its notes and, if the file of one is given, a plot."""
     head, *body = lines(document)
     text = [f"## {document['title']}", "", f"Section {document['section']} of the paper.", ""]
     text += [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (len(head) - 2)]
     text += [f"| {' | '.join(cells)} |" for cells in body]
-    return "\n".join([*text, "", *(f"- {note}" for note in notes(document)), ""])
+    text += ["", *(f"- {note}" for note in notes(document)), ""]
+    if plot:
+        text += [f"![Accuracies on held-out text over the steps]({plot})", ""]
+    return "\n".join(text)
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:

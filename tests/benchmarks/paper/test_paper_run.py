@@ -87,11 +87,22 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     assert f"| all-shared | ours | {millions} | {mlm} | {sop} | – |" in page
     assert "|  | paper | 12M | 54.0 | – | – |" in page
     assert "- SST-2: no --data_dir was given." in page
+    assert "](table1.png)" in page
+    assert (tmp_path / "out/tiny/tables/table1.png").read_bytes().startswith(b"\x89PNG")
 
     again = run_script(kit, *command)
     assert again.returncode == 0
     assert again.stdout.count("finished before, reused") == 5
     assert json.loads((tmp_path / "out/tiny/tables/table1.json").read_text()) == document
+
+    reported = run_script(
+        kit, "report", f"--output_dir={tmp_path}/out", f"--page={tmp_path}/page/all.md"
+    )
+    assert reported.returncode == 0
+    whole = (tmp_path / "page/all.md").read_text()
+    assert page.replace("table1.png", "all_table1.png") in whole
+    assert "python -m benchmarks.paper table1 --scale=tiny --text=text.txt" in whole
+    assert (tmp_path / "page/all_table1.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.training.monitors import read_metrics
-from benchmarks.paper.plots import curve, span_shares
+from benchmarks.paper.plots import curve, save_evaluations, span_shares
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.benchmarks.paper.conftest import sentences
@@ -90,6 +90,19 @@ def test_without_matplotlib_one_sentence_says_how_to_get_it(
     done = run_command("plots", f"--runs=a={run_dir}", f"--output_dir={tmp_path / 'out'}")
     assert done.returncode == 1 and not (tmp_path / "out").exists()
     assert "install it with `pip install matplotlib==3.9.4`." in done.stderr
+
+
+def test_a_table_without_matplotlib_or_without_models_has_no_plot(tmp_path, monkeypatch, capsys):
+    path = str(tmp_path / "table.png")
+    document = {"table": "table1", "title": "Table 1", "rows": [{"name": "a"}], "curves": {}}
+    assert save_evaluations(document, path) is None
+    document["curves"] = {"a": [{"step": 1, "masked_lm_accuracy": 0.1}]}
+    assert save_evaluations(document, path) == "table.png"
+    (tmp_path / "table.png").unlink()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert save_evaluations(document, path) is None
+    assert "No plot of table1: Plots need matplotlib" in capsys.readouterr().out
+    assert not (tmp_path / "table.png").exists()
 
 
 def test_everything_is_drawn_800_pixels_wide(run_command, run_dir, build, tmp_path):
