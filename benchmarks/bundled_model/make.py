@@ -66,7 +66,7 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
     report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
-    runs = [_run(path) for path in run_dirs]
+    runs = [describe_run(path) for path in run_dirs]
     runs[-1]["steps"] = step_of(weights) or runs[-1]["steps"]
     for run in runs:
         run["tokens"] = round(run["steps"] * run.pop("tokens_per_step"))
@@ -103,8 +103,12 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
     return manifest
 
 
-def _run(path: str) -> dict[str, Any]:
-    """What a run's files tell: settings, data, steps, tokens a step (padding does not count)."""
+def describe_run(path: str) -> dict[str, Any]:
+    """What a run's files tell: settings, data, steps, tokens a step (padding does not count).
+
+    Raises:
+      AlbertError: one of them is missing, or tells nothing of training.
+    """
     config = files.read_object(os.path.join(path, RUN_CONFIG), "run configuration")
     data = files.read_object(os.path.join(path, TRAINING_DATA), "description of the data")
     log_file = os.path.join(path, "metrics.jsonl")

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
 from albert_tf import files
-from benchmarks.bundled_model import finetune, heldout
+from benchmarks.bundled_model import curve, finetune, heldout
 
 FLAGS = flags.FLAGS
 _BEGIN = """\
@@ -32,6 +33,16 @@ Sentence order is right half of the time by chance.
 {heldout_commands}
 ```
 """
+_CURVE = """
+## How it learned
+
+{tokens} tokens in {number} runs, each from the weights of the one before it. Blue: the text it
+learned from, means of 100 steps. Orange: the first held-out sequences, during training. Dotted:
+what it was meant to reach. What was tried:
+[pretraining.md](../pretraining.md#short-sequences-first).
+
+![Accuracies over the tokens read]({plot})
+"""
 _FINETUNE = """
 ## Fine-tuned
 
@@ -51,6 +62,7 @@ def define_flags() -> None:
     """Flags of `report`."""
     flags.DEFINE_string("heldout_dir", None, "--output_dir of `heldout`.", required=True)
     flags.DEFINE_string("finetune_dir", None, "--output_dir of `finetune`; default: none was run.")
+    flags.DEFINE_list("run_dirs", [], "As of `make`, for the learning curves; default: none.")
     flags.DEFINE_string("page", None, "The Markdown file to write.", required=True)
 
 
@@ -61,12 +73,13 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def page(results: dict[str, dict], json_name: str) -> str:
+def page(results: dict[str, Any], json_name: str, plot: str | None = None) -> str:
     """The page as Markdown.
 
     Args:
-      results: of `heldout` and, if it was run, of `finetune`.
+      results: `heldout`, and, if they were measured, `finetune` and `curve`.
       json_name: of the file beside the page.
+      plot: likewise, of the curve.
     """
     held_out = results["heldout"]
     text = _BEGIN.format(
@@ -77,6 +90,9 @@ def page(results: dict[str, dict], json_name: str) -> str:
         heldout_commands="\n".join(held_out["commands"]),
     )
     machines = [held_out["machine"]]
+    if plot:
+        runs = results["curve"]
+        text += _CURVE.format(tokens=f"{runs[-1]['end']:,}", number=len(runs), plot=plot)
     if "finetune" in results:
         found = results["finetune"]
         scores = found["scores"].values()
@@ -100,7 +116,11 @@ def main() -> None:
     if FLAGS.finetune_dir:
         path = f"{FLAGS.finetune_dir}/{finetune.RESULTS_FILE}"
         results["finetune"] = files.read_json(path)
-    json_file = f"{os.path.splitext(FLAGS.page)[0]}.json"
+    stem, plot = os.path.splitext(FLAGS.page)[0], None
+    if FLAGS.run_dirs:
+        results["curve"] = curve.collect(FLAGS.run_dirs)
+        plot = curve.save(results["curve"], f"{stem}_curve.png")
+    json_file = f"{stem}.json"
     files.write_json(json_file, results)
-    files.write_text(FLAGS.page, page(results, os.path.basename(json_file)))
+    files.write_text(FLAGS.page, page(results, os.path.basename(json_file), plot))
     print(f"Written: {FLAGS.page}, {json_file}.")

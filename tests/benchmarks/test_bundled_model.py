@@ -16,7 +16,7 @@ from albert_tf import cli, files, pretrained
 from albert_tf.convert.load import load_pretrained
 from albert_tf.errors import AlbertError
 from albert_tf.text_files import read_lines
-from benchmarks.bundled_model import finetune, heldout, make, report
+from benchmarks.bundled_model import curve, finetune, heldout, make, report
 from data_prep import create_pretraining_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +80,37 @@ def test_the_page_tells_every_figure_and_command():
     assert all(f"python {letter}\n" in page for letter in "abcd")
     assert "the median of 3 seeds" in page.replace("\n", " ")
     assert "A processor, 2 cores" in page and "(tiny.json)" in page
+
+
+def run_folder(folder, length, steps):
+    """What a pretraining run of two examples a step leaves for those who describe it."""
+    folder.mkdir()
+    run = {"train_batch_size": 2, "init_checkpoint": None}
+    (folder / "run_config.json").write_text(json.dumps({"run": run, "task": {"config": CONFIG}}))
+    data = {"options": {"max_seq_length": length}}
+    (folder / "training_data.json").write_text(json.dumps(data))
+    metrics = {"masked_lm_accuracy": 0.25, "sentence_order_accuracy": 0.5}
+    entries = [
+        {"step": steps, "split": "train", "padding_share": 0.25, **metrics},
+        {"step": steps, "split": "eval", **metrics, "masked_lm_accuracy": 0.2},
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(e) + "\n" for e in entries))
+    return str(folder)
+
+
+def test_the_curve_goes_on_where_the_run_before_it_ended(tmp_path):
+    folders = [run_folder(tmp_path / "short", 32, 100), run_folder(tmp_path / "long", 128, 10)]
+    short, long = curve.collect(folders)
+    assert (short["begin"], short["end"]) == (0, 100 * 2 * 24)  # A quarter of 32 is padding.
+    assert (long["begin"], long["end"]) == (4800, 4800 + 10 * 2 * 96)
+    assert long["train"]["masked_lm_accuracy"] == [[6720], [0.25]]
+    assert long["eval"]["masked_lm_accuracy"] == [[6720], [0.2]]
+    assert curve.save([short, long], str(tmp_path / "curve.png")) == "curve.png"
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    masks = {what: {"instances": 1, **METRICS} for what in heldout.MASKS}
+    held_out = {"model": "tiny", "commands": [], "machine": MACHINE, "metrics": masks}
+    page = report.page({"heldout": held_out, "curve": [short, long]}, "x.json", "curve.png")
+    assert "6,720 tokens in 2 runs" in page and "](curve.png)" in page
 
 
 def data_for(folder):

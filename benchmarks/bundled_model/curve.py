@@ -1,0 +1,88 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""How the bundled model learned: its runs one after the other, over the tokens they read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.training.monitors import read_metrics
+from benchmarks import drawing
+from benchmarks.bundled_model import make
+from benchmarks.paper.plots import curve
+
+#: Panels of the plot: metrics, their names there, what they were to reach (percent).
+_PANELS = (
+    ("masked_lm_accuracy", "masked LM accuracy (%)", 35),
+    ("sentence_order_accuracy", "sentence order accuracy (%)", 65),
+)
+_SPLITS = ("train", "eval")
+
+
+def collect(run_dirs: Sequence[str]) -> list[dict[str, Any]]:
+    """Accuracies of runs that went on from one another.
+
+    Returns:
+      For each run its max_seq_length, `begin` and `end` (tokens read before and after it), and by
+      split and metric the points: lists of tokens and of accuracies.
+
+    Raises:
+      AlbertError: a file of a run is missing.
+    """
+    runs, begin = [], 0.0
+    for path in run_dirs:
+        run, entries = make.describe_run(path), read_metrics(path)
+        a_step = run["tokens_per_step"]
+        points: dict[str, dict[str, list[list[float]]]] = {split: {} for split in _SPLITS}
+        for split in _SPLITS:
+            for metric, _, _ in _PANELS:
+                steps, values = curve(entries, split, metric)
+                points[split][metric] = [[round(begin + step * a_step) for step in steps], values]
+        end = begin + run["steps"] * a_step
+        runs.append(
+            {
+                "max_seq_length": run["data"]["options"]["max_seq_length"],
+                "begin": round(begin),
+                "end": round(end),
+                **points,
+            }
+        )
+        begin = end
+    return runs
+
+
+def draw(runs: Sequence[Mapping[str, Any]]) -> Any:
+    """A figure of what `collect` gives."""
+    pyplot = drawing.load_pyplot()
+    figure, panels = pyplot.subplots(1, len(_PANELS), figsize=(8, 4), layout="constrained")
+    for panel, (metric, label, aim) in zip(panels, _PANELS):
+        for run in runs:
+            for split, style in zip(_SPLITS, ("C0-", "C1o-")):
+                tokens, shares = run[split][metric]
+                millions = [number / 1e6 for number in tokens]
+                panel.plot(
+                    millions, [100 * share for share in shares], style, markersize=3, linewidth=0.8
+                )
+            panel.axvline(run["begin"] / 1e6, color="grey", linewidth=0.8)
+            panel.text(
+                run["begin"] / 1e6, 1.01, f" length {run['max_seq_length']}", fontsize=8,
+                transform=panel.get_xaxis_transform()
+            )  # fmt: skip
+        panel.axhline(aim, color="grey", linestyle=":")
+        panel.set_xlabel("tokens read (millions)")
+        panel.set_ylabel(label)
+        panel.set_xlim(left=0)
+        panel.grid(True, alpha=0.3)
+    panels[0].set_ylim(bottom=0)
+    panels[1].set_ylim(45, 75)
+    lines = panels[0].get_lines()[:2]
+    panels[0].legend(lines, ["training", "held-out"], loc="lower right")
+    return figure
+
+
+def save(runs: Sequence[Mapping[str, Any]], path: str) -> str:
+    """Draws into a PNG file; returns its name."""
+    drawing.save(draw(runs), path)
+    return os.path.basename(path)
