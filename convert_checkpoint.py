@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a pretrained ALBERT between formats, bit by bit unless --weights_dtype says otherwise.
+"""Converts a pretrained ALBERT between formats, bit by bit unless flags say otherwise.
 
   python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf --output_dir=albert-hf
   python convert_checkpoint.py --from_path=albert-hf --to=tf1 --output_dir=albert-tf1
@@ -45,6 +45,11 @@ def define_flags() -> None:
         "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: bit by bit. float16, for --to=hf: "
         "half the size, each weight rounded to the nearest; reading gives float32 again."
     )  # fmt: skip
+    flags.DEFINE_bool(
+        "rescale_embeddings", False, "Bring embeddings that LAMB has made large to the size of new "
+        "ones, by a power of two that the masked LM's normalisation takes over. No output changes, "
+        "and AdamW fine-tunes the model better."
+    )  # fmt: skip
 
 
 def _main() -> None:
@@ -56,7 +61,12 @@ def _main() -> None:
     # What was left out is printed below.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
     report = convert(
-        FLAGS.from_path, FLAGS.to, FLAGS.output_dir, FLAGS.allow_partial, FLAGS.weights_dtype
+        FLAGS.from_path,
+        FLAGS.to,
+        FLAGS.output_dir,
+        FLAGS.allow_partial,
+        FLAGS.weights_dtype,
+        FLAGS.rescale_embeddings,
     )
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:

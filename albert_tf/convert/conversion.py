@@ -15,6 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.convert.checkpoint import write_tf1, write_tf2
 from albert_tf.convert.huggingface import write_hugging_face
 from albert_tf.convert.load import load_pretrained, open_source
+from albert_tf.convert.rescaling import rescale_embeddings
 from albert_tf.convert.source import LoadReport
 from albert_tf.errors import AlbertError
 from albert_tf.export.encoder import write_hub_encoder
@@ -38,6 +39,7 @@ def convert(
     output_dir: str,
     allow_partial: bool = False,
     weights_dtype: str = FLOAT32,
+    rescale: bool = False,
 ) -> LoadReport:
     """Writes the model at `from_path` into a new folder, and compares bit by bit what it wrote.
 
@@ -47,6 +49,7 @@ def convert(
       output_dir: a folder that does not exist yet, or is empty; it appears only when complete.
       allow_partial: see load_pretrained; only weights that were there are written.
       weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
+      rescale: brings embeddings to the size of new ones first; see `rescale_embeddings`.
 
     Raises:
       AlbertError: the source cannot be loaded, the format has no such model, a weight is too large
@@ -58,6 +61,8 @@ def convert(
         model = load_pretrained(from_path, allow_partial)
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
+        if rescale:
+            weights = rescale_embeddings(weights, model.config)
         if weights_dtype == FLOAT16:
             weights = {name: _half(name, value) for name, value in weights.items()}
         WRITERS[to](folder, model.config, model.tokenizer, weights)

@@ -63,10 +63,10 @@ def _glue(name: str, metric: str, constant: str | None, steps: int, length: int)
 
 
 BENCHMARKS = {
-    "sst-2": _glue("SST-2", "accuracy", "majority_accuracy", 600, 64),
-    "cola": _glue("CoLA", "Matthews correlation", None, 800, 48),
+    "sst-2": _glue("SST-2", "accuracy", "majority_accuracy", 500, 64),
+    "cola": _glue("CoLA", "Matthews correlation", None, 600, 48),
     "rte": _glue("RTE", "accuracy", "majority_accuracy", 160, 128),
-    "sts-b": _glue("STS-B", "Pearson correlation", None, 800, 80),
+    "sts-b": _glue("STS-B", "Pearson correlation", None, 500, 80),
     "squad1.1": Benchmark(
         "SQuAD 1.1",
         "F1",
@@ -90,7 +90,7 @@ BENCHMARKS = {
         "run_race.py",
         {
             "data_dir": "{data}/race",
-            "max_seq_length": 128,
+            "max_seq_length": 96,
             "train_batch_size": 16,
             "num_train_epochs": 1,
         },

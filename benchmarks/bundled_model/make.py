@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the files of a bundled model from the run that pretrained it.
 
-A Hugging Face folder with float16 weights, evaluated on the held-out books as it will be shipped,
-with a model card and a manifest. It takes the place of what is bundled under its name.
+A Hugging Face folder with float16 weights, whose embeddings have the size of new ones, evaluated on
+the held-out books as it will be shipped, with a model card and a manifest. It takes the place of
+what is bundled under its name.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
     """
     folder = os.path.join(work_dir, name)
     shutil.rmtree(folder, ignore_errors=True)
-    report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16)
+    report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16, rescale=True)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
     runs = [describe_run(path) for path in run_dirs]
@@ -77,7 +78,7 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
         "runs": runs,
         "steps": sum(run["steps"] for run in runs),
         "tokens": sum(run["tokens"] for run in runs),
-        "weights": f"{weights}, rounded to float16",
+        "weights": f"{weights}, embeddings rescaled, rounded to float16",
         "machine": machine.describe(),
     }
     card = _card(name, run_dirs[-1], weights, commands, made, figures, model)
@@ -143,7 +144,8 @@ def _card(
     facts = dataclasses.replace(
         facts,
         origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens. The weights are those "
-        f"of `{weights}`, each rounded to the nearest float16. The commands:\n\n```sh\n"
+        f"of `{weights}`, embeddings rescaled as by `convert_checkpoint.py --rescale_embeddings`, "
+        "each weight rounded to the nearest float16. The commands:\n\n```sh\n"
         f"{commands.strip()}\n```",
         evaluation=figures["metrics"],
         use=_USE.format(length=length),

@@ -201,6 +201,46 @@ def test_float16_holds_the_nearest_of_each_weight(run_script, release, tmp_path)
     assert '"dtype":"F16"' in header and '"dtype":"F32"' not in header
 
 
+def test_rescaled_embeddings_have_the_size_of_new_ones_and_give_the_same_outputs(
+    run_script, tmp_path
+):
+    config = albert_tf.AlbertConfig(50, 8, 16, 2, 2, 32)
+    model = AlbertPretrainer(config)
+    variables = model.named_weights()
+    for name in variables:
+        if name.startswith("bert/embeddings/") and name.endswith("_embeddings"):
+            variables[name].assign(7 * variables[name])
+    before = {name: v.numpy() for name, v in variables.items()}
+    write_tf2(str(tmp_path / "large"), config, None, before)
+    done = run_script(
+        convert_checkpoint, f"--from_path={tmp_path / 'large'}", "--to=tf2",
+        "--rescale_embeddings", f"--output_dir={tmp_path / 'new'}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rescaled = albert_tf.load_pretrained(str(tmp_path / "new"))
+    after = {name: v.numpy() for name, v in rescaled.named_weights().items()}
+    words = "bert/embeddings/word_embeddings"
+    assert 0.014 < after[words].std() < 0.029 < before[words].std()
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed == {
+        words,
+        "bert/embeddings/position_embeddings",
+        "bert/embeddings/token_type_embeddings",
+        "cls/predictions/transform/LayerNorm/gamma",
+    }  # The bias is zero.
+    np.testing.assert_array_equal(after[words] * 8, before[words])
+    ids = np.arange(30, dtype=np.int32).reshape(2, 15)
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "input_type_ids": np.zeros_like(ids),
+        "masked_lm_positions": np.array([[1, 5], [2, 9]], np.int32),
+    }
+    ours, theirs = model(inputs), rescaled(inputs)
+    for name in ours:
+        np.testing.assert_allclose(theirs[name], ours[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
 def test_a_projection_that_hugging_face_wants_is_of_the_same_type(tmp_path):
     config = albert_tf.AlbertConfig(9, 8, 8, 1, 2, 8)
     weights = {k: v.numpy() for k, v in AlbertPretrainer(config).named_weights().items()}
