@@ -72,7 +72,8 @@ def _machine(found: dict[str, Any]) -> str:
     """What `machine.describe` gives, as words."""
     units = f" ({', '.join(found['units'])})" if found.get("units") else ""
     return (
-        f"{found['processor']}{units}, {found['cores']} cores, {found['memory_gib']} GiB, shared "
+        f"{found['processor']}{units}, {found['cores']} core"
+        f"{'s' * (found['cores'] != 1)}, {found['memory_gib']} GiB, shared "
         f"with other programs; Python {found['python']}, TensorFlow {found['tensorflow']}"
     )
 

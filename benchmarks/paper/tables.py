@@ -173,6 +173,11 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for title, reason in document["missing"].items():
         by_reason.setdefault(reason, []).append(title)
+    found = {name for row in document["rows"] for name in row["ours"]}
+    known = {"avg", *found}  # The average follows from the others.
+    empty = [c["title"] for c in document["columns"] if c["name"] not in known]
+    if left_out := [title for title in empty if title not in document["missing"]]:
+        by_reason["not run"] = left_out
     return [*document["notes"], *(f"{', '.join(t)}: {reason}." for reason, t in by_reason.items())]
 
 

@@ -90,6 +90,10 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     assert "](table1.png)" in page
     assert (tmp_path / "out/tiny/tables/table1.png").read_bytes().startswith(b"\x89PNG")
 
+    document["rows"] = [{**row, "ours": {"parameters": 1, "mlm": 2.0}} for row in document["rows"]]
+    assert "- SOP: not run." in markdown(document)
+    document = json.loads((tmp_path / "out/tiny/tables/table1.json").read_text())
+
     again = run_script(kit, *command)
     assert again.returncode == 0
     assert again.stdout.count("finished before, reused") == 5
