@@ -47,8 +47,9 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_bool(
         "rescale_embeddings", False, "Bring embeddings that LAMB has made large to the size of new "
-        "ones, by a power of two that the masked LM's normalisation takes over. No output changes, "
-        "and AdamW fine-tunes the model better."
+        "ones, by a power of two that the masked LM's normalisation takes over. No output changes; "
+        "AdamW then trains them like new ones, which helps with thousands of examples and harms "
+        "with a few hundred."
     )  # fmt: skip
 
 
