@@ -39,11 +39,11 @@ def rescale_embeddings(
     epsilon in the embeddings' normalisation.
 
     Args:
-      weights: by the names of the TF1 release; the masked LM's need not be there.
+      weights: float32 arrays by the names of the TF1 release; the masked LM's need not be there.
       config: of the model; its `initializer_range` is aimed at.
 
     Returns:
-      All of the weights.
+      All of the weights, float32; those that do not change are the same arrays.
     """
     ratio = float(np.std(weights[_WORDS], dtype=np.float64)) / config.initializer_range
     factor = np.float32(2.0 ** round(math.log2(ratio))) if ratio > 0 else np.float32(1)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tunes the bundled model and the same model with random weights, several seeds each.
 
-Settings are those of the recipes for small models, but for steps and lengths, which are chosen for
-two cores. Both starts get the same; of the evaluations of a run the best one counts.
+Settings are those of the recipes for small models, but for steps, lengths and batches, which are
+chosen for two cores. Both starts get the same; of the evaluations of a run the best one counts.
 """
 
 from __future__ import annotations

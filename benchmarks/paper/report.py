@@ -40,6 +40,8 @@ def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | 
     commands = [
         f"python -m benchmarks.paper {d['table']} --scale={scale} --text={d['text']} "
         "--data_dir=data --output_dir=runs/paper"
+        + f" --columns={','.join(tables.columns_found(d))}"
+        * bool(tables.columns_left_out(d))
         for d in documents
     ]
     text = [

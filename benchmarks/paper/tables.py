@@ -168,15 +168,25 @@ def markdown(document: Mapping[str, Any], plot: str | None = None) -> str:
     return "\n".join(text)
 
 
+def columns_found(document: Mapping[str, Any]) -> list[str]:
+    """Names of the columns in which there is something of ours."""
+    found = {name for row in document["rows"] for name in row["ours"]}
+    return [column["name"] for column in document["columns"] if column["name"] in found]
+
+
+def columns_left_out(document: Mapping[str, Any]) -> list[str]:
+    """Titles of the columns that are empty though nothing was missing."""
+    known = {"avg", *columns_found(document)}  # The average follows from the others.
+    empty = [c["title"] for c in document["columns"] if c["name"] not in known]
+    return [title for title in empty if title not in document["missing"]]
+
+
 def notes(document: Mapping[str, Any]) -> list[str]:
     """What to know when reading the table."""
     by_reason: dict[str, list[str]] = {}
     for title, reason in document["missing"].items():
         by_reason.setdefault(reason, []).append(title)
-    found = {name for row in document["rows"] for name in row["ours"]}
-    known = {"avg", *found}  # The average follows from the others.
-    empty = [c["title"] for c in document["columns"] if c["name"] not in known]
-    if left_out := [title for title in empty if title not in document["missing"]]:
+    if left_out := columns_left_out(document):
         by_reason["not run"] = left_out
     return [*document["notes"], *(f"{', '.join(t)}: {reason}." for reason, t in by_reason.items())]
 

@@ -210,6 +210,8 @@ def test_rescaled_embeddings_have_the_size_of_new_ones_and_give_the_same_outputs
     for name in variables:
         if name.startswith("bert/embeddings/") and name.endswith("_embeddings"):
             variables[name].assign(7 * variables[name])
+    beta = variables["cls/predictions/transform/LayerNorm/beta"]
+    beta.assign(np.linspace(-1, 1, beta.shape[0]))
     before = {name: v.numpy() for name, v in variables.items()}
     write_tf2(str(tmp_path / "large"), config, None, before)
     done = run_script(
@@ -227,7 +229,8 @@ def test_rescaled_embeddings_have_the_size_of_new_ones_and_give_the_same_outputs
         "bert/embeddings/position_embeddings",
         "bert/embeddings/token_type_embeddings",
         "cls/predictions/transform/LayerNorm/gamma",
-    }  # The bias is zero.
+        "cls/predictions/transform/LayerNorm/beta",
+    }
     np.testing.assert_array_equal(after[words] * 8, before[words])
     ids = np.arange(30, dtype=np.int32).reshape(2, 15)
     inputs = {
