@@ -24,6 +24,8 @@ FLAGS = flags.FLAGS
 RESULTS_FILE = "finetune.json"
 #: --init_checkpoint by what the results call it.
 STARTS = {"pretrained": DEFAULT, "random": NONE}
+#: What each reads of the bundled model's folder; the manifest tells of all the files.
+_READS = {"pretrained": (MANIFEST_FILE,), "random": ("config.json", "spiece.model")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +152,7 @@ def stages(tasks: list[str], data_dir: str, output_dir: str, num_seeds: int) -> 
             }
             # Not RACE's folders of thousands of files, whose changes the run itself finds.
             inputs = [path for paths in found for path in paths if os.path.isfile(path)]
-            inputs.append(os.path.join(FOLDER, DEFAULT, MANIFEST_FILE))
+            inputs += [os.path.join(FOLDER, DEFAULT, name) for name in _READS[start]]
             title = f"Fine-tune on {task.title} from {start} weights, {num_seeds} seeds"
             seconds = task.seconds * num_seeds
             result.append(Stage(title, folder, task.script, run, inputs, seconds))

@@ -126,10 +126,18 @@ def data_for(folder):
     return folder
 
 
-def test_both_starts_have_the_same_settings(tmp_path, monkeypatch):
+@pytest.fixture
+def bundled(tmp_path, monkeypatch):
+    """The folder of a bundled model of which fine-tuning only notices changes."""
     monkeypatch.setattr(finetune, "FOLDER", str(tmp_path))
-    (tmp_path / pretrained.DEFAULT).mkdir()
-    (tmp_path / pretrained.DEFAULT / pretrained.MANIFEST_FILE).write_text("{}")
+    folder = tmp_path / pretrained.DEFAULT
+    folder.mkdir()
+    for name in (pretrained.MANIFEST_FILE, "config.json", "spiece.model"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def test_both_starts_have_the_same_settings(bundled, tmp_path):
     data = data_for(tmp_path / "data")
     stages = finetune.stages(list(finetune.BENCHMARKS), str(data), "out", 5)
     assert len(stages) == 2 * len(finetune.BENCHMARKS)
@@ -140,6 +148,16 @@ def test_both_starts_have_the_same_settings(tmp_path, monkeypatch):
         assert "{" not in one.command() and one.fingerprint() != other.fingerprint()
     squad = next(stage for stage in stages if stage.script == "run_squad.py")
     assert squad.flags["train_file"] == f"{data}/squad/train_parts/train-v1.1-some.json"
+
+
+def test_new_weights_leave_runs_from_random_weights_as_they_are(bundled, tmp_path):
+    data = str(data_for(tmp_path / "data"))
+    stages = finetune.stages(["sst-2"], data, "out", 2)
+    former = [stage.fingerprint() for stage in stages]
+    (bundled / pretrained.MANIFEST_FILE).write_text('{"weights": "new"}')
+    assert [stage.fingerprint() == x for stage, x in zip(stages, former)] == [False, True]
+    (bundled / "config.json").write_text('{"hidden_size": 8}')
+    assert stages[1].fingerprint() != former[1]
 
 
 def test_tasks_and_data_that_are_not_there_are_named(tmp_path):
