@@ -93,6 +93,7 @@ def _run_custom() -> None:
     from albert_tf.tasks.classification_features import label_set
     from albert_tf.tasks.classification_flags import read_files
     from albert_tf.tasks.fine_tune import model_folder
+    from albert_tf.tasks.prediction_tables import write_predictions
 
     given = {c: FLAGS[f"{c}_column"].value for c in ("text", "text_pair", "label", "id")}
     given = {column: name for column, name in given.items() if name}
@@ -110,7 +111,8 @@ def _run_custom() -> None:
     for name, output in outputs.items():
         examples = texts.predict[name]
         path = os.path.join(FLAGS.output_dir, "predictions.tsv")
-        classification.write_predictions(path, examples, output, task.spec.labels)
+        values = output["probabilities" if task.spec.labels else "values"]
+        write_predictions(path, (example.id for example in examples), values, task.spec.labels)
         print(f"Predictions for {len(examples):,} examples are in {path}.")
 
 

@@ -96,7 +96,7 @@ def _main() -> None:
         pad_to_max=pads_to_max(),
     )
     if outputs:
-        write_outputs(task, unseen, outputs["predict"], FLAGS.output_dir)
+        write_outputs(unseen, outputs["predict"]["probabilities"], FLAGS.output_dir)
 
 
 def _check_flags() -> None:

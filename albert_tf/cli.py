@@ -80,5 +80,7 @@ def run_command(commands: Mapping[str, tuple], usage: str) -> None:
         run(*commands[sys.argv.pop(1)])
     print(usage.strip())
     if sys.argv[1:2] not in (["--help"], ["-h"]):
-        print(f"error: the first argument must be {' or '.join(commands)}.", file=sys.stderr)
+        *others, last = commands
+        names = f"{', '.join(others)} or {last}" if others else last
+        print(f"error: the first argument must be {names}.", file=sys.stderr)
         sys.exit(1)

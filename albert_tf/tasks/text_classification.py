@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.data.text_tables import TextColumns, TextExample
@@ -179,22 +178,3 @@ def load_task(folder: str, columns: Mapping[str, str]) -> TextClassificationTask
     if spec.columns:
         spec = dataclasses.replace(spec, columns=dataclasses.replace(spec.columns, **columns))
     return TextClassificationTask(*load_model_files(None, None, None, folder), spec)
-
-
-def write_predictions(
-    path: str,
-    examples: Sequence[TextExample],
-    outputs: Mapping[str, np.ndarray],
-    labels: Sequence[str],
-) -> None:
-    """Writes a TSV file: id, prediction and, for classification, the probability of each label."""
-    rows = [["id", "prediction", *labels]]
-    if labels:
-        for example, row in zip(examples, outputs["probabilities"]):
-            rows.append([example.id, labels[row.argmax()], *(f"{p:.6f}" for p in row)])
-    else:
-        for example, value in zip(examples, outputs["values"]):
-            rows.append([example.id, f"{value:.6f}"])
-    # A tab or line end inside an id or label would break the table.
-    text = "".join("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows)
-    files.write_text(path, text)

@@ -115,7 +115,8 @@ class Plan:
             return Source(folder, RESULTS_FILE, tuple(column["metrics"]))
         if "task" in column:
             folder = self._fine_tuning(row, column["task"], column["title"])
-            return folder and Source(folder, RESULTS_FILE, tuple(column["metrics"]))
+            results = self.recipe.tasks[column["task"]].get("results", RESULTS_FILE)
+            return folder and Source(folder, results, tuple(column["metrics"]))
         if name == "parameters":
             return row.config.count_parameters()["encoder"]
         if name == "speedup":
@@ -337,14 +338,43 @@ class Plan:
             flags = {"task_name": task_name, "data_dir": folder, "do_predict": True}
             return {**flags, "needed": [os.path.join(folder, task["glue"])]}
         flags = {name: os.path.join(root, path) for name, path in task["data"].items()}
-        return {**flags, "needed": list(flags.values())}
+        reads = [os.path.join(root, path) for path in task.get("reads", ())]
+        return {**flags, "needed": [*flags.values(), *reads]}
 
     def _ensemble(self, row: Row) -> None:
-        """Packs the mean of the members' predictions for GLUE's server."""
-        cells = [cell for name in row.members for cell in self.cells.get(name, {}).values()]
-        tuned = [c.folder for c in cells if isinstance(c, Source) and "fine_tuned" in c.folder]
-        if not tuned:
-            return
+        """Averages the members' predictions; GLUE's are packed for its server."""
+        cells = self.cells[row.name] = {}
+        glue = []
+        for name, column in self.recipe.columns.items():
+            found = [cell for m in row.members if (cell := self.cells.get(m, {}).get(name))]
+            if "task" not in column or len(found) < len(row.members):
+                continue
+            folders = [cell.folder for cell in found]
+            task = self.recipe.tasks[column["task"]]
+            if "ensemble" in task:
+                folder = self._average(column["task"], task["ensemble"], folders)
+                cells[name] = Source(folder, found[0].file, found[0].metrics)
+            else:
+                glue += folders
+        if glue:
+            self._submission(glue)
+
+    def _average(self, name: str, ensemble: Mapping[str, Any], folders: list[str]) -> str:
+        """The folder of the mean of several models' predictions for a task."""
+        data = {k: os.path.join(self.inputs.data_dir, v) for k, v in ensemble["data"].items()}
+        folder = self._path("ensembles", self.recipe.name, name)
+        flags = {
+            **data,
+            **ensemble.get("flags", {}),
+            "run_dirs": ",".join(folders),
+            "output_dir": folder,
+        }
+        title = f"Average the predictions for {name}"
+        inputs = [_record(path) for path in folders]
+        return self._add("submission", title, folder, ensemble["script"], flags, inputs)
+
+    def _submission(self, tuned: list[str]) -> None:
+        """Packs the mean of fine-tuned models' predictions for GLUE's server."""
         folder = self._path("submissions", self.recipe.name)
         flags = {
             "run_dirs": ",".join(dict.fromkeys(os.path.dirname(path) for path in tuned)),

@@ -13,10 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.stages import is_finished
+from albert_tf.stages import RECORD_FILE, is_finished
 from albert_tf.training.monitors import METRICS_FILE, read_metrics
 from benchmarks import machine
-from benchmarks.paper.plan import RESULTS_FILE, Plan, Source
+from benchmarks.paper.plan import Plan, Source
 from benchmarks.paper.recipes import Row
 from benchmarks.paper.speed import SPEED_FILE
 
@@ -58,12 +58,12 @@ def collect(plan: Plan) -> dict[str, Any]:
 
 def _row(plan: Plan, row: Row) -> dict[str, Any]:
     found = {"name": row.name, "published": dict(row.published), "ours": {}}
-    if row.config is None:
-        return found
     for name, cell in plan.cells.get(row.name, {}).items():
         value = _value(name, cell, plan.recipe.columns[name])
         if value is not None:
             found["ours"][name] = value
+    if row.config is None:
+        return found
     speed = plan.speeds.get(row.name)
     if speed and is_finished(speed):
         found["training_step"] = files.read_json(os.path.join(speed, SPEED_FILE))
@@ -83,7 +83,7 @@ def _value(name: str, cell: Any, column: Mapping[str, Any]) -> Any:
     if not is_finished(cell.folder):
         return None
     found = files.read_json(os.path.join(cell.folder, cell.file))
-    if cell.file != RESULTS_FILE:
+    if cell.file in (SPEED_FILE, RECORD_FILE):
         value = found[cell.metrics[0]]
         return value / 3600 if name == "hours" else value
     factor = 1 if column.get("percent") else 100

@@ -1,6 +1,5 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import dataclasses
 import json
 
 import numpy as np
@@ -15,7 +14,6 @@ from albert_tf.tasks.text_classification import (
     ClassificationSpec,
     TextClassificationTask,
     load_task,
-    write_predictions,
 )
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.specs import InputContext
@@ -140,14 +138,3 @@ def test_task_file_that_describes_no_classifier_is_refused(tmp_path):
     (tmp_path / "task.json").write_text(json.dumps(value))
     with pytest.raises(AlbertError, match="does not describe a classifier"):
         ClassificationSpec.load(str(tmp_path))
-
-
-def test_predictions_file_keeps_its_columns_whatever_ids_hold(tmp_path):
-    examples = [dataclasses.replace(e, id="a\tb\n c") for e in examples_with(None)]
-    path = tmp_path / "predictions.tsv"
-    write_predictions(
-        str(path), examples, {"probabilities": np.array([[0.25, 0.75]])}, ("no", "yes")
-    )
-    assert path.read_text() == "id\tprediction\tno\tyes\na b c\tyes\t0.250000\t0.750000\n"
-    write_predictions(str(path), examples, {"values": np.array([1.5])}, ())
-    assert path.read_text() == "id\tprediction\na b c\t1.500000\n"

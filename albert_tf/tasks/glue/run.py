@@ -20,11 +20,8 @@ from albert_tf.tasks.glue.data import find_tasks, read_split
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.glue.scores import majority_metrics, score_table
 from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
-from albert_tf.tasks.text_classification import (
-    TextClassificationTask,
-    load_task,
-    write_predictions,
-)
+from albert_tf.tasks.prediction_tables import write_predictions
+from albert_tf.tasks.text_classification import TextClassificationTask, load_task
 
 
 class Actions(NamedTuple):
@@ -104,10 +101,11 @@ def write_outputs(
             continue
         examples, output = texts.predict[split.name], outputs[split.name]
         path = os.path.join(output_dir, PREDICTIONS, split.submission)
-        write_predictions(path, examples, output, task.labels)
-        answers = server_answers(task, output["probabilities" if task.labels else "values"])
+        ids = [example.id for example in examples]
+        values = output["probabilities" if task.labels else "values"]
+        write_predictions(path, ids, values, task.labels)
         answer_path = os.path.join(output_dir, ANSWERS, split.submission)
-        files.write_text(answer_path, server_file((e.id for e in examples), answers))
+        files.write_text(answer_path, server_file(ids, server_answers(task, values)))
         print(
             f"Predictions for {len(examples):,} examples are in {path}, for the GLUE server in "
             f"{answer_path}."

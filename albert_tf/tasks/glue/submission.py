@@ -13,16 +13,13 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
 from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
-from albert_tf.text_files import read_lines
+from albert_tf.tasks.prediction_tables import read_predictions
 
 #: Folders of a run directory: probabilities of test sets, and the answers made of them. Files in
 #: both are named as the server names them.
 PREDICTIONS = "predictions"
 ANSWERS = "submission"
-#: Rounding in a file may move the sum of a row's probabilities by this much.
-_SUM_TOLERANCE = 1e-3
 
 
 def test_files() -> list[tuple[GlueTask, Split]]:
@@ -48,56 +45,22 @@ def server_file(ids: Iterable[str], answers: Iterable[str]) -> str:
     return "".join(["index\tprediction\n", *rows])
 
 
-def read_predictions(path: str, task: GlueTask, split: Split) -> np.ndarray:
-    """Reads a run's predictions for a whole test set.
+def average_predictions(paths: Sequence[str], task: GlueTask, split: Split) -> np.ndarray:
+    """Mean of the predictions of several runs for a whole test set.
 
     Returns:
       Probabilities, float64 [rows, labels], or values [rows].
 
     Raises:
-      AlbertError: they are not those of this test set, or a row is damaged.
+      AlbertError: see `read_predictions`.
     """
-    width = 2 + len(task.labels)
-    table: list[list[float]] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        fields, where = line.split("\t"), f"{path}:{number}"
-        if number == 1:
-            if fields != ["id", "prediction", *task.labels]:
-                raise AlbertError(
-                    f"{where}: these are no predictions for {task.title}: the columns should be "
-                    f"{', '.join(['id', 'prediction', *task.labels])}."
-                )
-            continue
-        if len(fields) != width:
-            raise AlbertError(f"{where}: {len(fields)} fields instead of {width}.")
-        if fields[0] != str(len(table)):
-            raise AlbertError(
-                f"{where}: the id is {shown(fields[0])}, but the server numbers the rows of "
-                f"{split.submission} from 0; predict {split.file} as GLUE distributes it."
-            )
-        try:
-            table.append([float(field) for field in fields[2 if task.labels else 1 :]])
-        except ValueError:
-            raise AlbertError(f"{where}: a prediction is not a number.") from None
-    if len(table) != split.rows:
-        raise AlbertError(
-            f"{path} has {len(table):,} predictions, but {split.file} has {split.rows:,} examples."
-        )
-    values = np.array(table)
-    if task.labels:
-        bad = (values < 0).any(axis=1) | ~(np.abs(values.sum(axis=1) - 1) < _SUM_TOLERANCE)
-    else:
-        values = values[:, 0]
-        bad = ~np.isfinite(values)
-    if bad.any():
-        what = "probabilities that sum to 1" if task.labels else "a finite number"
-        raise AlbertError(f"{path}:{int(bad.argmax()) + 2}: the prediction is not {what}.")
-    return values
-
-
-def average_predictions(paths: Sequence[str], task: GlueTask, split: Split) -> np.ndarray:
-    """Mean of the predictions of several runs: of probabilities, or of values."""
-    return np.mean([read_predictions(path, task, split) for path in paths], axis=0)
+    ids = [str(number) for number in range(split.rows)]
+    advice = (
+        f"the server numbers the rows of {split.submission} from 0, so predict {split.file} as "
+        "GLUE distributes it"
+    )
+    predictions = [read_predictions(path, ids, task.labels, split.file, advice) for path in paths]
+    return np.mean(predictions, axis=0)
 
 
 def find_predictions(run_dirs: Sequence[str]) -> dict[str, list[str]]:

@@ -1,58 +1,69 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a multiple-choice model predicts, as files."""
+"""What multiple-choice models predict, as files: of one model, or the mean of several.
+
+Source of the mean: Lan et al. (2020), section 4.9.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from albert_tf import files
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, letter
-from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.features import GROUPS
+from albert_tf.tasks.multiple_choice.task import multiple_choice_metrics
+from albert_tf.tasks.prediction_tables import read_predictions, write_predictions
 
 PREDICTIONS_FILE = "predictions.tsv"
 PREDICT_RESULTS_FILE = "predict_results.json"
 
 
 def write_outputs(
-    task: MultipleChoiceTask,
-    examples: Sequence[MultipleChoiceExample],
-    outputs: Mapping[str, np.ndarray],
-    output_dir: str,
+    examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, output_dir: str
 ) -> None:
     """Writes predictions.tsv and, if all answers are known, predict_results.json.
 
     Args:
-      task: the task.
       examples: n questions.
-      outputs: of MultipleChoiceTask.predict, [n, ...].
+      probabilities: float [n, options].
       output_dir: where the files go.
     """
     path = os.path.join(output_dir, PREDICTIONS_FILE)
-    write_predictions(path, examples, outputs["probabilities"])
+    write_predictions(path, (example.id for example in examples), probabilities, _letters(examples))
     print(f"Predictions for {len(examples):,} questions are in {path}.")
-    if all(example.label is not None for example in examples):
-        results = task.metrics(outputs)
+    labels = [example.label for example in examples]
+    if None not in labels:
+        groups = [GROUPS.index(example.group) for example in examples]
+        results = multiple_choice_metrics(probabilities, np.array(labels), np.array(groups))
         files.write_json(os.path.join(output_dir, PREDICT_RESULTS_FILE), results)
         print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
 
 
-def write_predictions(
-    path: str, examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray
-) -> None:
-    """Writes a TSV file: id, the letter of the likeliest option, the probability of each.
+def average_predictions(
+    examples: Sequence[MultipleChoiceExample], run_dirs: Sequence[str]
+) -> np.ndarray:
+    """The mean of the probabilities that several models give to the same options.
 
     Args:
-      path: of the file.
       examples: n questions.
-      probabilities: float [n, options].
+      run_dirs: folders with the predictions.tsv of each model.
+
+    Returns:
+      Float64 [n, options].
+
+    Raises:
+      AlbertError: see `read_predictions`.
     """
-    rows = [["id", "prediction", *(letter(i) for i in range(probabilities.shape[1]))]]
-    for example, row in zip(examples, probabilities):
-        rows.append([example.id, letter(int(row.argmax())), *(f"{p:.6f}" for p in row)])
-    # A tab or line end inside an id would break the table.
-    text = "".join("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows)
-    files.write_text(path, text)
+    ids = [example.id for example in examples]
+    what, advice = "this set of questions", "predict the same questions with every model"
+    paths = [os.path.join(folder, PREDICTIONS_FILE) for folder in run_dirs]
+    letters = _letters(examples)
+    return np.mean([read_predictions(p, ids, letters, what, advice) for p in paths], axis=0)
+
+
+def _letters(examples: Sequence[MultipleChoiceExample]) -> list[str]:
+    return [letter(i) for i in range(len(examples[0].options))]

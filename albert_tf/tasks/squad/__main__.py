@@ -1,14 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Scores predictions for SQuAD, and looks at its files.
+"""Scores and averages predictions for SQuAD, and looks at its files.
 
   python -m albert_tf.tasks.squad score DATA.json PREDICTIONS.json --version=1.1
   python -m albert_tf.tasks.squad inspect --file=train-v1.1.json --version=1.1 \\
       --spm_model_file=30k-clean.model
+  python -m albert_tf.tasks.squad ensemble --file=dev-v2.0.json --version=2.0 \\
+      --run_dirs=runs/a,runs/b --output_dir=runs/ensemble
 
-Each prints one JSON object. The scores have the names and values of the official evaluation
+The first two print one JSON object. The scores have the names and values of the official evaluation
 scripts. The second counts questions, paragraphs, pieces and windows, and the share of answers that
-can be read off the pieces they stand in.
+can be read off the pieces they stand in. The third averages what several runs of run_squad.py have
+answered to the same questions, and writes and scores the answers as run_squad.py does.
 """
 
 from __future__ import annotations
@@ -78,6 +81,24 @@ def define_inspect_flags() -> None:
     )
 
 
+def define_ensemble_flags() -> None:
+    """Defines the flags of `ensemble`."""
+    _define_version()
+    flags.DEFINE_string("file", None, "The questions, in SQuAD's JSON layout.", required=True)
+    flags.DEFINE_string(
+        "run_dirs",
+        None,
+        "Comma list of output directories of run_squad.py, and of globs; what each last answered "
+        "must be these questions.",
+        required=True,
+    )
+    flags.DEFINE_string("output_dir", None, "Where the averaged answers go.", required=True)
+    flags.DEFINE_float(
+        "null_score_diff_threshold", None, "Mean null odds above which a question of 2.0 counts as "
+        "unanswerable. Default: as is best for the F1 of --file, if it has answers."
+    )  # fmt: skip
+
+
 def score_command(data: str, predictions: str) -> None:
     """Prints the scores of a prediction file."""
     if FLAGS.null_odds and FLAGS.version == "1.1":
@@ -99,6 +120,21 @@ def inspect_command() -> None:
     tokenizer = Tokenizer.from_file(FLAGS.spm_model_file, lower_case)
     options = WindowOptions(FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length)
     print(json.dumps(describe(questions, make_windows(questions, tokenizer, options)), indent=2))
+
+
+def ensemble_command() -> None:
+    """Averages the answers of several runs."""
+    from albert_tf.tasks.squad.ensemble import ensemble
+
+    run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
+    path = ensemble(
+        read_squad(FLAGS.file, version=FLAGS.version),
+        run_dirs,
+        FLAGS.output_dir,
+        version=FLAGS.version,
+        threshold=FLAGS.null_score_diff_threshold,
+    )
+    print(f"The mean answers of {len(run_dirs)} runs are in {path}.")
 
 
 def describe(questions: list[Question], windows: Windows) -> dict[str, object]:
@@ -140,6 +176,7 @@ def describe(questions: list[Question], windows: Windows) -> dict[str, object]:
 COMMANDS = {
     "score": (score_command, define_score_flags, ("DATA.json", "PREDICTIONS.json")),
     "inspect": (inspect_command, define_inspect_flags),
+    "ensemble": (ensemble_command, define_ensemble_flags),
 }
 
 

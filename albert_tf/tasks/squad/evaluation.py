@@ -9,12 +9,14 @@ that is best for the dev data is kept beside the model, for questions whose answ
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.squad.answers import Answers, predictions
+from albert_tf.tasks.squad.answer_files import write_answers
+from albert_tf.tasks.squad.answers import Answers
 from albert_tf.tasks.squad.question_set import QuestionSet
 from albert_tf.tasks.squad.task import BASELINE
 from albert_tf.training.estimator import Estimator
@@ -60,14 +62,19 @@ def evaluate(
         kept = {"null_threshold": threshold, "f1": results["f1"], "found_on": asked.path}
         files.write_json(os.path.join(folder, THRESHOLDS_FILE), kept)
         print(f"Threshold on the null odds: {threshold:.4f}, the best for {asked.path}; kept.")
+    write_answers(output_dir, answers, threshold)
+    write_results(output_dir, results)
+    return results
+
+
+def write_results(output_dir: str, results: Mapping[str, float]) -> None:
+    """Writes eval_results.json and prints it."""
     path = os.path.join(output_dir, RESULTS_FILE)
     files.write_json(path, results)
-    _write_answers(output_dir, answers, threshold)
     print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
     if results["f1"] <= results.get(BASELINE, 0.0):
         print("That is no better than leaving every question unanswered.")
     print(f"Written to {path}; the answers lie beside it.")
-    return results
 
 
 def predict(
@@ -91,7 +98,7 @@ def predict(
         if threshold is None:
             threshold = DEFAULT_THRESHOLD
             print(f"Threshold on the null odds: {threshold}, as no --do_eval has found one.")
-    path = _write_answers(output_dir, answers, threshold)
+    path = write_answers(output_dir, answers, threshold)
     print(f"Answers to {len(asked.questions):,} questions are in {path}.")
 
 
@@ -123,13 +130,3 @@ def _known_threshold(folder: str, given: float | None) -> float | None:
     origin = found[1] if given is not None else f"found on {found[1]}"
     print(f"Threshold on the null odds: {found[0]:.4f}, {origin}.")
     return found[0]
-
-
-def _write_answers(folder: str, answers: Answers, threshold: float | None) -> str:
-    """Writes the answers' files; gives the path of predictions.json."""
-    path = os.path.join(folder, "predictions.json")
-    files.write_json(path, predictions(answers, threshold))
-    files.write_json(os.path.join(folder, "nbest_predictions.json"), answers.nbest)
-    if threshold is not None:
-        files.write_json(os.path.join(folder, "null_odds.json"), answers.null_odds)
-    return path

@@ -88,27 +88,36 @@ class QuestionSet:
         return self.score(self.answers(outputs), None)
 
     def score(self, answers: Answers, threshold: float | None) -> dict[str, float]:
-        """Scores as the official scripts give them, 0 to 100.
+        """See `score_answers`."""
+        return score_answers(self.questions, answers, self.task.spec.version, threshold)
 
-        Args:
-          answers: to these questions.
-          threshold: null odds above which a question counts as unanswerable; None for the one that
-            gives these questions the best F1. Without meaning for 1.1.
 
-        Returns:
-          The official keys. For 2.0 also those of `find_best_thresholds`, `null_threshold`, which
-          is the one applied, and `all_null_f1`, the F1 of leaving every question unanswered.
-        """
-        if self.task.spec.version == "1.1":
-            return score(self.questions, predictions(answers, None), version="1.1")
-        every = self.questions, predictions(answers, None), answers.null_odds
-        threshold = answer_threshold(*every) if threshold is None else threshold
-        return {
-            **score(self.questions, predictions(answers, threshold), version="2.0"),
-            **find_best_thresholds(*every),
-            "null_threshold": threshold,
-            BASELINE: no_answer_score(self.questions)["f1"],
-        }
+def score_answers(
+    questions: Sequence[Question], answers: Answers, version: str, threshold: float | None
+) -> dict[str, float]:
+    """Scores as the official scripts give them, 0 to 100.
+
+    Args:
+      questions: with their answers.
+      answers: to these questions.
+      version: "1.1" or "2.0".
+      threshold: null odds above which a question counts as unanswerable; None for the one that
+        gives these questions the best F1. Without meaning for 1.1.
+
+    Returns:
+      The official keys. For 2.0 also those of `find_best_thresholds`, `null_threshold`, which is
+      the one applied, and `all_null_f1`, the F1 of leaving every question unanswered.
+    """
+    if version == "1.1":
+        return score(questions, predictions(answers, None), version="1.1")
+    every = questions, predictions(answers, None), answers.null_odds
+    threshold = answer_threshold(*every) if threshold is None else threshold
+    return {
+        **score(questions, predictions(answers, threshold), version="2.0"),
+        **find_best_thresholds(*every),
+        "null_threshold": threshold,
+        BASELINE: no_answer_score(questions)["f1"],
+    }
 
 
 def open_training_records(

@@ -9,11 +9,11 @@ import sys
 import pytest
 from absl import flags
 
+from albert_tf import files
 from albert_tf.stages import RECORD_FILE
-from albert_tf.tasks.glue import __main__ as glue
-from benchmarks.paper import __main__ as kit
 from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
+from benchmarks.paper.tables import collect
 
 
 def plan(table, scale="tiny", **changes):
@@ -25,8 +25,7 @@ def flag_definitions(script):
     """What defines the flags of a stage's script."""
     if script.startswith("-m "):
         module, command = script.split()[1:]
-        commands = {"benchmarks.paper": kit, "albert_tf.tasks.glue": glue}[module].COMMANDS
-        return commands[command][1]
+        return importlib.import_module(f"{module}.__main__").COMMANDS[command][1]
     return importlib.import_module(script.removesuffix(".py").replace("/", ".")).define_flags
 
 
@@ -153,6 +152,38 @@ def test_the_paper_scale_fine_tunes_from_the_checkpoint_and_from_mnli():
     assert made.models["ALBERT (1M)"] == made.models["ALBERT (1.5M)"]
     ensemble = made.stages[-1].flags
     assert ensemble["run_dirs"] == f"out/fine_tuned/{name}-at1000000,out/fine_tuned/{name}"
+
+
+def finish(cell, **results):
+    """Makes a stage look finished, with these results."""
+    files.write_json(f"{cell.folder}/{RECORD_FILE}", {"fingerprint": "", "finished": True})
+    files.write_json(f"{cell.folder}/{cell.file}", results)
+
+
+def test_an_ensembles_row_shows_what_its_stages_found(tmp_path):
+    made = plan("table10", "paper", output_dir=str(tmp_path))
+    cells = made.cells["ALBERT ensemble"]
+    finish(cells["squad2.0"], f1=91.5, exact=88.25)
+    finish(cells["race-groups"], accuracy=0.75, middle_accuracy=0.875, high_accuracy=0.5)
+    row = next(row for row in collect(made)["rows"] if row["name"] == "ALBERT ensemble")
+    assert row["ours"] == {"squad2.0": [91.5, 88.25], "race-groups": [75.0, 87.5, 50.0]}
+    assert row["published"]["race-groups"] == [89.4, 91.2, 88.6] and "config" not in row
+
+
+def test_the_ensemble_of_squad_and_race_is_averaged_and_scored():
+    made = plan("table10", "paper")
+    name = made.models["ALBERT (1.5M)"].removeprefix("out/models/")
+    stages = {stage.folder: stage for stage in made.stages}
+    for task in ("squad1.1", "squad2.0", "race-test"):
+        column = task.replace("race-test", "race-groups")
+        cell, one = (made.cells[row][column] for row in ("ALBERT ensemble", "ALBERT (1.5M)"))
+        assert (cell.file, cell.metrics) == (one.file, one.metrics)
+        members = [f"out/fine_tuned/{name}{at}/{task}" for at in ("-at1000000", "")]
+        assert stages[cell.folder].flags["run_dirs"] == ",".join(members)
+        assert all(member in stages for member in members)
+    assert stages[cell.folder].script == "-m albert_tf.tasks.multiple_choice ensemble"
+    assert cell.file == "predict_results.json" and stages[members[0]].flags["do_predict"]
+    assert len(stages) == len(made.stages) and not plan("table10", "tiny").cells["ALBERT ensemble"]
 
 
 def test_tasks_without_data_are_left_out_and_named(tmp_path):

@@ -105,8 +105,16 @@ def wnli(**changes):
 
 
 BAD = {
-    "too few": (wnli(length=145), None, "has 145 predictions, but WNLI/test.tsv has 146 examples"),
-    "other ids": (wnli(), range(1, 147), ":2: the id is '1', but the server numbers the rows"),
+    "too few": (
+        wnli(length=145),
+        None,
+        "has 145 predictions, but WNLI/test.tsv has 146 examples",
+    ),
+    "other ids": (
+        wnli(),
+        range(1, 147),
+        ":2: the id is '1' instead of '0'",
+    ),
     "not a number": (
         wnli(rows={3: [np.nan, 0.5]}),
         None,

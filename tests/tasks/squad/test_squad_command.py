@@ -78,8 +78,8 @@ def test_what_is_wrong_is_one_sentence(run_script, write_squad, tmp_path):
             ("score", data, other, "--version=1.1", f"--null_odds={other}"),
             "--null_odds is for --version=2.0",
         ),
-        (("sore",), "error: the first argument must be score or inspect."),
-        ((), "error: the first argument must be score or inspect."),
+        (("sore",), "error: the first argument must be score, inspect or ensemble."),
+        ((), "error: the first argument must be score, inspect or ensemble."),
     ]
     for arguments, message in cases:
         result = run_script(command, *arguments)

@@ -1,0 +1,65 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Averages what several multiple-choice models have predicted.
+
+  python -m albert_tf.tasks.multiple_choice ensemble --data_dir=RACE \\
+      --run_dirs=runs/race,runs/race2 --output_dir=runs/ensemble
+
+The runs are those of run_race.py --do_predict on the same questions: the test split of --data_dir,
+or --predict_file. Writes predictions.tsv with the mean probabilities of the options and, where the
+answers are known, predict_results.json, as run_race.py does.
+"""
+
+from __future__ import annotations
+
+from absl import flags
+
+from albert_tf import cli, files
+from albert_tf.errors import AlbertError
+
+FLAGS = flags.FLAGS
+
+
+def define_ensemble_flags() -> None:
+    """Defines the flags of `ensemble`."""
+    flags.DEFINE_string(
+        "run_dirs",
+        None,
+        "Comma list of output directories of run_race.py, and of globs; what each last predicted "
+        "must be these questions.",
+        required=True,
+    )
+    flags.DEFINE_string("data_dir", None, "The folder of RACE, whose test split was predicted.")
+    flags.DEFINE_string("predict_file", None, "Or the .jsonl file that was predicted.")
+    flags.DEFINE_integer("num_choices", 4, "Options of every question.", 2, 26)
+    flags.DEFINE_string("output_dir", None, "Where the averaged predictions go.", required=True)
+
+
+def ensemble() -> None:
+    """Writes the mean of several runs' predictions."""
+    from albert_tf.tasks.multiple_choice import data
+    from albert_tf.tasks.multiple_choice.predictions import average_predictions, write_outputs
+
+    if bool(FLAGS.data_dir) == bool(FLAGS.predict_file):
+        raise AlbertError(
+            "Give the questions: --data_dir (for RACE's test split) or --predict_file."
+        )
+    run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
+    if FLAGS.predict_file:
+        examples = data.read_questions(FLAGS.predict_file, FLAGS.num_choices)
+    else:
+        examples = data.read_race(FLAGS.data_dir, "test", num_choices=FLAGS.num_choices)
+    write_outputs(examples, average_predictions(examples, run_dirs), FLAGS.output_dir)
+    print(f"They are the mean of {len(run_dirs)} runs: {', '.join(run_dirs)}.")
+
+
+COMMANDS = {"ensemble": (ensemble, define_ensemble_flags)}
+
+
+def main() -> None:
+    """Entry point."""
+    cli.run_command(COMMANDS, __doc__)
+
+
+if __name__ == "__main__":
+    main()
