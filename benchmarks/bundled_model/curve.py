@@ -33,7 +33,9 @@ def collect(run_dirs: Sequence[str]) -> list[dict[str, Any]]:
     """
     runs, begin = [], 0.0
     for path in run_dirs:
-        run, entries = make.describe_run(path), read_metrics(path)
+        run = make.describe_run(path)
+        # What came after its best weights was left behind.
+        entries = [entry for entry in read_metrics(path) if entry["step"] <= run["steps"]]
         a_step = run["tokens_per_step"]
         points: dict[str, dict[str, list[list[float]]]] = {split: {} for split in _SPLITS}
         for split in _SPLITS:

@@ -18,7 +18,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf import files, pretrained
-from albert_tf.convert.checkpoint_files import step_of
+from albert_tf.convert.checkpoint_files import BEST, read_best
 from albert_tf.convert.conversion import FLOAT16, convert
 from albert_tf.convert.load import load_pretrained
 from albert_tf.errors import AlbertError
@@ -68,7 +68,6 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
     runs = [describe_run(path) for path in run_dirs]
-    runs[-1]["steps"] = step_of(weights) or runs[-1]["steps"]
     for run in runs:
         run["tokens"] = round(run["steps"] * run.pop("tokens_per_step"))
     model = load_pretrained(folder)
@@ -107,6 +106,8 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
 def describe_run(path: str) -> dict[str, Any]:
     """What a run's files tell: settings, data, steps, tokens a step (padding does not count).
 
+    Its steps are those to its best weights, with which others go on, or all if none are the best.
+
     Raises:
       AlbertError: one of them is missing, or tells nothing of training.
     """
@@ -119,12 +120,13 @@ def describe_run(path: str) -> dict[str, Any]:
         raise AlbertError(f"{log_file} tells nothing of any training step.")
     settings = config["run"]
     initial = settings.get("init_checkpoint")
+    best = read_best(os.path.join(path, BEST))
     positions = settings["train_batch_size"] * data["options"]["max_seq_length"]
     return {
         "settings": {**settings, "init_checkpoint": initial and os.path.basename(initial)},
         "data": data,
         "model": config["task"]["config"],
-        "steps": max(entry["step"] for entry in log),
+        "steps": best.step if best else max(entry["step"] for entry in log),
         "tokens_per_step": positions * (1 - statistics.mean(padding)),
     }
 

@@ -13,6 +13,7 @@ import pytest
 
 import run_pretraining
 from albert_tf import cli, files, pretrained
+from albert_tf.convert.checkpoint_files import BestRecord
 from albert_tf.convert.load import load_pretrained
 from albert_tf.errors import AlbertError
 from albert_tf.text_files import read_lines
@@ -111,6 +112,19 @@ def test_the_curve_goes_on_where_the_run_before_it_ended(tmp_path):
     held_out = {"model": "tiny", "commands": [], "machine": MACHINE, "metrics": masks}
     page = report.page({"heldout": held_out, "curve": [short, long]}, "x.json", "curve.png")
     assert "6,720 tokens in 2 runs" in page and "](curve.png)" in page
+
+
+def test_what_a_run_did_after_its_best_weights_is_left_out(tmp_path):
+    folder = run_folder(tmp_path / "short", 32, 100)
+    with open(f"{folder}/metrics.jsonl", "a") as f:
+        f.write(json.dumps({"step": 130, "split": "train", "masked_lm_accuracy": 0.5}) + "\n")
+    (before,) = curve.collect([folder])
+    assert before["end"] == 130 * 2 * 24
+    BestRecord(100, "masked_lm_accuracy", 0.2, "ckpt-100").save(f"{folder}/best")
+    (after,) = curve.collect([folder])
+    assert after["end"] == 100 * 2 * 24
+    assert before["train"]["masked_lm_accuracy"] == [[4800, 6240], [0.25, 0.5]]
+    assert after["train"]["masked_lm_accuracy"] == [[4800], [0.25]]
 
 
 def data_for(folder):
