@@ -21,7 +21,7 @@ FOLDER = Path(pretrained.FOLDER) / pretrained.DEFAULT
 HELD_OUT = ROOT / "benchmarks/data/books_heldout.txt.gz"
 MEGABYTES = 12
 #: 0.07 is what the commonest piece alone reaches on held-out text.
-MASKED_LM_ACCURACY = 0.28
+MASKED_LM_ACCURACY = 0.3
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -70,7 +70,8 @@ def read_answers(folder: str, names: Iterable[str], *, null_odds: bool) -> Answe
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    # Whole numbers of JSON have no bounds, those of a float64 have.
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _is_nbest(value: Any) -> bool:
@@ -81,7 +82,9 @@ def _is_nbest(value: Any) -> bool:
         and all(
             isinstance(entry, dict)
             and isinstance(entry.get("text"), str)
-            and all(_is_number(entry.get(name)) for name in ("start", "end", "probability"))
+            and all(type(entry.get(name)) is int for name in ("start", "end"))
+            and _is_number(entry.get("probability"))
+            and 0 <= entry["probability"] <= 1
             for entry in value
         )
     )

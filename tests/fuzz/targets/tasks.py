@@ -11,8 +11,9 @@ from pathlib import Path
 from albert_tf import files
 from albert_tf.tasks.glue.data import describe
 from albert_tf.tasks.glue.registry import GLUE_TASKS
-from albert_tf.tasks.glue.submission import read_predictions
+from albert_tf.tasks.glue.submission import average_predictions
 from albert_tf.tasks.multiple_choice.data import check_labelled, read_questions, read_race
+from albert_tf.tasks.squad.answer_files import read_answers
 from albert_tf.tasks.squad.data import Question, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import score
 from tests.fuzz.targets.target import Target, written
@@ -59,6 +60,9 @@ _QUESTION = {
 }
 
 
+_ANSWER = {"text": "old", "start": 31, "end": 34, "probability": 1.0}
+
+
 def _read_squad(path: Path) -> None:
     for question in read_squad(str(path), version="2.0"):
         for answer in question.answers:
@@ -82,7 +86,7 @@ def _glue(name: str, content: str) -> Target:
 def _read_server_predictions(path: Path) -> None:
     task = next(task for task in GLUE_TASKS if task.name == "rte")
     split = dataclasses.replace(task.of("test")[0], rows=2)
-    read_predictions(str(path), task, split)
+    average_predictions([str(path)], task, split)
 
 
 def _questions(path: Path) -> list[Question]:
@@ -91,6 +95,13 @@ def _questions(path: Path) -> list[Question]:
 
 def _score_predictions(path: Path) -> None:
     score(_questions(path), files.read_object(str(path)), version="2.0")
+
+
+def _read_answers(path: Path) -> None:
+    other = {"nbest_predictions.json": {"q": [_ANSWER]}, "null_odds.json": {"q": 0.5}}
+    for name in other.keys() - {path.name}:
+        written(name, other[name])(path.parent)
+    read_answers(str(path.parent), ["q"], null_odds=True)
 
 
 def _score_odds(path: Path) -> None:
@@ -124,5 +135,9 @@ TARGETS = {
     "SQuAD predictions": Target(
         written("p.json", {"q1": "very old", "q2": ""}), _score_predictions, True
     ),
+    "answers of a member": Target(
+        written("nbest_predictions.json", {"q": [_ANSWER]}), _read_answers, True
+    ),
+    "null odds of a member": Target(written("null_odds.json", {"q": 1.5}), _read_answers, True),
     "null odds": Target(written("odds.json", {"q1": -1.5, "q2": 2}), _score_odds, True),
 }
