@@ -14,25 +14,19 @@ from __future__ import annotations
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf import cli
 from albert_tf.errors import AlbertError
+from albert_tf.tasks import ensemble_flags
 
 FLAGS = flags.FLAGS
 
 
 def define_ensemble_flags() -> None:
     """Defines the flags of `ensemble`."""
-    flags.DEFINE_string(
-        "run_dirs",
-        None,
-        "Comma list of output directories of run_race.py, and of globs; what each last predicted "
-        "must be these questions.",
-        required=True,
-    )
+    ensemble_flags.define_ensemble_flags("run_race.py")
     flags.DEFINE_string("data_dir", None, "The folder of RACE, whose test split was predicted.")
     flags.DEFINE_string("predict_file", None, "Or the .jsonl file that was predicted.")
     flags.DEFINE_integer("num_choices", 4, "Options of every question.", 2, 26)
-    flags.DEFINE_string("output_dir", None, "Where the averaged predictions go.", required=True)
 
 
 def ensemble() -> None:
@@ -44,7 +38,7 @@ def ensemble() -> None:
         raise AlbertError(
             "Give the questions: --data_dir (for RACE's test split) or --predict_file."
         )
-    run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
+    run_dirs = ensemble_flags.member_dirs()
     if FLAGS.predict_file:
         examples = data.read_questions(FLAGS.predict_file, FLAGS.num_choices)
     else:

@@ -23,6 +23,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.tasks import ensemble_flags
 from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import normalize_answer, score
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
@@ -85,14 +86,7 @@ def define_ensemble_flags() -> None:
     """Defines the flags of `ensemble`."""
     _define_version()
     flags.DEFINE_string("file", None, "The questions, in SQuAD's JSON layout.", required=True)
-    flags.DEFINE_string(
-        "run_dirs",
-        None,
-        "Comma list of output directories of run_squad.py, and of globs; what each last answered "
-        "must be these questions.",
-        required=True,
-    )
-    flags.DEFINE_string("output_dir", None, "Where the averaged answers go.", required=True)
+    ensemble_flags.define_ensemble_flags("run_squad.py")
     flags.DEFINE_float(
         "null_score_diff_threshold", None, "Mean null odds above which a question of 2.0 counts as "
         "unanswerable. Default: as is best for the F1 of --file, if it has answers."
@@ -126,7 +120,7 @@ def ensemble_command() -> None:
     """Averages the answers of several runs."""
     from albert_tf.tasks.squad.ensemble import ensemble
 
-    run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
+    run_dirs = ensemble_flags.member_dirs()
     path = ensemble(
         read_squad(FLAGS.file, version=FLAGS.version),
         run_dirs,

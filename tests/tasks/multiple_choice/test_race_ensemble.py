@@ -68,6 +68,10 @@ def test_what_is_wrong_is_one_sentence(members, race, run_script, tmp_path):
     out = f"--output_dir={tmp_path}/out"
     done = run_script(command, "ensemble", runs, out)
     assert done.returncode == 1 and "Give the questions: --data_dir" in done.stderr
+    done = run_script(
+        command, "ensemble", f"--data_dir={race}", runs, f"--output_dir={tmp_path}/runs/b"
+    )
+    assert done.returncode == 1 and "is among --run_dirs" in done.stderr
     path = tmp_path / "runs/b/predictions.tsv"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     done = run_script(command, "ensemble", f"--data_dir={race}", runs, out)

@@ -88,6 +88,14 @@ def test_answers_of_1_1_need_no_odds_and_no_known_answers(
     assert done.returncode == 1 and "give --null_score_diff_threshold" in done.stderr
 
 
+def test_the_mean_never_takes_the_place_of_a_member(members, run_script, write_squad, tmp_path):
+    before = (tmp_path / "runs/a/predictions.json").read_text()
+    given = f"--file={write_squad(qas=TWO_KINDS)}", members, f"--output_dir={tmp_path}/runs/a/"
+    done = run_script(command, "ensemble", *given, "--version=2.0")
+    assert done.returncode == 1 and "is among --run_dirs; give a folder" in done.stderr
+    assert (tmp_path / "runs/a/predictions.json").read_text() == before
+
+
 def spoil(path, change):
     content = json.loads(path.read_text())
     change(content)

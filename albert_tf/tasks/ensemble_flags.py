@@ -1,0 +1,45 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The flags of an ensemble: whose predictions are averaged, and where the mean goes."""
+
+from __future__ import annotations
+
+import os
+
+from absl import flags
+
+from albert_tf import files
+from albert_tf.errors import AlbertError
+
+FLAGS = flags.FLAGS
+
+
+def define_ensemble_flags(script: str) -> None:
+    """Defines --run_dirs and --output_dir.
+
+    Args:
+      script: the one whose runs are averaged, for the help.
+    """
+    flags.DEFINE_string(
+        "run_dirs",
+        None,
+        f"Comma list of output directories of {script}, and of globs; what each last predicted "
+        "must be these questions.",
+        required=True,
+    )
+    flags.DEFINE_string("output_dir", None, "Where the mean goes.", required=True)
+
+
+def member_dirs() -> list[str]:
+    """The folders of --run_dirs.
+
+    Raises:
+      AlbertError: one does not exist, or is --output_dir, whose own predictions would be lost.
+    """
+    found = files.expand_globs(FLAGS.run_dirs, "run directory")
+    if os.path.normpath(FLAGS.output_dir) in map(os.path.normpath, found):
+        raise AlbertError(
+            f"--output_dir={FLAGS.output_dir} is among --run_dirs; give a folder that is none of "
+            "the runs, as the mean would take the place of its predictions."
+        )
+    return found
