@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 
 
@@ -26,3 +27,8 @@ def describe() -> dict[str, object]:
     known = info.get("flags", "").split()
     units = [unit for unit in ("avx512f", "avx512_bf16", "amx_bf16") if unit in known]
     return {"processor": info.get("model name", platform.machine()), "units": units, **found}
+
+
+def cores(found: Mapping[str, object]) -> str:
+    """How many cores `describe` found, in words."""
+    return f"{found['cores']} core{'s' * (found['cores'] != 1)}"

@@ -11,6 +11,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf import files
+from benchmarks import machine
 from benchmarks.bundled_model import curve, finetune, heldout
 
 FLAGS = flags.FLAGS
@@ -104,7 +105,7 @@ def page(results: dict[str, Any], json_name: str, plot: str | None = None) -> st
         )
         machines.append(found["machine"])
     described = dict.fromkeys(
-        f"{entry['processor']}, {entry['cores']} cores, TensorFlow {entry['tensorflow']}"
+        f"{entry['processor']}, {machine.cores(entry)}, TensorFlow {entry['tensorflow']}"
         for entry in machines
     )
     return f"{text}\nMachine: {'; '.join(described)}.\n"

@@ -12,6 +12,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from benchmarks import machine
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 
 FLAGS = flags.FLAGS
@@ -60,7 +61,7 @@ def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | 
         f"pieces; seed {steps.get('random_seed', 'default')}, one run each.",
         "",
         *(f"- {note}" for note in own.get("notes", ())),
-        *(f"- Machine: {machine}." for machine in machines),
+        *(f"- Machine: {line}." for line in machines),
         "",
     ]
     return (
@@ -74,8 +75,7 @@ def _machine(found: dict[str, Any]) -> str:
     """What `machine.describe` gives, as words."""
     units = f" ({', '.join(found['units'])})" if found.get("units") else ""
     return (
-        f"{found['processor']}{units}, {found['cores']} core"
-        f"{'s' * (found['cores'] != 1)}, {found['memory_gib']} GiB, shared "
+        f"{found['processor']}{units}, {machine.cores(found)}, {found['memory_gib']} GiB, shared "
         f"with other programs; Python {found['python']}, TensorFlow {found['tensorflow']}"
     )
 
