@@ -15,7 +15,6 @@ import os
 import statistics
 import time
 from collections import Counter
-from pathlib import Path
 
 from absl import flags
 
@@ -122,7 +121,7 @@ def stages(out: str) -> list[Stage]:
                 "output_dir": pretrained,
                 "do_train": True,
                 "do_eval": True,
-                "precision": precision(),
+                "precision": "auto",
                 **PRETRAINING,
             },
             [
@@ -192,15 +191,6 @@ def stages(out: str) -> list[Stage]:
         ),
     ]
     return result
-
-
-def precision() -> str:
-    """bfloat16 where the processor computes in it, which Linux tells."""
-    cpuinfo = Path("/proc/cpuinfo")
-    processor = cpuinfo.read_text() if cpuinfo.exists() else ""
-    if "amx_bf16" in processor or "avx512_bf16" in processor:
-        return "mixed_bfloat16"
-    return "float32"
 
 
 def unigram_baseline(out: str) -> tuple[float, float]:

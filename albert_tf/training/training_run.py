@@ -27,7 +27,7 @@ from albert_tf.training.monitors import InputWatch, MetricsLog, MetricsWindow, s
 from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.rollback import MAX_ROLLBACKS, DivergenceMemory, Rollbacks
 from albert_tf.training.specs import ROLLBACK, WARN, EvalSpec, TrainSpec
-from albert_tf.training.strategy import highest
+from albert_tf.training.strategy import fast_precision, highest
 
 if TYPE_CHECKING:
     from albert_tf.training.estimator import Estimator
@@ -115,6 +115,7 @@ class TrainingRun:
         """
         if self.chief:
             files.remove_temporary(self.config.output_dir)
+            self._note_slow_precision()
         begun = highest(self.estimator.strategy, int(self.store.latest() is not None))
         step = self._resume() if begun else self._begin()
         last = self.train_spec.max_steps
@@ -173,6 +174,15 @@ class TrainingRun:
             raise SystemExit(exit_status(stop))
         print(f"Of the positions trained on, {1 - tokens / positions:.1%} were padding.")
         return self.results
+
+    def _note_slow_precision(self) -> None:
+        """Says so where bfloat16 would be computed without units for it."""
+        fast = fast_precision(self.estimator.strategy)
+        if self.config.precision == "mixed_bfloat16" and fast != "mixed_bfloat16":
+            print(
+                "No bfloat16 units found here: steps may take several times as long as with "
+                f"--precision={fast} (auto would choose that)."
+            )
 
     def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:
         """The training data from the batch of a step on."""

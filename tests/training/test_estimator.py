@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import albert_tf.training.training_run
 from albert_tf import EvalSpec, RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining import PretrainingTask, open_records
@@ -369,3 +370,22 @@ def test_mixed_bfloat16_keeps_float32_weights(tmp_path, tiny_config, record_path
 def test_a_batch_that_does_not_divide_is_refused(tmp_path, tiny_config, record_paths):
     with pytest.raises(AlbertError, match="train_batch_size=8 does not divide by 3"):
         make(tmp_path, tiny_config, record_paths, gradient_accumulation_steps=3)
+
+
+@pytest.mark.parametrize(
+    ("precision", "fast", "told"),
+    [
+        ("mixed_bfloat16", "float32", True),
+        ("mixed_bfloat16", "mixed_bfloat16", False),
+        ("float32", "mixed_bfloat16", False),
+        ("auto", "float32", False),
+    ],
+)
+def test_bfloat16_without_units_for_it_is_told(
+    tmp_path, monkeypatch, capfd, tiny_config, record_paths, precision, fast, told
+):
+    for module in (albert_tf.training.estimator, albert_tf.training.training_run):
+        monkeypatch.setattr(module, "fast_precision", lambda strategy: fast)
+    estimator, spec, _ = make(tmp_path, tiny_config, record_paths, precision=precision)
+    estimator.train(dataclasses.replace(spec, max_steps=1))
+    assert ("several times as long as with --precision=float32" in capfd.readouterr().out) == told
