@@ -21,8 +21,12 @@ _PANELS = (
 _SPLITS = ("train", "eval")
 
 
-def collect(run_dirs: Sequence[str]) -> list[dict[str, Any]]:
+def collect(run_dirs: Sequence[str], begin: int = 0) -> list[dict[str, Any]]:
     """Accuracies of runs that went on from one another.
+
+    Args:
+      run_dirs: their output directories.
+      begin: tokens read before the first of them.
 
     Returns:
       For each run its max_seq_length, `begin` and `end` (tokens read before and after it), and by
@@ -31,23 +35,23 @@ def collect(run_dirs: Sequence[str]) -> list[dict[str, Any]]:
     Raises:
       AlbertError: a file of a run is missing.
     """
-    runs, begin = [], 0.0
+    runs = []
     for path in run_dirs:
         run = make.describe_run(path)
         # What came after its best weights was left behind.
         entries = [entry for entry in read_metrics(path) if entry["step"] <= run["steps"]]
-        a_step = run["tokens_per_step"]
+        a_step = run["tokens"] / run["steps"]
         points: dict[str, dict[str, list[list[float]]]] = {split: {} for split in _SPLITS}
         for split in _SPLITS:
             for metric, _, _ in _PANELS:
                 steps, values = curve(entries, split, metric)
                 points[split][metric] = [[round(begin + step * a_step) for step in steps], values]
-        end = begin + run["steps"] * a_step
+        end = begin + run["tokens"]
         runs.append(
             {
                 "max_seq_length": run["data"]["options"]["max_seq_length"],
-                "begin": round(begin),
-                "end": round(end),
+                "begin": begin,
+                "end": end,
                 **points,
             }
         )

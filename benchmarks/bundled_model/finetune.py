@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import statistics
+from collections.abc import Mapping
+from typing import Any
 
 from absl import flags
 
@@ -117,16 +119,21 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "tasks", list(BENCHMARKS), f"Of {', '.join(BENCHMARKS)}; {RESULTS_FILE} holds these."
     )
+    flags.DEFINE_multi_enum(
+        "start", list(STARTS), list(STARTS), "What to fine-tune from; given twice: both."
+    )
     flags.DEFINE_integer("num_seeds", 3, "Runs from each start; the median counts.", 2)
 
 
-def stages(tasks: list[str], data_dir: str, output_dir: str, num_seeds: int) -> list[Stage]:
-    """A stage for each task and start.
+def stages(
+    tasks: list[str], starts: list[str], data_dir: str, output_dir: str, num_seeds: int
+) -> dict[tuple[str, str], Stage]:
+    """A stage for each task and start (keys of BENCHMARKS and of STARTS).
 
     Raises:
       AlbertError: a task is unknown, or its data is not there.
     """
-    result = []
+    result = {}
     for name in tasks:
         if name not in BENCHMARKS:
             raise AlbertError(f"There is no task {name!r}; there are {', '.join(BENCHMARKS)}.")
@@ -140,43 +147,56 @@ def stages(tasks: list[str], data_dir: str, output_dir: str, num_seeds: int) -> 
         }
         if "train_file" in given:
             given["train_file"] = found[0][0]
-        for start, checkpoint in STARTS.items():
+        for start in starts:
             folder = f"{output_dir}/{name}/{start}"
             run = {
                 "do_train": True,
                 "do_eval": True,
                 **given,
-                "init_checkpoint": checkpoint,
+                "init_checkpoint": STARTS[start],
                 "num_seeds": num_seeds,
                 "output_dir": folder,
             }
             # Not RACE's folders of thousands of files, whose changes the run itself finds.
             inputs = [path for paths in found for path in paths if os.path.isfile(path)]
-            inputs += [os.path.join(FOLDER, DEFAULT, name) for name in _READS[start]]
+            inputs += model_files(start)
             title = f"Fine-tune on {task.title} from {start} weights, {num_seeds} seeds"
             seconds = task.seconds * num_seeds
-            result.append(Stage(title, folder, task.script, run, inputs, seconds))
+            result[name, start] = Stage(title, folder, task.script, run, inputs, seconds)
     return result
 
 
-def collect(tasks: list[str], output_dir: str) -> dict[str, object]:
-    """The scores of finished runs by task and start, with their medians."""
-    found: dict[str, object] = {}
-    for name in tasks:
-        scores: dict[str, object] = {}
-        for start in STARTS:
-            folder = f"{output_dir}/{name}/{start}"
-            values = list(files.read_json(f"{folder}/seeds.json")["values"].values())
-            scores[start] = {"median": statistics.median(values), "seeds": values}
+def model_files(start: str) -> list[str]:
+    """The files of the bundled model that runs from this start depend on."""
+    return [os.path.join(FOLDER, DEFAULT, name) for name in _READS[start]]
+
+
+def hashes(start: str) -> dict[str, str]:
+    """SHA-256 of each of `model_files`, by its name."""
+    return {os.path.basename(path): files.sha256(path) for path in model_files(start)}
+
+
+def collect(runs: Mapping[tuple[str, str], Stage]) -> dict[str, dict[str, Any]]:
+    """The scores of finished runs, with their medians, by task and start; see RESULTS_FILE."""
+    found: dict[str, dict[str, Any]] = {}
+    for (name, start), stage in runs.items():
+        values = list(files.read_json(f"{stage.folder}/seeds.json")["values"].values())
+        scores = found.setdefault(name, {"metric": BENCHMARKS[name].metric})
+        scores[start] = {
+            "median": statistics.median(values),
+            "seeds": values,
+            "command": stage.command(),
+            "model_files": hashes(start),
+            "machine": machine.describe(),
+        }
         constant = BENCHMARKS[name].constant
-        results = files.read_json(f"{output_dir}/{name}/random/eval_results.json")
+        results = files.read_json(f"{stage.folder}/eval_results.json")
         scores["constant_answer"] = results[constant] if constant else 0.0
-        found[name] = {**scores, "metric": BENCHMARKS[name].metric}
     return found
 
 
-def table(scores: dict[str, dict]) -> list[list[str]]:
-    """Rows of text: head, then a row a task; median (lowest to highest)."""
+def table(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """Rows of text: head, then a row a task; median (lowest to highest), or – for no runs."""
     rows = [["task (dev)", "metric", *(f"{start} weights" for start in STARTS), "constant answer"]]
     for name, found in scores.items():
         # SQuAD's scores are percentages.
@@ -184,6 +204,8 @@ def table(scores: dict[str, dict]) -> list[list[str]]:
         cells = [
             f"{show(found[start]['median'])} ({show(min(found[start]['seeds']))} to "
             f"{show(max(found[start]['seeds']))})"
+            if start in found
+            else "–"
             for start in STARTS
         ]
         task = BENCHMARKS[name]
@@ -194,25 +216,16 @@ def table(scores: dict[str, dict]) -> list[list[str]]:
 def main() -> None:
     """Runs the command."""
     data_dir, output_dir = FLAGS.data_dir.rstrip("/"), FLAGS.output_dir.rstrip("/")
-    todo = stages(FLAGS.tasks, data_dir, output_dir, FLAGS.num_seeds)
-    run_stages(todo)
+    todo = stages(FLAGS.tasks, FLAGS.start, data_dir, output_dir, FLAGS.num_seeds)
+    run_stages(list(todo.values()))
+    found = collect(todo)
+    for scores in found.values():
+        for start in FLAGS.start:
+            # Where things lie on this machine is nobody's business.
+            command = scores[start]["command"].replace(output_dir, "runs/finetune")
+            scores[start]["command"] = command.replace(data_dir, "data")
     path = os.path.join(output_dir, RESULTS_FILE)
-    # Where things lie on this machine is nobody's business.
-    lines = [
-        stage.command().replace(output_dir, "runs/finetune").replace(data_dir, "data")
-        for stage in todo
-    ]
-    commands = {
-        name: lines[i : i + len(STARTS)]
-        for name, i in zip(FLAGS.tasks, range(0, len(lines), len(STARTS)))
-    }
-    results = {
-        "model": DEFAULT,
-        "machine": machine.describe(),
-        "commands": commands,
-        "scores": collect(FLAGS.tasks, output_dir),
-    }
-    files.write_json(path, results)
-    for row in table(results["scores"]):
+    files.write_json(path, found)
+    for row in table(found):
         print("  ".join(f"{cell:26}" for cell in row).rstrip())
     print(f"Written to {path}.")

@@ -46,7 +46,8 @@ def define_flags() -> None:
     """Flags of `make`."""
     flags.DEFINE_list(
         "run_dirs", None, "Output directory of the run whose best or newest weights are shipped; "
-        "before it, those of the runs that it went on from, the first one first.", required=True
+        "before it, those of the runs that it went on from, the first one first. If the first one "
+        "went on from what is bundled now, the runs that made that are known.", required=True
     )  # fmt: skip
     flags.DEFINE_string(
         "commands_file", None, "The commands that made them, from the text on, as a shell script. "
@@ -67,9 +68,7 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
     report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16, rescale=True)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
-    runs = [describe_run(path) for path in run_dirs]
-    for run in runs:
-        run["tokens"] = round(run["steps"] * run.pop("tokens_per_step"))
+    runs = with_earlier_runs(name, [describe_run(path) for path in run_dirs])
     model = load_pretrained(folder)
     made = {
         "albert_tf": __version__,
@@ -104,7 +103,7 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
 
 
 def describe_run(path: str) -> dict[str, Any]:
-    """What a run's files tell: settings, data, steps, tokens a step (padding does not count).
+    """What a run's files tell: settings, data, steps, tokens (padding does not count).
 
     Its steps are those to its best weights, with which others go on, or all if none are the best.
 
@@ -122,13 +121,24 @@ def describe_run(path: str) -> dict[str, Any]:
     initial = settings.get("init_checkpoint")
     best = read_best(os.path.join(path, BEST))
     positions = settings["train_batch_size"] * data["options"]["max_seq_length"]
+    steps = best.step if best else max(entry["step"] for entry in log)
     return {
         "settings": {**settings, "init_checkpoint": initial and os.path.basename(initial)},
         "data": data,
         "model": config["task"]["config"],
-        "steps": best.step if best else max(entry["step"] for entry in log),
-        "tokens_per_step": positions * (1 - statistics.mean(padding)),
+        "steps": steps,
+        "tokens": round(steps * positions * (1 - statistics.mean(padding))),
     }
+
+
+def with_earlier_runs(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs as of `describe_run`; before them those of the bundled model they went on from."""
+    if runs[0]["settings"]["init_checkpoint"] != name:
+        return runs
+    path = os.path.join(pretrained.FOLDER, name, pretrained.MANIFEST_FILE)
+    earlier = files.read_json(path, "manifest")["made"]["runs"]
+    # A model that is made again may be bundled already.
+    return earlier if earlier[-len(runs) :] == runs else earlier + runs
 
 
 def _card(

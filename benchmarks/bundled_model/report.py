@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
 from absl import flags
 
-from albert_tf import files
+from albert_tf import files, pretrained
 from benchmarks import machine
 from benchmarks.bundled_model import curve, finetune, heldout
 
@@ -62,8 +63,13 @@ evaluations of a run the best one counts, as for published figures.
 def define_flags() -> None:
     """Flags of `report`."""
     flags.DEFINE_string("heldout_dir", None, "--output_dir of `heldout`.", required=True)
-    flags.DEFINE_string("finetune_dir", None, "--output_dir of `finetune`; default: none was run.")
-    flags.DEFINE_list("run_dirs", [], "As of `make`, for the learning curves; default: none.")
+    flags.DEFINE_string(
+        "finetune_dir", None, "--output_dir of `finetune`. What it does not hold stays as "
+        "published, if measured on the same model."
+    )  # fmt: skip
+    flags.DEFINE_list(
+        "run_dirs", [], "As of `make`, for the learning curves; default: as published."
+    )
     flags.DEFINE_string("page", None, "The Markdown file to write.", required=True)
 
 
@@ -72,6 +78,29 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     head, *rest = rows
     lines = [head, ["---"] * len(head), *rest]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def merged(
+    published: Mapping[str, Mapping[str, Any]], found: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Scores as of `finetune.collect`: the found ones, and the published ones that still hold.
+
+    Those of other files of the bundled model than it has now do not.
+    """
+    now = {start: finetune.hashes(start) for start in finetune.STARTS}
+    result = {}
+    for name in finetune.BENCHMARKS:
+        scores = {**published.get(name, {}), **found.get(name, {})}
+        outdated = [
+            start
+            for start in finetune.STARTS
+            if start in scores and scores[start]["model_files"] != now[start]
+        ]
+        for start in outdated:
+            del scores[start]
+        if any(start in scores for start in finetune.STARTS):
+            result[name] = scores
+    return result
 
 
 def page(results: dict[str, Any], json_name: str, plot: str | None = None) -> str:
@@ -94,16 +123,17 @@ def page(results: dict[str, Any], json_name: str, plot: str | None = None) -> st
     if plot:
         runs = results["curve"]
         text += _CURVE.format(tokens=f"{runs[-1]['end']:,}", number=len(runs), plot=plot)
-    if "finetune" in results:
-        found = results["finetune"]
-        scores = found["scores"].values()
-        numbers = sorted({len(score["random"]["seeds"]) for score in scores})
+    if results.get("finetune"):
+        scores = results["finetune"]
+        runs = [found[start] for found in scores.values() for start in finetune.STARTS
+                if start in found]  # fmt: skip
+        numbers = sorted({len(run["seeds"]) for run in runs})
         text += _FINETUNE.format(
             seeds=" or ".join(map(str, numbers)),
-            table=markdown(finetune.table(found["scores"])),
-            commands="\n".join(line for lines in found["commands"].values() for line in lines),
+            table=markdown(finetune.table(scores)),
+            commands="\n".join(run["command"] for run in runs),
         )
-        machines.append(found["machine"])
+        machines += [run["machine"] for run in runs]
     described = dict.fromkeys(
         f"{entry['processor']}, {machine.cores(entry)}, TensorFlow {entry['tensorflow']}"
         for entry in machines
@@ -113,15 +143,27 @@ def page(results: dict[str, Any], json_name: str, plot: str | None = None) -> st
 
 def main() -> None:
     """Runs the command."""
-    results = {"heldout": files.read_json(f"{FLAGS.heldout_dir}/{heldout.RESULTS_FILE}")}
-    if FLAGS.finetune_dir:
-        path = f"{FLAGS.finetune_dir}/{finetune.RESULTS_FILE}"
-        results["finetune"] = files.read_json(path)
     stem, plot = os.path.splitext(FLAGS.page)[0], None
-    if FLAGS.run_dirs:
-        results["curve"] = curve.collect(FLAGS.run_dirs)
-        plot = curve.save(results["curve"], f"{stem}_curve.png")
     json_file = f"{stem}.json"
+    published = files.read_json(json_file) if tf.io.gfile.exists(json_file) else {}
+    found = {}
+    if FLAGS.finetune_dir:
+        found = files.read_json(f"{FLAGS.finetune_dir}/{finetune.RESULTS_FILE}")
+    results = {
+        "heldout": files.read_json(f"{FLAGS.heldout_dir}/{heldout.RESULTS_FILE}"),
+        "finetune": merged(published.get("finetune", {}), found),
+    }
+    curves = published.get("curve", [])
+    if FLAGS.run_dirs:
+        # Runs that went on from what was bundled before stand after those that made it.
+        manifest = os.path.join(pretrained.FOLDER, pretrained.DEFAULT, pretrained.MANIFEST_FILE)
+        earlier = files.read_json(manifest, "manifest")["made"]["runs"][: -len(FLAGS.run_dirs)]
+        begin = sum(run["tokens"] for run in earlier)
+        curves = [run for run in curves if run["end"] <= begin]
+        curves += curve.collect(FLAGS.run_dirs, begin)
+    if curves:
+        results["curve"] = curves
+        plot = curve.save(curves, f"{stem}_curve.png")
     files.write_json(json_file, results)
     files.write_text(FLAGS.page, page(results, os.path.basename(json_file), plot))
     print(f"Written: {FLAGS.page}, {json_file}.")

@@ -41,8 +41,14 @@ METRICS = {
 MACHINE = {"processor": "A processor", "cores": 2, "tensorflow": "2.15.1"}
 
 
-def scores(median, *seeds):
-    return {"median": median, "seeds": [median, *seeds]}
+def scores(command, median, *seeds, machine=MACHINE, model_files=None):
+    return {
+        "median": median,
+        "seeds": [median, *seeds],
+        "command": f"python {command}",
+        "machine": machine,
+        "model_files": model_files,
+    }
 
 
 def test_the_page_tells_every_figure_and_command():
@@ -55,38 +61,59 @@ def test_the_page_tells_every_figure_and_command():
             "metrics": masks,
         },
         "finetune": {
-            "model": "tiny",
-            "machine": MACHINE,
-            "commands": {"rte": ["python b", "python c"], "squad1.1": ["python d"]},
-            "scores": {
-                "rte": {
-                    "metric": "accuracy",
-                    "pretrained": scores(0.6126, 0.5, 0.75),
-                    "random": scores(0.5312, 0.51, 0.55),
-                    "constant_answer": 0.5271,
-                },
-                "squad1.1": {
-                    "metric": "F1",
-                    "pretrained": scores(21.13, 20.0, 22.0),
-                    "random": scores(11.5, 11.0, 12.0),
-                    "constant_answer": 0.0,
-                },
+            "rte": {
+                "metric": "accuracy",
+                "pretrained": scores("b", 0.6126, 0.5, 0.75),
+                "random": scores("c", 0.5312, 0.51, 0.55, machine={**MACHINE, "cores": 1}),
+                "constant_answer": 0.5271,
+            },
+            "squad1.1": {
+                "metric": "F1",
+                "pretrained": scores("d", 21.13, 20.0, 22.0),
+                "constant_answer": 0.0,
             },
         },
     }
     page = report.page(results, "tiny.json")
     assert "| n-grams up to 3 | 12,345 | 3.250 | 0.413 | 0.688 |" in page
     assert "| RTE | accuracy | 0.613 (0.500 to 0.750) | 0.531 (0.510 to 0.550) | 0.527 |" in page
-    assert "| SQuAD 1.1 | F1 | 21.13 (20.00 to 22.00) | 11.50 (11.00 to 12.00) | 0.00 |" in page
+    assert "| SQuAD 1.1 | F1 | 21.13 (20.00 to 22.00) | – | 0.00 |" in page
     assert all(f"python {letter}\n" in page for letter in "abcd")
     assert "the median of 3 seeds" in page.replace("\n", " ")
-    assert "A processor, 2 cores" in page and "(tiny.json)" in page
+    assert "A processor, 2 cores, TensorFlow 2.15.1; A processor, 1 core" in page
+    assert "(tiny.json)" in page
 
 
-def run_folder(folder, length, steps):
+def test_published_scores_stay_while_the_model_they_are_of_does(bundled):
+    now = {start: finetune.hashes(start) for start in finetune.STARTS}
+    published = {
+        task: {
+            "metric": "accuracy",
+            "constant_answer": 0.5,
+            **{start: scores("a", 0.6, model_files=now[start]) for start in finetune.STARTS},
+        }
+        for task in ("race", "sst-2", "cola")
+    }
+    new = scores("b", 0.7, model_files=now["pretrained"])
+    found = {"sst-2": {"metric": "accuracy", "constant_answer": 0.5, "pretrained": new}}
+    merged = report.merged(published, found)
+    assert list(merged) == ["sst-2", "cola", "race"]  # In their own order.
+    assert merged["sst-2"]["pretrained"] == new
+    assert merged["sst-2"]["random"] == published["sst-2"]["random"]
+    assert merged["race"] == published["race"]
+
+    (bundled / pretrained.MANIFEST_FILE).write_text('{"weights": "new"}')
+    assert [set(finetune.STARTS) & set(x) for x in report.merged(published, {}).values()] == [
+        {"random"}
+    ] * 3
+    (bundled / "config.json").write_text('{"hidden_size": 8}')
+    assert report.merged(published, found) == {}
+
+
+def run_folder(folder, length, steps, init_checkpoint=None):
     """What a pretraining run of two examples a step leaves for those who describe it."""
     folder.mkdir()
-    run = {"train_batch_size": 2, "init_checkpoint": None}
+    run = {"train_batch_size": 2, "init_checkpoint": init_checkpoint}
     (folder / "run_config.json").write_text(json.dumps({"run": run, "task": {"config": CONFIG}}))
     data = {"options": {"max_seq_length": length}}
     (folder / "training_data.json").write_text(json.dumps(data))
@@ -127,6 +154,20 @@ def test_what_a_run_did_after_its_best_weights_is_left_out(tmp_path):
     assert after["train"]["masked_lm_accuracy"] == [[4800], [0.25]]
 
 
+def test_runs_from_the_bundled_model_come_after_those_that_made_it(tmp_path, monkeypatch):
+    first = make.describe_run(run_folder(tmp_path / "first", 32, 100))
+    folder = run_folder(tmp_path / "second", 32, 10, "/some/where/tiny")
+    second = make.describe_run(folder)
+    assert make.with_earlier_runs("tiny", [first]) == [first]  # From random weights.
+    monkeypatch.setattr(pretrained, "FOLDER", str(tmp_path))
+    for made in ([first], [first, second]):  # The second time it is bundled already.
+        files.write_json(f"{tmp_path}/tiny/manifest.json", {"made": {"runs": made}})
+        assert make.with_earlier_runs("tiny", [second]) == [first, second]
+    (points,) = curve.collect([folder], first["tokens"])
+    assert (points["begin"], points["end"]) == (4800, 4800 + 10 * 2 * 24)
+    assert points["train"]["masked_lm_accuracy"] == [[5280], [0.25]]
+
+
 def data_for(folder):
     """A folder with what the tasks look for."""
     for name, task in finetune.BENCHMARKS.items():
@@ -153,20 +194,21 @@ def bundled(tmp_path, monkeypatch):
 
 def test_both_starts_have_the_same_settings(bundled, tmp_path):
     data = data_for(tmp_path / "data")
-    stages = finetune.stages(list(finetune.BENCHMARKS), str(data), "out", 5)
+    stages = finetune.stages(list(finetune.BENCHMARKS), list(finetune.STARTS), str(data), "out", 5)
     assert len(stages) == 2 * len(finetune.BENCHMARKS)
-    for one, other in zip(stages[::2], stages[1::2]):
+    for name in finetune.BENCHMARKS:
+        one, other = stages[name, "pretrained"], stages[name, "random"]
         differ = {key for key in one.flags if one.flags[key] != other.flags[key]}
         assert differ == {"init_checkpoint", "output_dir"}
         assert other.flags["init_checkpoint"] == "none" and one.flags["num_seeds"] == 5
         assert "{" not in one.command() and one.fingerprint() != other.fingerprint()
-    squad = next(stage for stage in stages if stage.script == "run_squad.py")
+    squad = stages["squad1.1", "random"]
     assert squad.flags["train_file"] == f"{data}/squad/train_parts/train-v1.1-some.json"
 
 
 def test_new_weights_leave_runs_from_random_weights_as_they_are(bundled, tmp_path):
     data = str(data_for(tmp_path / "data"))
-    stages = finetune.stages(["sst-2"], data, "out", 2)
+    stages = list(finetune.stages(["sst-2"], list(finetune.STARTS), data, "out", 2).values())
     former = [stage.fingerprint() for stage in stages]
     (bundled / pretrained.MANIFEST_FILE).write_text('{"weights": "new"}')
     assert [stage.fingerprint() == x for stage, x in zip(stages, former)] == [False, True]
@@ -176,9 +218,9 @@ def test_new_weights_leave_runs_from_random_weights_as_they_are(bundled, tmp_pat
 
 def test_tasks_and_data_that_are_not_there_are_named(tmp_path):
     with pytest.raises(AlbertError, match="no task 'mnli'; there are sst-2, cola"):
-        finetune.stages(["mnli"], str(tmp_path), "out", 3)
+        finetune.stages(["mnli"], ["random"], str(tmp_path), "out", 3)
     with pytest.raises(AlbertError, match=r"glue/RTE/train\.tsv"):
-        finetune.stages(["rte"], str(tmp_path), "out", 3)
+        finetune.stages(["rte"], ["random"], str(tmp_path), "out", 3)
 
 
 def test_the_held_out_text_is_chapters_of_sentences():
@@ -269,8 +311,12 @@ def test_scores_of_both_starts_are_collected_and_finished_runs_reused(
     done = run_script(finetune, *flags)
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "out/finetune.json").read_text())
-    assert all(len(results["scores"]["rte"][start]["seeds"]) == 2 for start in finetune.STARTS)
-    assert results["scores"]["rte"]["constant_answer"] == 0.5
+    assert all(len(results["rte"][start]["seeds"]) == 2 for start in finetune.STARTS)
+    assert results["rte"]["constant_answer"] == 0.5
     assert str(tmp_path) not in json.dumps(results)
     again = run_script(finetune, *flags)
     assert again.stdout.count("finished before, reused") == 2
+    one = run_script(finetune, *flags, "--start=random")
+    assert one.stdout.count("finished before, reused") == 1
+    results = json.loads((tmp_path / "out/finetune.json").read_text())
+    assert "pretrained" not in results["rte"] and "random" in results["rte"]
