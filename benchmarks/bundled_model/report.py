@@ -50,7 +50,9 @@ _FINETUNE = """
 
 From the pretrained weights, and from random weights of the same model (`--init_checkpoint=none`):
 the median of {seeds} seeds, and the lowest and the highest. Both have the same settings; of the
-evaluations of a run the best one counts, as for published figures.
+evaluations of a run the best one counts, as for published figures. `--precision=auto`, the scripts'
+default, computed in bfloat16 on machines with units for it, in float32 on others; the figures' file
+tells which run was on which.
 
 {table}
 
@@ -135,7 +137,8 @@ def page(results: dict[str, Any], json_name: str, plot: str | None = None) -> st
         )
         machines += [run["machine"] for run in runs]
     described = dict.fromkeys(
-        f"{entry['processor']}, {machine.cores(entry)}, TensorFlow {entry['tensorflow']}"
+        f"{entry['processor']} ({', '.join(entry['units'])}), {machine.cores(entry)}, "
+        f"TensorFlow {entry['tensorflow']}"
         for entry in machines
     )
     return f"{text}\nMachine: {'; '.join(described)}.\n"

@@ -38,7 +38,12 @@ METRICS = {
     "sentence_order_loss": 0.6,
     "sentence_order_accuracy": 0.6875,
 }
-MACHINE = {"processor": "A processor", "cores": 2, "tensorflow": "2.15.1"}
+MACHINE = {
+    "processor": "A processor",
+    "units": ["avx512f", "amx_bf16"],
+    "cores": 2,
+    "tensorflow": "2.15.1",
+}
 
 
 def scores(command, median, *seeds, machine=MACHINE, model_files=None):
@@ -80,7 +85,7 @@ def test_the_page_tells_every_figure_and_command():
     assert "| SQuAD 1.1 | F1 | 21.13 (20.00 to 22.00) | – | 0.00 |" in page
     assert all(f"python {letter}\n" in page for letter in "abcd")
     assert "the median of 3 seeds" in page.replace("\n", " ")
-    assert "A processor, 2 cores, TensorFlow 2.15.1; A processor, 1 core" in page
+    assert "A processor (avx512f, amx_bf16), 2 cores, TensorFlow 2.15.1; A proc" in page
     assert "(tiny.json)" in page
 
 
