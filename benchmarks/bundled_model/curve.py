@@ -73,11 +73,11 @@ def draw(runs: Sequence[Mapping[str, Any]]) -> Any:
                 )
             panel.axvline(run["begin"] / 1e6, color="grey", linewidth=0.8)
             panel.text(
-                run["begin"] / 1e6, 1.01, f" length {run['max_seq_length']}", fontsize=8,
+                run["begin"] / 1e6, 1.01, f" {run['max_seq_length']}", fontsize=8,
                 transform=panel.get_xaxis_transform()
             )  # fmt: skip
         panel.axhline(aim, color="grey", linestyle=":")
-        panel.set_xlabel("tokens read (millions)")
+        panel.set_xlabel("million tokens read (above: sequence length)")
         panel.set_ylabel(label)
         panel.set_xlim(left=0)
         panel.grid(True, alpha=0.3)
