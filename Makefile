@@ -15,7 +15,7 @@ help: ## show this list
 setup: ## make .venv with everything pinned (the other targets do it by themselves)
 	@scripts/setup.sh
 
-demo: setup ## the main job on the books in demo/data, in under 10 minutes (DEMO_DIR=runs/demo)
+demo: setup ## the main job on the books in demo/data, in about 10 minutes (DEMO_DIR=runs/demo)
 	@$(PYTHON_BIN) demo/run.py --output_dir=$(DEMO_DIR)
 
 test: setup ## the tests (PYTEST_ARGS='-k name' for some of them)
