@@ -18,7 +18,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.pretrained import DEFAULT, FOLDER, MANIFEST_FILE, NONE
+from albert_tf.pretrained import DEFAULT, FOLDER, NONE
 from albert_tf.stages import Stage, run_stages
 from benchmarks import machine
 
@@ -26,8 +26,9 @@ FLAGS = flags.FLAGS
 RESULTS_FILE = "finetune.json"
 #: --init_checkpoint by what the results call it.
 STARTS = {"pretrained": DEFAULT, "random": NONE}
-#: What each reads of the bundled model's folder; the manifest tells of all the files.
-_READS = {"pretrained": (MANIFEST_FILE,), "random": ("config.json", "spiece.model")}
+#: What decides the results of each in the bundled model's folder.
+_SHAPE = ("config.json", "spiece.model")
+_READS = {"pretrained": ("model.safetensors", *_SHAPE), "random": _SHAPE}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +178,18 @@ def hashes(start: str) -> dict[str, str]:
 
 
 def collect(runs: Mapping[tuple[str, str], Stage]) -> dict[str, dict[str, Any]]:
-    """The scores of finished runs, with their medians, by task and start; see RESULTS_FILE."""
+    """The scores of finished runs: what RESULTS_FILE holds.
+
+    Args:
+      runs: as of `stages`, all finished.
+
+    Returns:
+      By task its `metric`, `constant_answer` (the metric of one) and, by start, `seeds` (a score
+      each) with their `median`, `command`, `machine`, and `model_files` as of `hashes`.
+
+    Raises:
+      AlbertError: a file of a run is missing.
+    """
     found: dict[str, dict[str, Any]] = {}
     for (name, start), stage in runs.items():
         values = list(files.read_json(f"{stage.folder}/seeds.json")["values"].values())

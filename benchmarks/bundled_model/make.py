@@ -68,7 +68,9 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
     report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16, rescale=True)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
-    runs = with_earlier_runs(name, [describe_run(path) for path in run_dirs])
+    here = machine.describe()
+    described = [{**describe_run(path), "machine": here} for path in run_dirs]
+    runs = with_earlier_runs(name, described)
     model = load_pretrained(folder)
     made = {
         "albert_tf": __version__,
@@ -77,7 +79,6 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
         "steps": sum(run["steps"] for run in runs),
         "tokens": sum(run["tokens"] for run in runs),
         "weights": f"{weights}, embeddings rescaled, rounded to float16",
-        "machine": machine.describe(),
     }
     card = _card(name, run_dirs[-1], weights, commands, made, figures, model)
     files.write_text(os.path.join(folder, CARD_FILE), card)
@@ -135,10 +136,22 @@ def with_earlier_runs(name: str, runs: list[dict[str, Any]]) -> list[dict[str, A
     """Runs as of `describe_run`; before them those of the bundled model they went on from."""
     if runs[0]["settings"]["init_checkpoint"] != name:
         return runs
+    earlier = bundled_runs(name)
+    # A model that is made again may be bundled already, perhaps made on another machine.
+    newest = [{**run, "machine": None} for run in earlier[-len(runs) :]]
+    again = newest == [{**run, "machine": None} for run in runs]
+    return (earlier[: -len(runs)] if again else earlier) + runs
+
+
+def bundled_runs(name: str) -> list[dict[str, Any]]:
+    """The runs that made a bundled model, the first one first: those of `describe_run`, and
+    `machine`, the one it was made on.
+
+    Raises:
+      AlbertError: there is none of that name.
+    """
     path = os.path.join(pretrained.FOLDER, name, pretrained.MANIFEST_FILE)
-    earlier = files.read_json(path, "manifest")["made"]["runs"]
-    # A model that is made again may be bundled already.
-    return earlier if earlier[-len(runs) :] == runs else earlier + runs
+    return files.read_object(path, "manifest")["made"]["runs"]
 
 
 def _card(

@@ -13,7 +13,7 @@ from absl import flags
 
 from albert_tf import files, pretrained
 from benchmarks import machine
-from benchmarks.bundled_model import curve, finetune, heldout
+from benchmarks.bundled_model import curve, finetune, heldout, make
 
 FLAGS = flags.FLAGS
 _BEGIN = """\
@@ -85,22 +85,19 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 def merged(
     published: Mapping[str, Mapping[str, Any]], found: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Scores as of `finetune.collect`: the found ones, and the published ones that still hold.
+    """Scores as of `finetune.collect`: what was found, and what was published and not found anew.
 
-    Those of other files of the bundled model than it has now do not.
+    Without those that were measured on other files of the bundled model than it has now.
     """
     now = {start: finetune.hashes(start) for start in finetune.STARTS}
+
+    def holding(scores: Mapping[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in scores.items() if k not in now or v["model_files"] == now[k]}
+
     result = {}
     for name in finetune.BENCHMARKS:
-        scores = {**published.get(name, {}), **found.get(name, {})}
-        outdated = [
-            start
-            for start in finetune.STARTS
-            if start in scores and scores[start]["model_files"] != now[start]
-        ]
-        for start in outdated:
-            del scores[start]
-        if any(start in scores for start in finetune.STARTS):
+        scores = {**holding(published.get(name, {})), **holding(found.get(name, {}))}
+        if not scores.keys().isdisjoint(now):
             result[name] = scores
     return result
 
@@ -159,8 +156,7 @@ def main() -> None:
     curves = published.get("curve", [])
     if FLAGS.run_dirs:
         # Runs that went on from what was bundled before stand after those that made it.
-        manifest = os.path.join(pretrained.FOLDER, pretrained.DEFAULT, pretrained.MANIFEST_FILE)
-        earlier = files.read_json(manifest, "manifest")["made"]["runs"][: -len(FLAGS.run_dirs)]
+        earlier = make.bundled_runs(pretrained.DEFAULT)[: -len(FLAGS.run_dirs)]
         begin = sum(run["tokens"] for run in earlier)
         curves = [run for run in curves if run["end"] <= begin]
         curves += curve.collect(FLAGS.run_dirs, begin)

@@ -107,7 +107,10 @@ def test_published_scores_stay_while_the_model_they_are_of_does(bundled):
     assert merged["sst-2"]["random"] == published["sst-2"]["random"]
     assert merged["race"] == published["race"]
 
-    (bundled / pretrained.MANIFEST_FILE).write_text('{"weights": "new"}')
+    outdated = {"sst-2": {**found["sst-2"], "pretrained": {**new, "model_files": {}}}}
+    assert report.merged(published, outdated)["sst-2"] == published["sst-2"]
+
+    (bundled / "model.safetensors").write_text("new")
     assert [set(finetune.STARTS) & set(x) for x in report.merged(published, {}).values()] == [
         {"random"}
     ] * 3
@@ -165,9 +168,10 @@ def test_runs_from_the_bundled_model_come_after_those_that_made_it(tmp_path, mon
     second = make.describe_run(folder)
     assert make.with_earlier_runs("tiny", [first]) == [first]  # From random weights.
     monkeypatch.setattr(pretrained, "FOLDER", str(tmp_path))
-    for made in ([first], [first, second]):  # The second time it is bundled already.
+    here, there = ({**second, "machine": {"cores": cores}} for cores in (1, 2))
+    for made in ([first], [first, there]):  # The second time it is bundled already.
         files.write_json(f"{tmp_path}/tiny/manifest.json", {"made": {"runs": made}})
-        assert make.with_earlier_runs("tiny", [second]) == [first, second]
+        assert make.with_earlier_runs("tiny", [here]) == [first, here]
     (points,) = curve.collect([folder], first["tokens"])
     assert (points["begin"], points["end"]) == (4800, 4800 + 10 * 2 * 24)
     assert points["train"]["masked_lm_accuracy"] == [[5280], [0.25]]
@@ -192,7 +196,7 @@ def bundled(tmp_path, monkeypatch):
     monkeypatch.setattr(finetune, "FOLDER", str(tmp_path))
     folder = tmp_path / pretrained.DEFAULT
     folder.mkdir()
-    for name in (pretrained.MANIFEST_FILE, "config.json", "spiece.model"):
+    for name in ("model.safetensors", "config.json", "spiece.model"):
         (folder / name).write_text("{}")
     return folder
 
@@ -215,7 +219,7 @@ def test_new_weights_leave_runs_from_random_weights_as_they_are(bundled, tmp_pat
     data = str(data_for(tmp_path / "data"))
     stages = list(finetune.stages(["sst-2"], list(finetune.STARTS), data, "out", 2).values())
     former = [stage.fingerprint() for stage in stages]
-    (bundled / pretrained.MANIFEST_FILE).write_text('{"weights": "new"}')
+    (bundled / "model.safetensors").write_text("new")
     assert [stage.fingerprint() == x for stage, x in zip(stages, former)] == [False, True]
     (bundled / "config.json").write_text('{"hidden_size": 8}')
     assert stages[1].fingerprint() != former[1]
