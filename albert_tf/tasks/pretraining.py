@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -70,8 +71,9 @@ class PretrainingTask(Task):
         if tf.io.gfile.exists(self._tokenizer_file):
             Tokenizer.from_file(self._tokenizer_file).save(folder)
 
-    def plateaus(self) -> Sequence[Plateau]:
+    def plateaus(self, data_description: Mapping[str, Any]) -> Sequence[Plateau]:
         """The masked LM loss at the pieces' entropy, sentence order right half of the time."""
+        del data_description  # The frequencies are counted in the records, and only when needed.
         masked_lm = Plateau(
             "masked_lm_loss",
             functools.partial(masked_lm_entropy, self._source),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -104,10 +105,7 @@ class TextClassificationTask(ExampleTask):
         train_seed: int | None = None,
         pad_to_max: bool = False,
     ) -> RecordSource:
-        """See ExampleTask. Labels that are not needed are not read.
-
-        With `train_seed` the labels' frequencies become what the training loss is compared with.
-        """
+        """See ExampleTask. Labels that are not needed are not read."""
         path = build_records(
             cache_dir,
             examples,
@@ -121,11 +119,13 @@ class TextClassificationTask(ExampleTask):
         source = RecordSource(
             [path], record_features(self.spec.labels), train_seed or 0, lengths=lengths
         )
-        statistics = source.manifest.statistics
-        if train_seed is not None:
-            self.chance_loss = chance_loss(statistics, self.spec.labels)
-        print(_summary(name, self.spec.max_seq_length, statistics))
+        print(_summary(name, self.spec.max_seq_length, source.manifest.statistics))
         return source
+
+    def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
+        """From the labels in the statistics of the training records."""
+        statistics = data_description.get("statistics", {})
+        return chance_loss(statistics, self.spec.labels) if "labels" in statistics else None
 
     def build_model(self) -> AlbertClassifier:
         """Encoder and classification head."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,8 +28,6 @@ class Task(abc.ABC):
     #: The entry of `metrics` that picks the best checkpoint, and whether larger is better.
     best_metric: str
     best_metric_larger_is_better: bool = True
-    #: The loss of answering by chance, by the labels' frequencies; None: unknown.
-    chance_loss: float | None = None
 
     @abc.abstractmethod
     def description(self) -> dict[str, object]:
@@ -74,9 +73,25 @@ class Task(abc.ABC):
     def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Metrics of a whole data set from the outputs of `predict`, in the examples' order."""
 
-    def plateaus(self) -> Sequence[Plateau]:
-        """What it looks like if nothing is learned; a run that stays there has diverged."""
-        chance = self.chance_loss
+    def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
+        """The training loss of a model that knows the labels' frequencies and nothing else.
+
+        Args:
+          data_description: of the training data, see TrainSpec.
+
+        Returns:
+          None if it is unknown.
+        """
+        del data_description
+        return None
+
+    def plateaus(self, data_description: Mapping[str, Any]) -> Sequence[Plateau]:
+        """What the metrics look like if nothing is learned; a run that stays there has diverged.
+
+        Args:
+          data_description: of the training data, see TrainSpec.
+        """
+        chance = self.chance_loss(data_description)
         if chance is None:
             return ()
         advice = (

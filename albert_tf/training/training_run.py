@@ -66,7 +66,7 @@ class TrainingRun:
         self.chief = estimator.chief
         self.rollbacks = Rollbacks(self.config.output_dir, self.chief)
         self.detector = DivergenceDetector(
-            self.task.plateaus(),
+            self.task.plateaus(train_spec.data_description),
             batch_size=self.config.train_batch_size,
             num_warmup_steps=self.config.num_warmup_steps,
             start_warmup_step=self.config.start_warmup_step,

@@ -124,6 +124,26 @@ def test_examples_become_batches_of_the_task(tokenizer, tmp_path, capsys):
     assert "labels x 80.0%, y 20.0%" in printed
 
 
+def test_opening_data_does_not_change_the_task(tokenizer, tmp_path):
+    task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer, max_seq_length=8)
+    before = dict(vars(task))
+    task.open_examples(examples_with("x", "y", "x", "x"), "train", str(tmp_path), train_seed=1)
+    assert vars(task) == before
+
+
+def test_the_plateau_is_that_of_the_data_trained_on_whatever_was_opened_last(tokenizer, tmp_path):
+    task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer, max_seq_length=8)
+    even, uneven = (
+        task.open_examples(examples_with(*labels), "train", str(tmp_path), train_seed=1)
+        for labels in (("x", "y"), ("x", "x", "x", "y"))
+    )
+    for source, share in ((even, 1 / 2), (uneven, 1 / 4)):
+        (plateau,) = task.plateaus(source.description)
+        entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+        assert plateau.chance() == pytest.approx(entropy)
+    assert task.plateaus({}) == ()
+
+
 def test_saved_task_is_loaded_as_it_was_with_other_columns_if_given(tokenizer, tmp_path):
     task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer, max_seq_length=9)
     task.save_files(str(tmp_path))

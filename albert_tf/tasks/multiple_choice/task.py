@@ -8,6 +8,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -61,7 +62,11 @@ class MultipleChoiceTask(ExampleTask):
     ) -> None:
         super().__init__(config, tokenizer, spec.max_seq_length, dropout_rate)
         self.spec = spec
-        self.chance_loss = math.log(spec.num_choices)
+
+    def chance_loss(self, data_description: Mapping[str, Any]) -> float:
+        """That of guessing: options have no order that the model could know."""
+        del data_description
+        return math.log(self.spec.num_choices)
 
     def task_file(self) -> dict[str, object]:
         """The fields of the MultipleChoiceSpec."""
