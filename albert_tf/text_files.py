@@ -96,6 +96,7 @@ def read_lines(
     path: str,
     max_line_bytes: int = MAX_LINE_BYTES,
     on_read: Callable[[int], None] | None = None,
+    long_line_advice: str = "break the text into lines",
 ) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file without their line ends, in bounded memory.
 
@@ -106,10 +107,11 @@ def read_lines(
       path: any path tf.io.gfile can read.
       max_line_bytes: the longest line to accept, at least MAX_LINE_BYTES.
       on_read: told, now and then, how many more bytes of the file (as stored) have been read.
+      long_line_advice: what to do about a line that is too long, for the error.
 
     Raises:
-      AlbertError: the file is missing, damaged or truncated, or a line is not UTF-8, has a NUL
-        byte or is too long.
+      AlbertError: the file is missing, damaged or truncated, its lines end with CR alone, or a line
+        is not UTF-8, has a NUL byte or is too long.
     """
     lines_before = 0
     rest = b""
@@ -119,11 +121,16 @@ def read_lines(
             block = block[len(_UTF8_BOM) :]
         first = False
         line_end = block.find(b"\n")
+        if lines_before == 0 and line_end < 0 and not rest and b"\r" in block:
+            raise AlbertError(
+                f"{path}: the lines end with CR alone, as in files from old Macs; convert the line "
+                "ends, for example with `tr '\\r' '\\n'`."
+            )
         # Only a line that began in an earlier block can be longer than a block.
         if len(rest) + (line_end if line_end >= 0 else len(block)) > max_line_bytes:
             raise AlbertError(
                 f"{path}:{lines_before + 1}: the line is longer than {max_line_bytes} bytes; "
-                "break the text into lines."
+                f"{long_line_advice}."
             )
         if line_end < 0:
             rest += block

@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import difflib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import parse_json, shown, shown_names
 from albert_tf.text_files import COMPRESSED_SUFFIXES, read_lines
+
+_LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
+#: What separates the columns of other programs' files.
+_SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +56,8 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
     is an object whose values are strings, numbers or booleans. Blank lines are passed over.
 
     Raises:
-      AlbertError: the file is missing, empty, of another kind or malformed, or lacks a column.
+      AlbertError: the file is missing, empty, of another kind or malformed, lacks a column, or has
+        an id twice.
     """
     stem = path
     for suffix in COMPRESSED_SUFFIXES:
@@ -65,7 +71,8 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
         raise AlbertError(
             f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
         )
-    examples = []
+    examples: list[TextExample] = []
+    places: dict[str, str] = {}
     for line, row in rows:
         where = f"{path}:{line}"
         examples.append(
@@ -77,6 +84,12 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
                 where=where,
             )
         )
+        first = places.setdefault(examples[-1].id, where)
+        if first != where:
+            raise AlbertError(
+                f"{where}: the id {shown(examples[-1].id)} in the column {columns.id!r} was used "
+                f"at {first} already; predictions are named by their ids, so each must be unique."
+            )
     if not examples:
         raise AlbertError(f"{path} holds no examples.")
     return examples
@@ -84,7 +97,10 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
 
 def _field(row: dict[str, Any], column: str, where: str) -> str:
     if column not in row:
-        raise AlbertError(f"{where}: there is no {column!r}; the names are {shown_names(row)}.")
+        raise AlbertError(
+            f"{where}: there is no {column!r}; the names are {shown_names(row)}."
+            f"{_column_hint(column, row)}"
+        )
     value = row[column]
     if isinstance(value, str):
         return value
@@ -93,8 +109,12 @@ def _field(row: dict[str, Any], column: str, where: str) -> str:
     raise AlbertError(f"{where}: {column!r} must be a string or a number, not {shown(value)}.")
 
 
+def _lines(path: str) -> Iterator[str]:
+    return read_lines(path, long_line_advice=_LONG_LINE_ADVICE)
+
+
 def _json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
         row = parse_json(line, f"{path}:{number}: the line")
@@ -125,17 +145,36 @@ def _check_header(path: str, header: list[str], columns: TextColumns) -> None:
         raise AlbertError(f"{path}:1: the column {shown(repeated[0])} appears more than once.")
     for name in dataclasses.astuple(columns):
         if name is not None and name not in header:
-            raise AlbertError(f"{path} has no column {name!r}; it has {shown_names(header)}.")
+            hint = _column_hint(name, header) or _separator_hint(header)
+            raise AlbertError(f"{path} has no column {name!r}; it has {shown_names(header)}.{hint}")
+
+
+def _column_hint(name: str, names: Iterable[str]) -> str:
+    """A sentence on a column whose name is nearly the one wanted, " …" or ""."""
+    similar = [other for other in names if other.lower() == name.lower()]
+    similar += difflib.get_close_matches(name, names, n=1)
+    return f" Did you mean {shown(similar[0])}? Case matters." if similar else ""
+
+
+def _separator_hint(header: list[str]) -> str:
+    """A sentence on a first line that was not split into columns, " …" or ""."""
+    for separator, plural in _SEPARATORS.items():
+        if len(header) == 1 and separator in header[0]:
+            return (
+                f" Its columns seem to be separated by {plural}; in a .tsv file tabs separate them,"
+                " in a .csv file commas."
+            )
+    return ""
 
 
 def _tsv_fields(path: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(_lines(path), start=1):
         if line.strip():
             yield number, line.split("\t")
 
 
 def _csv_fields(path: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
+    reader = csv.reader((line + "\n" for line in _lines(path)), strict=True)
     try:
         for fields in reader:
             if fields:

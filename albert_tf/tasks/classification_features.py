@@ -76,18 +76,62 @@ def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
     """The labels that occur, sorted.
 
     Raises:
-      AlbertError: a label is empty, or there are fewer than two.
+      AlbertError: a label is empty, two labels are the same value written in two ways (1 and 1.0,
+        1 and true), or there are fewer than two labels.
     """
+    first: dict[str, TextExample] = {}
     for example in examples:
         if not example.label:
             raise AlbertError(f"{example.where}: the label is empty.")
-    labels = sorted({example.label for example in examples})
+        first.setdefault(example.label, example)
+    labels = sorted(first)
+    spellings: dict[object, str] = {}
+    for label in labels:
+        other = spellings.setdefault(_label_value(label), label)
+        if other != label:
+            raise AlbertError(
+                f"{first[label].where}: the label {shown(label)} is the same value as "
+                f"{shown(other)} at {first[other].where}; write each label in one way only."
+            )
     if len(labels) < 2:
         raise AlbertError(
             f"All {len(examples)} training examples have the label {shown(labels[0])}; "
             "at least two labels are needed."
         )
     return tuple(labels)
+
+
+def _label_value(label: str) -> object:
+    """What a label stands for: a number, also for true and false, or else the label itself."""
+    truth = {"true": 1.0, "false": 0.0}.get(label.lower())
+    if truth is not None:
+        return truth
+    try:
+        value = float(label)
+    except ValueError:
+        return label
+    return value if math.isfinite(value) else label
+
+
+def empty_text_warning(examples: Sequence[TextExample], name: str) -> str:
+    """A sentence with the number of empty texts among the examples; "" if there are none.
+
+    Args:
+      examples: texts or pairs. An empty text of a pair counts as well.
+      name: of the data set.
+    """
+    empty = [
+        example
+        for example in examples
+        if not example.text.strip()
+        or (example.text_pair is not None and not example.text_pair.strip())
+    ]
+    if not empty:
+        return ""
+    return (
+        f"Warning: {len(empty):,} of the {len(examples):,} {name} examples have an empty text, "
+        f"the first at {empty[0].where}."
+    )
 
 
 def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.ndarray:

@@ -18,7 +18,12 @@ from albert_tf.data.text_tables import TextColumns, TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import from_json
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification_features import build_records, chance_loss, record_features
+from albert_tf.tasks.classification_features import (
+    build_records,
+    chance_loss,
+    empty_text_warning,
+    record_features,
+)
 from albert_tf.tasks.classification_metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.finetuning import (
     TASK_FILE,
@@ -120,6 +125,8 @@ class TextClassificationTask(ExampleTask):
             [path], record_features(self.spec.labels), train_seed or 0, lengths=lengths
         )
         print(_summary(name, self.spec.max_seq_length, source.manifest.statistics))
+        if warning := empty_text_warning(examples, name):
+            print(warning)
         return source
 
     def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:

@@ -52,19 +52,27 @@ BAD = {
     "a.tsv": [
         ("", "holds no examples"),
         ("text\n", "holds no examples"),
-        ("txt\tlabel\nA\tB\n", "has no column 'text'; it has txt, label."),
+        ("body\tlabel\nA\tB\n", "has no column 'text'; it has body, label."),
         ("text\ttext\nA\tB\n", ":1: the column 'text' appears more than once"),
         ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the first line names 2 columns"),
         ("text\nA\0\n", ":2: a NUL byte"),
+        ("Text\tlabel\nA\tB\n", "it has Text, label. Did you mean 'Text'?"),
+        ("txet\tlabel\nA\tB\n", "Did you mean 'txet'?"),
+        ("text;label\nA;B\n", "seem to be separated by semicolons; in a .tsv file tabs"),
+        ("text,label\nA,B\n", "seem to be separated by commas; in a .tsv file tabs"),
+        ("text\tlabel\rA\tB\r", "the lines end with CR alone"),
     ],
     "a.csv": [
         ('text\n"open', ":2: not CSV: unexpected end of data"),
         ('text\n"a"b\n', ":2: not CSV"),
+        ("label;text\nA;B\n", "seem to be separated by semicolons"),
+        ("label\ttext\nA\tB\n", "seem to be separated by tabs"),
     ],
     "a.jsonl": [
         ('{"text": "A"}\n{"text": \n', ":2: the line is not JSON"),
         ('{"text": "A"}\n["A"]\n', ":2: a JSON object was expected"),
-        ('{"txt": "A"}\n', ":1: there is no 'text'; the names are txt."),
+        ('{"body": "A"}\n', ":1: there is no 'text'; the names are body."),
+        ('{"Text": "A"}\n', "the names are Text. Did you mean 'Text'? Case matters."),
         ('{"text": null}\n', ":1: 'text' must be a string or a number, not None"),
     ],
     "a.xlsx": [("", "its name should end in .tsv, .csv or .jsonl")],
@@ -80,6 +88,29 @@ def test_bad_table_is_one_sentence_with_its_place(name, content, message, tmp_pa
         read_text_table(path, TextColumns("text"))
     assert str(error.value).startswith(path)
     assert message in str(error.value)
+
+
+def test_a_text_of_megabytes_is_to_be_shortened_not_broken_into_lines(tmp_path):
+    path = write(tmp_path / "a.tsv", "text\n" + "a " * (1 << 20))
+    with pytest.raises(AlbertError, match=r"tsv:2: the line is longer than .*; shorten its texts"):
+        read_text_table(path, TextColumns("text"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", "text\tkey\nA\t7\nB\t8\nC\t7\n"),
+        (
+            "a.jsonl",
+            '{"text": "A", "key": 7}\n\n{"text": "B", "key": 8}\n{"text": "C", "key": "7"}\n',
+        ),
+    ],
+)
+def test_an_id_that_occurs_twice_is_an_error_with_both_places(name, content, tmp_path):
+    path = write(tmp_path / name, content)
+    with pytest.raises(AlbertError, match=rf"{name}:4: the id '7' .*{name}:(1|2) already"):
+        read_text_table(path, TextColumns("text", id="key"))
+    assert len(read_text_table(path, TextColumns("text"))) == 3
 
 
 def test_missing_file_is_one_sentence(tmp_path):

@@ -12,6 +12,7 @@ from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification_features import (
     build_records,
+    empty_text_warning,
     featurize,
     label_set,
     label_values,
@@ -126,6 +127,37 @@ def test_records_hold_the_features_and_a_manifest_tells_of_them(tmp_path, tokeni
     assert statistics["longest"] == 9
     assert statistics["truncated"] == 1
     assert statistics["labels"] == {"x": 2, "y": 1}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [("1", "0", "1.0"), ("true", "0", "1"), ("False", "1", "0.0"), ("yes", "TRUE", "true")],
+)
+def test_one_label_written_in_two_ways_is_an_error_with_both_places(labels):
+    examples = [
+        example("a", label=label, where=f"data.jsonl:{i}") for i, label in enumerate(labels)
+    ]
+    with pytest.raises(AlbertError, match=r"data.jsonl:\d: the label .* is the same value as"):
+        label_set(examples)
+
+
+def test_labels_that_only_look_alike_are_classes_of_their_own():
+    examples = [example("a", label=label) for label in ("1", "1.5", "-1", "nan", "true", "yes")]
+    with pytest.raises(AlbertError, match=r"'true' is the same value as '1'"):
+        label_set(examples)
+    assert label_set(examples[:4]) == ("-1", "1", "1.5", "nan")
+
+
+def test_empty_texts_are_counted_in_a_warning():
+    examples = [
+        example("a"),
+        example(" \t", where="data.tsv:3"),
+        example("a", "b"),
+        example("a", ""),
+    ]
+    warning = empty_text_warning(examples, "train")
+    assert "2 of the 4 train examples have an empty text, the first at data.tsv:3" in warning
+    assert not empty_text_warning(examples[::2], "train")
 
 
 def test_records_are_reused_only_if_nothing_that_makes_them_changed(tmp_path, tokenizer):

@@ -1,5 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import json
 
 import numpy as np
@@ -115,6 +116,7 @@ def test_examples_become_batches_of_the_task(tokenizer, tmp_path, capsys):
     examples = examples_with("x", "y", "x", "x", "x")
     task = new_task(examples, COLUMNS, CONFIG, tokenizer, max_seq_length=8)
     assert task.spec.labels == ("x", "y")
+    examples[2] = dataclasses.replace(examples[2], text=" ")
     source = task.open_examples(examples, "eval", str(tmp_path))
     batches = list(source.eval_input_fn(InputContext(4)))
     assert [b["example_index"].numpy().tolist() for b in batches] == [[0, 1, 2, 3], [4, -1, -1, -1]]
@@ -122,6 +124,7 @@ def test_examples_become_batches_of_the_task(tokenizer, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "eval: 5 examples, 4 tokens on average" in printed
     assert "labels x 80.0%, y 20.0%" in printed
+    assert "Warning: 1 of the 5 eval examples have an empty text, the first at f:2." in printed
 
 
 def test_opening_data_does_not_change_the_task(tokenizer, tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import JSON_ERRORS, json_fault, shown_json, shown_names
+from albert_tf.json_values import JSON_ERRORS, json_fault, shown, shown_json, shown_names
 from albert_tf.progress import Progress
 from albert_tf.text_files import read_lines
 
@@ -83,9 +83,11 @@ def read_race(
     for group in groups:
         folder = os.path.join(root, split, group)
         if not tf.io.gfile.isdir(folder):
+            there = [g for g in RACE_GROUPS if tf.io.gfile.isdir(os.path.join(root, split, g))]
+            found = f"it has {split}/{there[0]}, which --{there[0]}_only reads" if there else ""
             raise AlbertError(
                 f"{folder} is not there; --data_dir should be the folder of RACE, with "
-                f"{split}/middle and {split}/high in it (--high_only and --middle_only read one)."
+                f"{split}/middle and {split}/high in it ({found or 'it has neither'})."
             )
         for where, article in _articles(folder, f"{split}/{group}"):
             examples += _article_questions(article, group, num_choices, where)
@@ -107,9 +109,10 @@ def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
       num_choices: options that every question must have.
 
     Raises:
-      AlbertError: the file is missing, empty or malformed.
+      AlbertError: the file is missing, empty or malformed, or has an id twice.
     """
-    examples = []
+    examples: list[MultipleChoiceExample] = []
+    places: dict[str, str] = {}
     for number, row in _json_objects(path):
         where = f"{path}:{number}"
         if "context" not in row and "question" not in row:
@@ -125,6 +128,13 @@ def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
                 where=where,
             )
         )
+        name = examples[-1].id
+        if name in places:
+            raise AlbertError(
+                f"{where}: the id {shown(name)} was used at {places[name]} already; predictions "
+                "are named by their ids, so each must be unique."
+            )
+        places[name] = where
     if not examples:
         raise AlbertError(f"{path} holds no questions.")
     return examples

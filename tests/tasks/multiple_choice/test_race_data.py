@@ -81,6 +81,10 @@ def test_one_group_can_be_read_alone(race):
     assert [e.group for e in read_race(str(race), "dev", ("high",))] == ["high"]
     with pytest.raises(AlbertError, match=r"dev/middle is not there.*--high_only"):
         read_race(str(race), "dev")
+    with pytest.raises(AlbertError) as error:  # What --middle_only asks for.
+        read_race(str(race), "dev", ("middle",))
+    assert "it has dev/high, which --high_only reads" in str(error.value)
+    assert "--middle_only" not in str(error.value)
 
 
 def test_articles_without_answers_are_read_but_not_trained_on(race):
@@ -168,6 +172,12 @@ def test_malformed_json_lines_are_named_by_line(tmp_path, changes, message):
     row = {k: v for k, v in {**SWAG, **changes}.items() if v is not None}
     path = write_lines(tmp_path / "train.jsonl", SWAG, row)
     with pytest.raises(AlbertError, match=message):
+        read_questions(path, 3)
+
+
+def test_an_id_that_two_questions_share_is_an_error_with_both_places(tmp_path):
+    path = write_lines(tmp_path / "train.jsonl", {**SWAG, "id": "a"}, SWAG, {**SWAG, "id": "a"})
+    with pytest.raises(AlbertError, match=r"jsonl:3: the id 'a' was used at .*jsonl:1 already"):
         read_questions(path, 3)
 
 
