@@ -21,6 +21,7 @@ from absl import flags, logging
 
 from albert_tf import cli
 from albert_tf.errors import AlbertError
+from albert_tf.flag_modes import refuse_flags
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
@@ -63,6 +64,10 @@ def define_flags() -> None:
 
 
 def _main() -> None:
+    if FLAGS.quantization != "none" and FLAGS.format != "tflite":
+        raise AlbertError("--quantization is for --format=tflite alone.")
+    if FLAGS.export_type != "preprocessing":
+        refuse_flags(["seq_length"], "it goes with --export_type=preprocessing.")
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export import sources
 
@@ -70,8 +75,6 @@ def _main() -> None:
     logging.set_verbosity(logging.WARNING)
     source = sources.ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
     path, kind = FLAGS.export_path, FLAGS.export_type
-    if FLAGS.quantization != "none" and FLAGS.format != "tflite":
-        raise AlbertError("--quantization is for --format=tflite alone.")
     if FLAGS.format == "tflite":
         sources.export_lite(source, kind, path, FLAGS.quantization)
     elif kind == "preprocessing":

@@ -24,7 +24,13 @@ from absl import flags
 
 from albert_tf import cli
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.finetuning_flags import define_finetuning_flags, settings_from_flags
+from albert_tf.flag_modes import refuse_flags
+from albert_tf.json_values import shown_names
+from albert_tf.tasks.finetuning_flags import (
+    check_finetuning_modes,
+    define_finetuning_flags,
+    settings_from_flags,
+)
 from albert_tf.tasks.glue.data import DATA_SOURCES
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, find_task
 
@@ -35,6 +41,10 @@ if TYPE_CHECKING:
 FLAGS = flags.FLAGS
 #: The flag that names the data of each thing to do.
 FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
+#: Flags that describe the user's own data, and those that describe GLUE's.
+CUSTOM_ONLY = (*FILES.values(), "text_column", "text_pair_column", "label_column", "id_column",
+               "regression")  # fmt: skip
+GLUE_ONLY = ("data_dir", "data_source")
 
 
 def define_flags() -> None:
@@ -67,6 +77,12 @@ def _main() -> None:
     for action, file in FILES.items():
         if custom and FLAGS[action].value and not FLAGS[file].value:
             raise AlbertError(f"--{action} needs --{file}.")
+    if custom:
+        refuse_flags(GLUE_ONLY, "they go with --task_name=<a GLUE task>.")
+    else:
+        reason = f"with --task_name={FLAGS.task_name} all data come from --data_dir."
+        refuse_flags(CUSTOM_ONLY, f"{reason} For files of your own, leave --task_name out.")
+    check_finetuning_modes(FILES)
     settings_from_flags({}).run_config(0)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.glue import run as glue
@@ -100,7 +116,12 @@ def _run_custom() -> None:
     columns = TextColumns(**{"text": "text", "label": "label", **given})
     settings = settings_from_flags({})
     if not FLAGS.do_train:
-        task = classification.load_task(model_folder(FLAGS.output_dir), given)
+        task = classification.load_task(model_folder(FLAGS.output_dir), given, FLAGS.max_seq_length)
+        if FLAGS.regression and task.spec.labels:
+            raise AlbertError(
+                f"--regression does not fit the model in {FLAGS.output_dir}, which was trained on "
+                f"labels ({shown_names(task.spec.labels)}); leave the flag out."
+            )
         columns = task.spec.columns or columns
     needed = {file: FLAGS[file].value for action, file in FILES.items() if FLAGS[action].value}
     texts = read_files(columns, **needed)
@@ -125,7 +146,8 @@ def _run_glue(task: GlueTask, todo: Actions, texts: Examples, output_dir: str) -
         names = {"task_name": task.name, "best_metric": task.best_metric}
         classifier, settings = flagged.new_task(task.labels, recipe=task.name, **names)
     else:
-        classifier, settings = glue.open_model(task, output_dir), settings_from_flags({})
+        classifier = glue.open_model(task, output_dir, FLAGS.max_seq_length)
+        settings = settings_from_flags({})
     results, outputs = flagged.run_task(classifier, texts, settings, output_dir)
     glue.write_outputs(task, texts, outputs, output_dir)
     return results

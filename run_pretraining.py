@@ -19,9 +19,12 @@ from absl import flags
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from albert_tf.pretrained import NONE
-from albert_tf.training.flags import define_training_flags, run_config_from_flags
+from albert_tf.training.flags import check_modes, define_training_flags, run_config_from_flags
 
 FLAGS = flags.FLAGS
+#: Flags that only training reads, beside those of all runners.
+TRAINING_ONLY = ("num_train_steps", "num_warmup_steps", "start_warmup_step", "learning_rate",
+                 "poly_power", "sop_weight")  # fmt: skip
 
 
 def define_flags() -> None:
@@ -78,6 +81,7 @@ def _main() -> None:
         raise AlbertError("--do_eval needs --eval_input_file with held-out records.")
     if FLAGS.do_train and not FLAGS.input_file:
         raise AlbertError("--do_train needs --input_file with training records.")
+    check_modes({"do_eval": "eval_input_file"}, TRAINING_ONLY)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.load import check_architecture
     from albert_tf.optimization.schedule import scaled_learning_rate

@@ -25,9 +25,11 @@ from absl import flags
 
 from albert_tf import cli
 from albert_tf.errors import AlbertError
+from albert_tf.flag_modes import refuse_flags
 from albert_tf.tasks.finetuning_flags import (
     Settings,
     cache_dir,
+    check_finetuning_modes,
     define_finetuning_flags,
     open_model_files,
     pads_to_max,
@@ -107,6 +109,10 @@ def _check_flags() -> None:
             raise AlbertError(f"--{action} needs --data_dir (for RACE) or --{file}.")
     if FLAGS.high_only and FLAGS.middle_only:
         raise AlbertError("Give --high_only or --middle_only, not both; without them all is read.")
+    if all(FLAGS[file].value for action, (file, _) in DATA.items() if FLAGS[action].value):
+        reason = "all questions are read from --train_file, --eval_file and --predict_file."
+        refuse_flags(("data_dir", "high_only", "middle_only"), reason)
+    check_finetuning_modes({action: file for action, (file, _) in DATA.items()})
     settings_from_flags({}).run_config(0)
 
 

@@ -21,6 +21,7 @@ from absl import flags
 
 from albert_tf import cli
 from albert_tf.errors import AlbertError
+from albert_tf.flag_modes import refuse_flags
 from albert_tf.tasks import finetuning_flags as shared
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predic
 #: Flags that a trained model may be used with otherwise than it was trained.
 SEARCH = ("max_seq_length", "doc_stride", "max_query_length", "n_best_size", "max_answer_length",
           "start_n_top", "end_n_top", "compat")  # fmt: skip
+BEAM_ONLY = ("start_n_top", "end_n_top")
 
 
 def define_flags() -> None:
@@ -74,6 +76,8 @@ def _main() -> None:
     join_cluster(FLAGS.strategy)
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
+    if task.spec.head == "span":
+        refuse_flags(BEAM_ONLY, "the span head follows no beam.")
     cache, pad, threshold = (
         shared.cache_dir(),
         shared.pads_to_max(),
@@ -114,6 +118,7 @@ def _check_flags() -> None:
             raise AlbertError(f"--{action} needs --{file}.")
     if FLAGS.do_train and not FLAGS.version:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
+    shared.check_finetuning_modes(FILES)
     shared.settings_from_flags({}).run_config(0)
 
 
@@ -134,6 +139,11 @@ def _open_task() -> tuple[SquadTask, shared.Settings]:
             raise AlbertError(
                 f"The model in {FLAGS.output_dir} is one of SQuAD {task.spec.version}, not "
                 f"{FLAGS.version}; leave --version out."
+            )
+        if FLAGS.head not in (None, task.spec.head):
+            raise AlbertError(
+                f"The model in {FLAGS.output_dir} has the {task.spec.head} head, not the "
+                f"{FLAGS.head} head; leave --head out."
             )
         return task, shared.settings_from_flags({})
     config, tokenizer = shared.open_model_files()

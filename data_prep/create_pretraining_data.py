@@ -27,6 +27,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.flag_modes import refuse_flags
 from data_prep.instances import OBJECTIVES
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import (
@@ -227,6 +228,7 @@ def _runner(values: Any) -> Callable[[Context, str], Runner]:
 def _main() -> None:
     values = {field: FLAGS[field].value for field in PretrainingOptions.__dataclass_fields__}
     if FLAGS.random_next_sentence:
+        refuse_flags(["sentence_objective"], "--random_next_sentence means nsp; give one of them.")
         values["sentence_objective"] = "nsp"
     options = PretrainingOptions(**values)
     if warning := options.warning():

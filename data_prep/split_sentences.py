@@ -18,6 +18,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.flag_modes import refuse_flags
 from albert_tf.json_values import parse_json
 from albert_tf.progress import Progress, total_bytes
 from albert_tf.text_files import atomic_text_writer, read_lines
@@ -347,6 +348,10 @@ def define_flags() -> None:
 
 def _main() -> None:
     flag = flags.FLAGS
+    if flag.input_format != "jsonl":
+        refuse_flags(["text_field"], "it goes with --input_format=jsonl.")
+    if flag.input_format != "text":
+        refuse_flags(["document_blank_lines"], "it goes with --input_format=text.")
     layout = Layout(flag.input_format, flag.text_field, flag.document_blank_lines, flag.join_lines)
     input_files = list_files(flag.input_file)
     counts = split_sentences(input_files, flag.output_file, layout)

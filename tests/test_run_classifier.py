@@ -154,6 +154,16 @@ def test_evaluating_twice_gives_the_same_and_needs_no_training_file(model, folde
     assert json.loads(path.read_text()) == pytest.approx(json.loads(before))
 
 
+def test_a_trained_model_reads_other_lengths_and_refuses_flags_of_another_kind_of_model(
+    model, folder, capsys, tmp_path
+):
+    given = {"do_predict": True, "predict_file": folder / "new.tsv", "cached_dir": tmp_path}
+    run(**given, output_dir=model[0], max_seq_length=5)
+    assert "are longer than 5 tokens and cut" in capsys.readouterr().out
+    with pytest.raises(AlbertError, match=r"--regression does not fit .* \(negative, positive\)"):
+        run(**given, output_dir=model[0], regression=True)
+
+
 def test_fine_tuning_takes_vocabulary_and_configuration_from_the_checkpoint(model, folder, capsys):
     """And a finished run is not trained again."""
     arguments = dict(training_flags(folder), init_checkpoint=model[0], train_step=2)

@@ -130,7 +130,10 @@ def test_model_directory_alone_predicts_questions_with_any_number_of_options(
     before = {row["id"]: row for row in read_table(output_dir / "predictions.tsv")}
     article = json.loads((folder / "RACE/test/middle/0.txt").read_text())
     question = {"id": "seen", "context": article["article"], "question": article["questions"][1]}
-    rows = [{**question, "options": article["options"][1]}, {**question, "options": ["sun"] * 4}]
+    rows = [
+        {**question, "options": article["options"][1]},
+        {**question, "id": "alike", "options": ["sun"] * 4},
+    ]
     path = tmp_path / "new.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     arguments = ["--do_predict", f"--output_dir={output_dir}", f"--cached_dir={tmp_path}"]

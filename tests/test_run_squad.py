@@ -243,3 +243,16 @@ def test_a_model_of_another_version_is_refused(trained, folder, run_script):
     done = run_script(run_squad, *command_line(given))
     assert done.returncode == 1
     assert f"is one of SQuAD {version}, not {other}" in done.stderr
+
+
+def test_flags_of_another_head_are_refused(trained, folder, run_script):
+    version, output_dir, _ = trained
+    given = {"output_dir": output_dir, "eval_file": folder / f"train-{version}.json"}
+    own, other = ("span", "beam") if version == "1.1" else ("beam", "span")
+    done = run_script(run_squad, "--do_eval", *command_line(given), f"--head={other}")
+    assert done.returncode == 1
+    assert f"has the {own} head, not the {other} head" in done.stderr
+    if own == "span":
+        done = run_script(run_squad, "--do_eval", *command_line(given), "--start_n_top=3")
+        assert done.returncode == 1
+        assert "--start_n_top would be ignored: the span head follows no beam" in done.stderr

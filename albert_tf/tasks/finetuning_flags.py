@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -15,13 +15,28 @@ from absl import flags
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.pretrained import DEFAULT, NONE
-from albert_tf.training.flags import define_training_flags, run_config_from_flags
+from albert_tf.training.flags import check_modes, define_training_flags, run_config_from_flags
 from albert_tf.training.specs import RunConfig
 
 if TYPE_CHECKING:
     from albert_tf.tokenization import Tokenizer
 
 FLAGS = flags.FLAGS
+#: Flags that only training reads, beside those of all runners.
+_TRAINING_ONLY = (
+    "init_checkpoint",
+    "albert_config_file",
+    "spm_model_file",
+    "vocab_file",
+    "do_lower_case",
+    "learning_rate",
+    "train_step",
+    "num_train_epochs",
+    "warmup_step",
+    "dropout",
+    "classifier_dropout",
+    "num_seeds",
+)
 _RECIPE = "Default: the task's recipe"
 
 
@@ -138,6 +153,17 @@ def define_finetuning_flags() -> None:
         "num_seeds", 1, "Train so many times, from --random_seed on, into seed-<n> folders; show "
         "median, best and spread, and keep to the best.", 1
     )  # fmt: skip
+
+
+def check_finetuning_modes(files: Mapping[str, str], training_only: Sequence[str] = ()) -> None:
+    """See `check_modes`; `training_only` are those of this task alone.
+
+    Raises:
+      AlbertError: a flag that was given would be ignored.
+    """
+    check_modes(files, (*_TRAINING_ONLY, *training_only))
+    if FLAGS.do_train and FLAGS.num_seeds > 1 and not FLAGS.do_eval:
+        raise AlbertError("--num_seeds needs --do_eval: the best run is chosen by evaluation.")
 
 
 def starts_from_default() -> bool:

@@ -179,9 +179,13 @@ def _summary(name: str, max_seq_length: int, statistics: Mapping[str, object]) -
     return line
 
 
-def load_task(folder: str, columns: Mapping[str, str]) -> TextClassificationTask:
-    """The task that a model in `folder` was trained for, with some other columns if given."""
+def load_task(
+    folder: str, columns: Mapping[str, str], max_seq_length: int | None = None
+) -> TextClassificationTask:
+    """The task that a model in `folder` was trained for, with other columns or length if given."""
     spec = ClassificationSpec.load(folder)
+    if max_seq_length:
+        spec = dataclasses.replace(spec, max_seq_length=max_seq_length)
     if spec.columns:
         spec = dataclasses.replace(spec, columns=dataclasses.replace(spec.columns, **columns))
     return TextClassificationTask(*load_model_files(None, None, None, folder), spec)

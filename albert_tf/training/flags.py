@@ -5,14 +5,34 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 from absl import flags
 
+from albert_tf.errors import AlbertError
+from albert_tf.flag_modes import note_unused_flags, refuse_flags
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.training.specs import ON_DIVERGENCE, PRECISIONS, STRATEGIES, WARN, RunConfig
 
 FLAGS = flags.FLAGS
+#: Flags that only training reads.
+TRAINING_ONLY = (
+    "train_batch_size",
+    "gradient_accumulation_steps",
+    "recompute",
+    "optimizer",
+    "bias_correction",
+    "weight_decay_rate",
+    "save_checkpoints_steps",
+    "keep_checkpoint_max",
+    "log_every_steps",
+    "max_nonfinite_steps",
+    "on_divergence",
+)
+#: Flags about the evaluations during training.
+_EVALUATION_DURING_TRAINING = ("eval_every_steps", "early_stopping_evals")
+_TPU_ONLY = ("tpu_name", "tpu_zone", "gcp_project")
 
 
 def define_training_flags(
@@ -105,6 +125,31 @@ def define_training_flags(
     )
     flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU; default: this machine's.")
     flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU; default: this machine's.")
+
+
+def check_modes(files: Mapping[str, str], training_only: Sequence[str] = ()) -> None:
+    """Refuses flags that contradict what is to be done, and names those that have no effect.
+
+    Args:
+      files: the flag of the data by the flag of the action that reads it, "train_file" by
+        "do_train".
+      training_only: what only training reads in this runner, beside TRAINING_ONLY.
+
+    Raises:
+      AlbertError: a flag that was given would be ignored.
+    """
+    if FLAGS.use_tpu and FLAGS["strategy"].present and FLAGS.strategy != "tpu":
+        raise AlbertError(f"Give --use_tpu or --strategy={FLAGS.strategy}, not both.")
+    if not FLAGS.use_tpu and FLAGS.strategy != "tpu":
+        refuse_flags(_TPU_ONLY, "they go with --strategy=tpu.")
+    if not FLAGS.do_train:
+        names = [*TRAINING_ONLY, *training_only, *_EVALUATION_DURING_TRAINING]
+        note_unused_flags(names, "do_train")
+    elif not FLAGS.do_eval:
+        refuse_flags(_EVALUATION_DURING_TRAINING, "evaluation needs --do_eval.")
+    for action, file in files.items():
+        if not FLAGS[action].value:
+            note_unused_flags([file], action)
 
 
 def run_config_from_flags(**values: object) -> RunConfig:

@@ -57,6 +57,8 @@ class TrainingRun:
 
         self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
         self.train_spec, self.eval_spec = train_spec, eval_spec
+        if self.config.early_stopping_evals and not (eval_spec and eval_spec.every_steps):
+            raise AlbertError("--early_stopping_evals needs --do_eval and --eval_every_steps.")
         estimator.check_input(train_spec.input_fn, self.config.train_batch_size, train_spec.files)
         if eval_spec:
             size = self.config.eval_batch_size

@@ -337,6 +337,13 @@ def test_a_run_stops_early_without_a_new_best_and_is_then_over(
     assert next(values) == 0.3
 
 
+def test_early_stopping_without_evaluations_is_refused(tmp_path, tiny_config, record_paths):
+    estimator, spec, source = make(tmp_path, tiny_config, record_paths, early_stopping_evals=2)
+    for eval_spec in (None, EvalSpec(source.eval_input_fn)):
+        with pytest.raises(AlbertError, match=r"needs --do_eval and --eval_every_steps"):
+            estimator.train_and_evaluate(spec, eval_spec)
+
+
 def test_only_the_last_checkpoints_are_kept(tmp_path, tiny_config, record_paths):
     estimator, spec, _ = make(
         tmp_path, tiny_config, record_paths, save_checkpoints_steps=2, keep_checkpoint_max=2

@@ -68,14 +68,21 @@ def read_texts(
     )
 
 
-def open_model(task: GlueTask, output_dir: str) -> TextClassificationTask:
+def open_model(
+    task: GlueTask, output_dir: str, max_seq_length: int | None = None
+) -> TextClassificationTask:
     """The trained classifier of an output directory.
+
+    Args:
+      task: what it must have been trained for.
+      output_dir: the directory.
+      max_seq_length: of the longest texts; None: as it was trained.
 
     Raises:
       AlbertError: there is none, or it was trained for another task.
     """
     folder = model_folder(output_dir)
-    classifier = load_task(folder, {})
+    classifier = load_task(folder, {}, max_seq_length)
     needed, found = task.model_of or task.name, classifier.spec.task_name
     if found != needed:
         raise AlbertError(
