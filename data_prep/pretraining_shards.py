@@ -66,7 +66,7 @@ class ShardTask:
             return None
         note = files.read_json(self.note_path, "build state")
         result = from_json(ShardResult, note, self.note_path)
-        info = from_json(records.ShardInfo, result.shard, self.note_path)
+        info = records.ShardInfo.from_values(result.shard, self.note_path)
         folder, name = os.path.split(self.path)
         if info.name != name or not is_whole(folder, info):
             return None

@@ -14,9 +14,12 @@ from typing import Any
 from albert_tf import files
 from albert_tf.data.records import FeatureSpec, ShardInfo
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import from_json, shown, shown_names
+from albert_tf.json_values import shown, shown_names
 
 SCHEMA_VERSION = 1
+#: Of the builder of pretraining records. 1: each shard holds all passes over a part of its text
+#: before the next part; such manifests do not name the version. 2: pass after pass over all of it.
+BUILDER_VERSION = 2
 FILE_NAME = "manifest.json"
 PRETRAINING = "pretraining"
 COMPACT_PRETRAINING = "compact_pretraining"
@@ -41,6 +44,7 @@ class Manifest:
       options: every option of the builder.
       statistics: what the builder counted.
       schema_version: version of the manifest's own format.
+      builder_version: see BUILDER_VERSION; 1 for records that are not for pretraining.
     """
 
     kind: str
@@ -50,6 +54,7 @@ class Manifest:
     options: Mapping[str, Any]
     statistics: Mapping[str, Any]
     schema_version: int = SCHEMA_VERSION
+    builder_version: int = 1
 
     @property
     def num_examples(self) -> int:
@@ -88,12 +93,19 @@ class Manifest:
                 f"The manifest {path} has schema version {shown(version)}, this program reads "
                 f"{SCHEMA_VERSION}; build the records again."
             )
+        value.setdefault("builder_version", 1)
         odd = set(value) ^ {field.name for field in dataclasses.fields(cls)}
         if odd:
             names = shown_names(sorted(odd))
             raise AlbertError(f"The manifest {path} lacks, or should not have: {names}.")
         if value["kind"] not in KINDS:
             raise AlbertError(f"The manifest {path} is of an unknown kind, {shown(value['kind'])}.")
+        version = value["builder_version"]
+        if type(version) is not int or not 1 <= version <= BUILDER_VERSION:
+            raise AlbertError(
+                f"The manifest {path} has the builder version {shown(version)}, this program knows "
+                f"those up to {BUILDER_VERSION}."
+            )
         for name in ("features", "tokenizer", "options", "statistics"):
             if not isinstance(value[name], dict):
                 raise AlbertError(f"The manifest {path} is malformed: {name} must be an object.")
@@ -110,11 +122,9 @@ class Manifest:
         if not isinstance(value["shards"], list) or not value["shards"]:
             raise AlbertError(f"The manifest {path} lists no shards.")
         where = f"The manifest {path} is malformed: a shard"
-        value["shards"] = [from_json(ShardInfo, shard, where) for shard in value["shards"]]
+        value["shards"] = [ShardInfo.from_values(shard, where) for shard in value["shards"]]
         for shard in value["shards"]:
             files.join_named("", shard.name, f"The manifest {path}")
-            if shard.examples < 0 or shard.bytes < 0:
-                raise AlbertError(f"The manifest {path} has a negative number for {shard.name}.")
         return cls(**value)
 
     def tokenizer_value(self, key: str, kind: type) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 from albert_tf import files
 from albert_tf.data.framing import FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
+from albert_tf.json_values import from_json, shown
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -61,13 +61,60 @@ Features = Mapping[str, FeatureSpec]
 
 
 @dataclasses.dataclass(frozen=True)
+class Section:
+    """Consecutive records of a shard that come from one pass over the shard's text.
+
+    Attributes:
+      examples: number of records, at least 1.
+      bytes: their size in the file.
+    """
+
+    examples: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
 class ShardInfo:
-    """What a manifest knows of one TFRecord file: base name, examples, bytes, hex SHA-256."""
+    """What a manifest knows of one TFRecord file.
+
+    Attributes:
+      name: base name.
+      examples: number of records.
+      bytes: size of the file.
+      sha256: hex SHA-256 of the file.
+      sections: the shard's passes over its text, in file order; their examples and bytes add up to
+        those of the shard. Empty if the records are no pretraining records, or if an older builder
+        or another program wrote them.
+    """
 
     name: str
     examples: int
     bytes: int
     sha256: str
+    sections: Sequence[Section] = ()
+
+    @classmethod
+    def from_values(cls, values: object, where: str) -> ShardInfo:
+        """From what dataclasses.asdict gives, read from the file `where`.
+
+        Raises:
+          AlbertError: a field is missing, unknown or of another type, a number is negative, or the
+            sections do not add up to the shard.
+        """
+        shard = from_json(cls, values, where)
+        if not isinstance(shard.sections, (list, tuple)):
+            raise AlbertError(f"{where}: sections is not a list, but {shown(shard.sections)}.")
+        sections = tuple(from_json(Section, section, where) for section in shard.sections)
+        sizes = [(section.examples, section.bytes) for section in sections]
+        if shard.examples < 0 or shard.bytes < 0 or any(min(pair) < 1 for pair in sizes):
+            raise AlbertError(f"{where}: {shard.name} has a number that is too small.")
+        total = tuple(map(sum, zip(*sizes)))
+        if sizes and total != (shard.examples, shard.bytes):
+            raise AlbertError(
+                f"{where}: the sections of {shard.name} have {total[0]} examples and {total[1]} "
+                f"bytes, the shard has {shard.examples} and {shard.bytes}."
+            )
+        return dataclasses.replace(shard, sections=sections)
 
 
 def pretraining_features(
@@ -353,20 +400,33 @@ def write_shard(path: str, examples: Iterable[bytes]) -> ShardInfo:
     Raises:
       AlbertError: the file cannot be written.
     """
+    return dataclasses.replace(write_sections(path, [examples]), sections=())
+
+
+def write_sections(path: str, sections: Iterable[Iterable[bytes]]) -> ShardInfo:
+    """Writes a shard of several sections, each given by its serialized examples.
+
+    A section without examples is left out of the description. See `write_shard`.
+    """
     import tensorflow as tf
 
-    count = size = 0
+    written = []
     try:
         with files.atomic_path(path) as temporary:
             with tf.io.TFRecordWriter(temporary) as writer:
-                for example in examples:
-                    writer.write(example)
-                    count += 1
-                    size += len(example) + FRAME_BYTES
+                for examples in sections:
+                    count = size = 0
+                    for example in examples:
+                        writer.write(example)
+                        count += 1
+                        size += len(example) + FRAME_BYTES
+                    if count:
+                        written.append(Section(count, size))
             digest = files.sha256(temporary)
     except tf.errors.OpError as error:
         raise AlbertError(f"{path} cannot be written: {error.message}.") from error
-    return ShardInfo(os.path.basename(path), count, size, digest)
+    count, size = sum(s.examples for s in written), sum(s.bytes for s in written)
+    return ShardInfo(os.path.basename(path), count, size, digest, tuple(written))
 
 
 def read_examples(path: str) -> Iterator[bytes]:

@@ -12,6 +12,8 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.errors import AlbertError
 
+SECTIONS = (records.Section(3, 90), records.Section(1, 30))
+
 
 def a_manifest(**changes):
     manifest = Manifest(
@@ -19,11 +21,12 @@ def a_manifest(**changes):
         features=records.pretraining_features(32, 5),
         shards=[
             records.ShardInfo("a.tfrecord", 3, 100, "00"),
-            records.ShardInfo("b.tfrecord", 4, 120, "11"),
+            records.ShardInfo("b.tfrecord", 4, 120, "11", SECTIONS),
         ],
         tokenizer={"kind": "sentencepiece", "lower_case": True},
         options={"random_seed": 1},
         statistics={"masked_share": 0.15},
+        builder_version=2,
     )
     return dataclasses.replace(manifest, **changes)
 
@@ -32,6 +35,25 @@ def test_a_manifest_survives_its_file(tmp_path):
     path = a_manifest().save(str(tmp_path))
     assert Manifest.load(str(tmp_path)) == Manifest.load(path) == a_manifest()
     assert Manifest.load(path).num_examples == 7
+
+
+def test_a_manifest_of_the_first_builder_loads(tmp_path):
+    path = a_manifest().save(str(tmp_path))
+    value = json.loads(pathlib.Path(path).read_text())
+    del value["builder_version"]
+    for shard in value["shards"]:
+        del shard["sections"]
+    pathlib.Path(path).write_text(json.dumps(value))
+    manifest = Manifest.load(path)
+    assert manifest.builder_version == 1
+    assert [shard.sections for shard in manifest.shards] == [(), ()]
+    # A run on these records goes on: the data are the same.
+    assert manifest.fingerprint() == a_manifest().fingerprint()
+
+
+def a_shard(**changes):
+    shard = {"name": "b", "examples": 4, "bytes": 120, "sha256": "11"}
+    return {"shards": [{**shard, **changes}]}
 
 
 def test_the_fingerprint_follows_the_data_alone():
@@ -49,7 +71,16 @@ def test_the_fingerprint_follows_the_data_alone():
         ({"kind": "poetry"}, "unknown kind"),
         ({"extra": 1}, "extra"),
         ({"tokenizer": None}, "tokenizer"),
+        ({"builder_version": 3}, "builder version 3"),
+        ({"builder_version": "2"}, "builder version '2'"),
+        ({"builder_version": True}, "builder version True"),
         ({"shards": [{"name": "a"}]}, "malformed"),
+        (a_shard(examples=-4), "b has a number that is too small"),
+        (a_shard(sections=3), "sections is not a list"),
+        (a_shard(sections=[{"examples": 4}]), "'bytes' is missing"),
+        (a_shard(sections=[{"examples": 4.0, "bytes": 120}]), "'examples' must be of type int"),
+        (a_shard(sections=[{"examples": 4, "bytes": 120}, {"examples": 0, "bytes": 0}]), "small"),
+        (a_shard(sections=[{"examples": 3, "bytes": 120}]), "have 3 examples and 120 bytes"),
         ({"features": {"a": {"dtype": "int9", "shape": []}}}, "int64 or float32"),
     ],
 )

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record layouts: encoding, files, and the TF1 release's own records."""
 
+import dataclasses
 import hashlib
 import pathlib
 
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.framing import FRAME_BYTES
+from albert_tf.data.framing import FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf1_records"
@@ -131,6 +132,19 @@ def test_a_shard_is_described_as_it_lies_on_disk(tmp_path):
     data = path.read_bytes()
     assert info == records.ShardInfo("a.tfrecord", 5, len(data), hashlib.sha256(data).hexdigest())
     assert list(records.read_examples(str(path))) == examples
+
+
+def test_sections_are_consecutive_records_of_a_shard(tmp_path):
+    examples = records.encode_examples(some_columns(), FEATURES)
+    info = records.write_sections(
+        str(tmp_path / "a.tfrecord"), iter([iter(examples[:3]), [], examples[3:]])
+    )
+    assert [section.examples for section in info.sections] == [3, 2]
+    second = list(read_frames(str(tmp_path / "a.tfrecord")))[3]
+    assert info.sections[0].bytes == second.offset
+    assert sum(section.bytes for section in info.sections) == info.bytes
+    plain = records.write_shard(str(tmp_path / "a.tfrecord"), examples)
+    assert plain == dataclasses.replace(info, sections=())
 
 
 def test_a_failing_writer_leaves_nothing(tmp_path):
