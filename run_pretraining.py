@@ -13,6 +13,7 @@ where they were. On SIGTERM or SIGINT (Ctrl-C) it ends the steps under way, save
 from __future__ import annotations
 
 import os
+import sys
 
 from absl import flags
 
@@ -123,6 +124,8 @@ def _main() -> None:
     task = pretraining.PretrainingTask(config, source, FLAGS.sop_weight)
     estimator = Estimator(task, run_config)
     if FLAGS.do_train:
+        if source.manifest and (warning := source.manifest.order_warning()):
+            print(warning, file=sys.stderr)
         print(
             f"Pretraining on {source.num_examples:,} examples: {FLAGS.num_train_steps:,} steps of "
             f"{FLAGS.train_batch_size}, {run_config.optimizer}, peak learning rate "

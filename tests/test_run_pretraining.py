@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ import tensorflow as tf
 import run_pretraining
 from albert_tf.convert.conversion import convert
 from albert_tf.data.framing import read_frames
+from albert_tf.data.manifest import Manifest
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 
@@ -77,6 +79,22 @@ def compact(tmp_path_factory):
         PretrainingOptions(max_seq_length=32, record_format="compact"),
     )
     return folder / "records"
+
+
+def test_records_of_an_older_builder_train_with_a_warning(run, tmp_path, compact, monkeypatch):
+    manifest = Manifest.load(str(compact))
+    new = tmp_path / "records"
+    shutil.copytree(compact, new)
+    shards = [dataclasses.replace(shard, sections=()) for shard in manifest.shards]
+    options = {**manifest.options, "dupe_factor": 2}
+    old = dataclasses.replace(manifest, shards=shards, options=options, builder_version=1)
+    old.save(str(new))
+    monkeypatch.setattr("albert_tf.data.manifest._BUCKET_TOKENS", 10)
+    more = {"config": {**CONFIG, "vocab_size": 100}}
+    done = run(tmp_path, "--num_train_steps=1", "--num_warmup_steps=0", records=new, **more)
+    assert done.returncode == 0, done.stderr
+    assert "Warning: the records are of an older builder, which wrote all 2 passes" in done.stderr
+    assert "build them again in another folder" in done.stderr
 
 
 def end_state(folder):

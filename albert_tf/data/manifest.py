@@ -20,6 +20,8 @@ SCHEMA_VERSION = 1
 #: Of the builder of pretraining records. 1: each shard holds all passes over a part of its text
 #: before the next part; such manifests do not name the version. 2: pass after pass over all of it.
 BUILDER_VERSION = 2
+#: Tokens in a bucket of the builder, roughly: those of 8 MB of text.
+_BUCKET_TOKENS = 1 << 21
 FILE_NAME = "manifest.json"
 PRETRAINING = "pretraining"
 COMPACT_PRETRAINING = "compact_pretraining"
@@ -60,6 +62,34 @@ class Manifest:
     def num_examples(self) -> int:
         """Examples in all shards."""
         return sum(shard.examples for shard in self.shards)
+
+    def order_warning(self) -> str | None:
+        """What to tell before training on records of version 1 of the builder.
+
+        Their order does no harm where there is one pass, or where no shard has more than one
+        bucket of text, within which the passes are shuffled.
+
+        Returns:
+          The warning; None if there is nothing to tell.
+        """
+        corpus = self.statistics.get("corpus")
+        passes = self.options.get("dupe_factor")
+        instances = self.statistics.get("instances")
+        tokens = corpus.get("tokens") if isinstance(corpus, dict) else None
+        if self.builder_version > 1 or self.kind not in (PRETRAINING, COMPACT_PRETRAINING):
+            return None
+        if not all(type(number) is int and number > 0 for number in (passes, instances, tokens)):
+            return None
+        largest = max((shard.examples for shard in self.shards if not shard.sections), default=0)
+        if passes == 1 or largest * tokens <= _BUCKET_TOKENS * instances:
+            return None
+        return (
+            f"Warning: the records are of an older builder, which wrote all {passes} passes over "
+            "8 MB of text before it went on to the next 8 MB. Training on them sees the same small "
+            "part of the text for a long time. For a new run, build them again in another folder "
+            "with data_prep/create_pretraining_data.py; with --record_format=compact, one pass is "
+            "enough. A run that has begun on these records can go on with them."
+        )
 
     def fingerprint(self) -> str:
         """Hex SHA-256 of the data itself: layout, tokenizer and the shards' checksums."""
@@ -146,7 +176,7 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
     """The manifest of some shards, its `shards` reduced to them, in the order given.
 
     Shards of several folders may be mixed if their manifests agree on kind, layout and tokenizer;
-    options and statistics are then those of the first.
+    options and statistics are then those of the first, and the builder's version is the oldest.
 
     Returns:
       None if no folder of the shards has a manifest (records written by another program).
@@ -177,7 +207,8 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
         if name not in listed:
             raise AlbertError(f"{path} is not listed in the {FILE_NAME} beside it.")
         shards.append(listed[name])
-    return dataclasses.replace(first, shards=shards)
+    oldest = min(manifest.builder_version for manifest in manifests.values())
+    return dataclasses.replace(first, shards=shards, builder_version=oldest)
 
 
 def _load_if_present(folder: str) -> Manifest | None:

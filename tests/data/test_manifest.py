@@ -51,6 +51,42 @@ def test_a_manifest_of_the_first_builder_loads(tmp_path):
     assert manifest.fingerprint() == a_manifest().fingerprint()
 
 
+def an_old_manifest(**changes):
+    """Two shards of version 1, of 30 million tokens in 10 passes."""
+    values = {
+        "shards": [records.ShardInfo("a.tfrecord", 3, 100, "00")],
+        "options": {"dupe_factor": 10},
+        "statistics": {"corpus": {"tokens": 30_000_000}, "instances": 6},
+        "builder_version": 1,
+    }
+    return a_manifest(**{**values, **changes})
+
+
+@pytest.mark.parametrize("kind", ["pretraining", "compact_pretraining"])
+def test_records_of_the_first_builder_come_with_advice(kind):
+    warning = an_old_manifest(kind=kind).order_warning()
+    assert "all 10 passes over 8 MB" in warning
+    assert "build them again" in warning and "create_pretraining_data.py" in warning
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"builder_version": 2},
+        {"kind": "classification"},
+        {"options": {"dupe_factor": 1}},
+        {"options": {"dupe_factor": "10"}},
+        {"options": {}},
+        {"statistics": {"corpus": {"tokens": 3_000_000}, "instances": 6}},
+        {"statistics": {"corpus": [30_000_000], "instances": 6}},
+        {"statistics": {}},
+        {"shards": [records.ShardInfo("b.tfrecord", 4, 120, "11", SECTIONS)]},
+    ],
+)
+def test_records_whose_order_does_no_harm_come_without(change):
+    assert an_old_manifest(**change).order_warning() is None
+
+
 def a_shard(**changes):
     shard = {"name": "b", "examples": 4, "bytes": 120, "sha256": "11"}
     return {"shards": [{**shard, **changes}]}
@@ -117,3 +153,14 @@ def test_shards_of_folders_that_disagree_are_refused(tmp_path):
         find_manifest([f"{one}/a.tfrecord", f"{three}/a.tfrecord"])
     a_manifest().save(two)
     assert find_manifest([f"{one}/a.tfrecord", f"{two}/b.tfrecord"]).num_examples == 7
+
+
+def test_shards_of_old_and_new_builders_may_be_mixed_and_count_as_old(tmp_path):
+    old = an_old_manifest(shards=[records.ShardInfo("c.tfrecord", 3, 100, "22")])
+    new = an_old_manifest(shards=a_manifest().shards[1:], builder_version=2)
+    old.save(str(tmp_path / "old"))
+    new.save(str(tmp_path / "new"))
+    paths = [str(tmp_path / "new/b.tfrecord"), str(tmp_path / "old/c.tfrecord")]
+    found = find_manifest(paths)
+    assert found.builder_version == 1
+    assert found.order_warning() and not find_manifest(paths[:1]).order_warning()
