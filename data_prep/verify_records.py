@@ -11,12 +11,14 @@ and exits with status 1 if there is any.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.data.record_faults import scan_shard
+from albert_tf.data.records import Section
 from albert_tf.errors import AlbertError
 from albert_tf.progress import Progress, total_bytes
 from data_prep.record_files import RecordFiles, find_records
@@ -61,7 +63,26 @@ def verify_shard(found: RecordFiles, path: str, on_read: Callable[[int], None]) 
             )
         if files.sha256(path) != listed.sha256:
             raise AlbertError(f"{path} does not have the checksum that its manifest says.")
+        _check_sections(path, listed.sections, scan.offsets)
     return count
+
+
+def _check_sections(path: str, sections: Sequence[Section], offsets: np.ndarray) -> None:
+    """Raises AlbertError if a section does not begin where a record does.
+
+    Args:
+      path: the shard.
+      sections: those that the manifest lists for it; their sums are right.
+      offsets: int64 [records]: the byte where each record begins.
+    """
+    first, offset = 0, 0
+    for section in sections:
+        if offsets[first] != offset:
+            raise AlbertError(
+                f"{path} has record {first} at byte {offsets[first]}; its manifest says that a "
+                f"section begins with it at byte {offset}."
+            )
+        first, offset = first + section.examples, offset + section.bytes
 
 
 def verify(found: RecordFiles) -> int:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verification finds every kind of fault and names its place."""
 
+import dataclasses
 import pathlib
 import re
 
@@ -120,6 +121,23 @@ def test_a_shard_that_is_not_the_manifests_is_named(tmp_path, capsys):
     faulty, error = check(tmp_path, capsys)
     assert faulty == 1
     assert "a.tfrecord does not have the checksum" in error
+
+
+def test_sections_that_do_not_begin_with_a_record_are_named(tmp_path, capsys):
+    examples = records.encode_examples(good_columns(), FEATURES)
+    path = str(tmp_path / "a.tfrecord")
+    good = records.write_sections(path, [examples[:12], examples[12:]])
+    size = good.bytes // 20
+    moved = (records.Section(11, 12 * size), records.Section(9, 8 * size))
+    for sections, message in (
+        (good.sections, ""),
+        (moved, f"has record 11 at byte {11 * size}; its manifest says"),
+    ):
+        info = dataclasses.replace(good, sections=sections)
+        Manifest("pretraining", FEATURES, [info], {}, {}, {}).save(str(tmp_path))
+        faulty, error = check(tmp_path, capsys)
+        assert faulty == bool(message)
+        assert message in error
 
 
 def test_a_flipped_bit_is_named_and_other_shards_are_still_checked(tmp_path, capsys):
