@@ -13,6 +13,8 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +24,7 @@ from albert_tf.json_values import parse_json, shown
 
 #: What systems say when a file cannot grow: of the disk, of a quota, of the process.
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-#: What `atomic_path` and `new_folder` write, and TensorFlow beside its list of checkpoints.
+#: What the functions below make, and TensorFlow beside its list of checkpoints.
 _TEMPORARY = re.compile(r"\.tmp-?[0-9a-f]{8,32}$")
 
 
@@ -138,6 +140,29 @@ def new_folder(path: str) -> Iterator[str]:
             raise
 
 
+@contextlib.contextmanager
+def scratch_folder(path: str) -> Iterator[str]:
+    """Yields a folder of this machine for copies that are read often, and deletes it at the end.
+
+    It is beside `path`, where `remove_temporary` finds it if the process is killed, or among the
+    machine's temporary files if `path` is on a remote file system.
+
+    Raises:
+      StoppedError: there is no space left.
+    """
+    if "://" in path:
+        with space_for("temporary files"), tempfile.TemporaryDirectory() as folder:
+            yield folder
+        return
+    folder = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
+    with space_for(folder):
+        try:
+            os.makedirs(folder)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _temporaries_of(path: str) -> list[str]:
     """What there is of `atomic_path` and `new_folder` beside a path, of others too."""
     folder, name = os.path.split(path)
@@ -149,8 +174,8 @@ def _temporaries_of(path: str) -> list[str]:
 def remove_temporary(folder: str) -> None:
     """Deletes what writers that were killed left in a folder: temporary files and folders.
 
-    Those of `atomic_path` and `new_folder`, and of TensorFlow's list of checkpoints. For folders
-    that no other process writes to.
+    Those of `atomic_path`, `new_folder` and `scratch_folder`, and of TensorFlow's list of
+    checkpoints. For folders that no other process writes to.
     """
     gfile = _gfile()
     for name in gfile.listdir(folder) if gfile.isdir(folder) else []:

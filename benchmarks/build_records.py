@@ -31,7 +31,7 @@ from albert_tf import cli, files
 from albert_tf.normalization import normalize
 from albert_tf.text_files import read_lines
 from benchmarks import machine
-from data_prep import local_runner, pretraining_build, pretraining_shards
+from data_prep import local_runner, pretraining_build, pretraining_shards, spill
 from data_prep.pretraining_options import PretrainingOptions
 
 #: Instances a second of the official builder by sequence length (77 and 20 predictions).
@@ -94,12 +94,14 @@ def install_timers() -> None:
     for method in ("add", "finish"):
         writer = local_runner.SpillWriter
         setattr(writer, method, _timed("spill", getattr(writer, method)))
-    shards.read_bucket = _timed("spill", shards.read_bucket)
+    spill.read_bucket = _timed("spill", spill.read_bucket)
+    spill.Bucket.load = _timed("spill", spill.Bucket.load)
+    spill.Bucket.save = _timed("spill", spill.Bucket.save)
     shards.create_instances = _timed("cut", shards.create_instances)
     shards.assemble = _timed("assemble", shards.assemble)
     shards.mask = _timed("mask", shards.mask)
     shards.records.encode_examples = _timed("encode", shards.records.encode_examples)
-    shards.records.write_shard = _timed("write", shards.records.write_shard)
+    shards.records.write_sections = _timed("write", shards.records.write_sections)
     files.sha256 = _timed("check", files.sha256)
 
 

@@ -4,7 +4,7 @@
 
 Source: google-research/albert create_pretraining_data.create_instances_from_document and
 truncate_seq_pair; paper, section 3.1 (sentence order prediction). Instances are ranges of tokens,
-not copies of them: a bucket's instances of all passes fit into memory together.
+not copies of them, so that all instances of a bucket fit into memory together.
 """
 
 from __future__ import annotations
@@ -74,17 +74,15 @@ class Instances:
 def create_instances(
     bucket: Bucket,
     word_starts: np.ndarray,
-    dupe_factor: int,
     options: InstanceOptions,
     rng: np.random.Generator,
 ) -> tuple[Instances, Counter[str]]:
-    """Cuts a bucket's documents into instances, `dupe_factor` times, and shuffles them.
+    """Cuts a bucket's documents into the instances of one pass, and shuffles them.
 
     Args:
       bucket: the documents; the first `bucket.own_documents` are cut, all of them are a source of
         unrelated segments.
       word_starts: bool [vocab_size].
-      dupe_factor: number of passes.
       options: see InstanceOptions.
       rng: source of all randomness.
 
@@ -93,16 +91,14 @@ def create_instances(
     """
     counts: Counter[str] = Counter()
     cutter = _Cutter(bucket, options, rng, counts)
-    ranges: list[np.ndarray] = []
-    for _ in range(dupe_factor):
-        ranges += cutter.nsp_pass() if options.objective == "nsp" else cutter.chunk_pass()
+    ranges = cutter.nsp_pass() if options.objective == "nsp" else cutter.chunk_pass()
     columns = np.concatenate([np.zeros((0, 5), np.int32), *ranges]).T
     instances = _truncate(Instances(*columns), bucket.tokens, word_starts, options, rng, counts)
     return instances.take(rng.permutation(len(instances))), counts
 
 
 class _Cutter:
-    """Walks through a bucket's documents; each pass gives arrays of instances, int32 [n, 5]."""
+    """Walks through a bucket's documents; a pass gives arrays of instances, int32 [n, 5]."""
 
     def __init__(
         self,
@@ -258,27 +254,39 @@ def _truncate(
         front = rng.binomial(cut, 0.5).astype(np.int32)
         new_start, new_end = start + front, end - (cut - front)
         if not options.official:
-            new_start, new_end = _move_to_word_edges(
-                new_start, new_end, front > 0, cut > front, word_starts[tokens]
+            new_start = _move_to_word_edge(
+                new_start, new_end, front > 0, tokens, word_starts, step=1
+            )
+            new_end = _move_to_word_edge(
+                new_end, new_start, cut > front, tokens, word_starts, step=-1
             )
         segments += [new_start, new_end]
     return Instances(*segments, instances.labels)
 
 
-def _move_to_word_edges(
-    starts: np.ndarray,
-    ends: np.ndarray,
-    front_was_cut: np.ndarray,
-    end_was_cut: np.ndarray,
-    is_word_start: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Moves cut edges of token ranges inwards to the next word start."""
-    size = len(is_word_start)
-    index = np.arange(size, dtype=np.int32)
-    next_start = np.minimum.accumulate(np.where(is_word_start, index, size)[::-1])[::-1]
-    last_start = np.maximum.accumulate(np.where(is_word_start, index, -1))
-    moved = next_start.take(starts, mode="clip")
-    starts = np.where(front_was_cut & (moved < ends), moved, starts)
-    moved = last_start.take(ends, mode="clip")
-    ends = np.where(end_was_cut & (moved > starts), moved, ends)
-    return starts, ends
+def _move_to_word_edge(
+    edges: np.ndarray,
+    others: np.ndarray,
+    was_cut: np.ndarray,
+    tokens: np.ndarray,
+    word_starts: np.ndarray,
+    step: int,
+) -> np.ndarray:
+    """Moves cut edges of segments inwards to a word start; stays inside words without one.
+
+    Args:
+      edges: int32 [n]: starts of segments, or ends.
+      others: int32 [n]: the other edge of each, which a moved edge does not reach.
+      was_cut: bool [n]: the edges that may be moved.
+      tokens: int32 [tokens].
+      word_starts: bool [vocab_size].
+      step: 1 for starts, -1 for ends.
+    """
+    moved = edges.copy()
+    rows = np.flatnonzero(was_cut)
+    # Words are short, so looking at a few tokens is faster than at the whole text.
+    while len(rows):
+        rows = rows[~word_starts[tokens[moved[rows]]]]
+        moved[rows] += step
+        rows = rows[moved[rows] != others[rows]]
+    return np.where(moved == others, edges, moved)

@@ -17,7 +17,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from albert_tf import files
-from albert_tf.data.manifest import COMPACT_PRETRAINING, FILE_NAME, PRETRAINING, Manifest
+from albert_tf.data.manifest import (
+    BUILDER_VERSION,
+    COMPACT_PRETRAINING,
+    FILE_NAME,
+    PRETRAINING,
+    Manifest,
+)
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.tokenization import Tokenizer
 from data_prep.local_runner import LocalRunner
@@ -143,6 +149,7 @@ def _plan(
             {"path": path, "bytes": status.length, "modified_nanoseconds": status.mtime_nsec}
         )
     return {
+        "builder_version": BUILDER_VERSION,
         "tokenizer": tokenizer.spec.to_dict(),
         "options": {
             **dataclasses.asdict(options),
@@ -162,6 +169,12 @@ def _finished_manifest(folder: str, plan: dict[str, Any]) -> Manifest | None:
         raise AlbertError(
             f"{folder} holds records of another corpus, tokenizer or options; choose another "
             "folder, or delete it."
+        )
+    if manifest.order_warning():
+        raise AlbertError(
+            f"{folder} holds records of this corpus that version {manifest.builder_version} of the "
+            "builder made, one part of the text after the other; choose another folder, or delete "
+            "it."
         )
     return manifest if all(is_whole(folder, shard) for shard in manifest.shards) else None
 
@@ -202,8 +215,8 @@ class _Build:
         if _gfile().exists(plan_path):
             if files.read_json(plan_path, "build plan") != plan:
                 raise AlbertError(
-                    f"{output.folder} holds an unfinished build of another corpus, tokenizer or "
-                    f"options; delete {self._folder}, or choose another folder."
+                    f"{output.folder} holds an unfinished build of another corpus, tokenizer, "
+                    f"options or version; delete {self._folder}, or choose another folder."
                 )
             for folder in (output.folder, self._folder):
                 files.remove_temporary(folder)
@@ -307,6 +320,7 @@ def _manifest(
         tokenizer=plan["tokenizer"],
         options=plan["options"],
         statistics=summarize(spill.counts, counts, options),
+        builder_version=BUILDER_VERSION,
     )
 
 

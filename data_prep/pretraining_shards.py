@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from data_prep.compact_records import encode_compact_instances
 from data_prep.instances import Instances, create_instances
 from data_prep.masking import mask
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.spill import Runs, read_bucket
+from data_prep.spill import Bucket, Runs, bucket_reader
 
 #: Numbers (instances × length) worked on at once: large enough for NumPy, small enough for caches.
 _BATCH_NUMBERS = 1 << 19
@@ -92,7 +92,8 @@ def is_whole(folder: str, shard: records.ShardInfo) -> bool:
 def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance) -> None:
     """Writes a shard, a pure function of the documents, the options and the bucket numbers.
 
-    Then writes the note that `ShardTask.result` reads.
+    Each pass goes over all buckets of the shard, so that any part of the shard that is as long as a
+    pass holds nearly all of its text. Then writes the note that `ShardTask.result` reads.
 
     Args:
       context: tokenizer and options.
@@ -100,34 +101,63 @@ def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance)
       advance: told how many tokens of the documents, counted once a pass, have been worked on.
     """
     counts: Counter[str] = Counter()
-    info = records.write_shard(task.path, _examples(context, task, counts, advance))
+    passes = range(context.options.dupe_factor)
+    copies = os.path.join(task.build_folder, "buckets") if len(passes) > 1 else None
+    with bucket_reader(task.build_folder, task.runs, copies) as read:
+        info = records.write_sections(
+            task.path, (_one_pass(context, task, read, n, counts, advance) for n in passes)
+        )
     result = ShardResult(info, dict(counts))
     files.write_json(task.note_path, dataclasses.asdict(result))
 
 
-def _examples(
-    context: Context, task: ShardTask, counts: Counter[str], advance: Advance
+def _one_pass(
+    context: Context,
+    task: ShardTask,
+    read: Callable[[Sequence[int]], Bucket],
+    number: int,
+    counts: Counter[str],
+    advance: Advance,
 ) -> Iterator[bytes]:
+    """The examples of one pass over the shard's buckets, one bucket in memory at a time.
+
+    What is made of a bucket follows from (seed, bucket, pass); the order of the buckets, from
+    (seed, first bucket of the shard, pass).
+    """
+    seed, first = context.options.random_seed, task.buckets[0][0]
+    # The 1 tells this stream of numbers from that of the first bucket's instances.
+    order = np.random.default_rng([seed, first, number, 1]).permutation(len(task.buckets))
+    for place in order.tolist():
+        buckets = task.buckets[place]
+        rng = np.random.default_rng([seed, buckets[0], number])
+        yield from _examples(context, read(buckets), rng, counts, advance)
+
+
+def _examples(
+    context: Context,
+    bucket: Bucket,
+    rng: np.random.Generator,
+    counts: Counter[str],
+    advance: Advance,
+) -> Iterator[bytes]:
+    """The examples of one pass over a bucket."""
     options = context.options
     batch_size = max(1, _BATCH_NUMBERS // options.max_seq_length)
-    for buckets in task.buckets:
-        bucket = read_bucket(task.build_folder, task.runs, buckets)
-        rng = np.random.default_rng([options.random_seed, buckets[0]])
-        instances, cut = create_instances(
-            bucket, context.tokenizer.word_starts, options.dupe_factor, options.instances(), rng
-        )
-        counts.update(cut)
-        work = bucket.own_tokens * options.dupe_factor
-        for start in range(0, len(instances), batch_size):
-            end = min(start + batch_size, len(instances))
-            some = instances.take(slice(start, end))
-            if options.compact:
-                yield from encode_compact_instances(
-                    context.tokenizer, options, bucket.tokens, some, counts
-                )
-            else:
-                yield from encode_instances(context, bucket.tokens, some, rng, counts)
-            advance(work * end // len(instances) - work * start // len(instances))
+    instances, cut = create_instances(
+        bucket, context.tokenizer.word_starts, options.instances(), rng
+    )
+    counts.update(cut)
+    work = bucket.own_tokens
+    for start in range(0, len(instances), batch_size):
+        end = min(start + batch_size, len(instances))
+        some = instances.take(slice(start, end))
+        if options.compact:
+            yield from encode_compact_instances(
+                context.tokenizer, options, bucket.tokens, some, counts
+            )
+        else:
+            yield from encode_instances(context, bucket.tokens, some, rng, counts)
+        advance(work * end // len(instances) - work * start // len(instances))
 
 
 def encode_instances(
@@ -170,4 +200,4 @@ def encode_instances(
 def random_ids(context: Context) -> np.ndarray:
     """int32: the ids random replacements are drawn from; the official builder draws from all."""
     ids = np.arange(context.tokenizer.vocab_size, dtype=np.int32)
-    return ids if context.options.official else np.setdiff1d(ids, context.tokenizer.special_ids)
+    return ids if context.options.official else np.delete(ids, context.tokenizer.special_ids)

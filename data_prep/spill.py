@@ -5,7 +5,8 @@
 `Dealer` says which bucket a document goes to. Buckets lie in run files; each holds some consecutive
 buckets, in order, and perhaps only a part of each, which other run files continue. `SpillWriter`
 writes runs with parts of all buckets, whenever enough documents have come together in memory; the
-Beam pipeline writes one run for each bucket.
+Beam pipeline writes one run for each bucket. `bucket_reader` is for buckets that are read in every
+pass.
 
 A run file: int64 [num_buckets + 1], the bounds of the buckets in what follows; int32 numbers, for
 each document its number, the number of its sentences, their lengths, their tokens.
@@ -13,10 +14,12 @@ each document its number, the number of its sentences, their lengths, their toke
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import heapq
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -65,6 +68,21 @@ class Bucket:
     document_bounds: np.ndarray
     document_ids: np.ndarray
     own_documents: int
+
+    def save(self, path: str) -> None:
+        """Writes the bucket to a local file."""
+        arrays = (self.tokens, self.sentence_bounds, self.document_bounds, self.document_ids)
+        with open(path, "wb") as f:
+            f.write(np.array([self.own_documents, *map(len, arrays)], np.int64))
+            for array in arrays:
+                f.write(array)
+
+    @classmethod
+    def load(cls, path: str) -> Bucket:
+        """Reads what `save` wrote."""
+        with open(path, "rb") as f:
+            own_documents, *sizes = np.fromfile(f, np.int64, 5).tolist()
+            return cls(*(np.fromfile(f, np.int32, size) for size in sizes), own_documents)
 
     @property
     def own_tokens(self) -> int:
@@ -219,6 +237,38 @@ def read_bucket(folder: str, runs: Runs, buckets: Sequence[int]) -> Bucket:
             documents += _read_part(path, runs.num_buckets, place)
         own_documents = own_documents or len(documents)
     return Bucket.from_documents(documents, own_documents)
+
+
+@contextlib.contextmanager
+def bucket_reader(
+    folder: str, runs: Runs, scratch: str | None
+) -> Iterator[Callable[[Sequence[int]], Bucket]]:
+    """Yields what reads buckets, as `read_bucket` does; each may be read several times.
+
+    A bucket may be scattered over hundreds of run files, or lie on a remote file system. So the
+    first reading leaves a copy on this machine, which is read in a hundredth of the time that a
+    pass over the bucket takes.
+
+    Args:
+      folder: see read_bucket.
+      runs: see read_bucket.
+      scratch: where the copies are meanwhile, see files.scratch_folder; None: no copies, for
+        buckets that are read once.
+    """
+    if scratch is None:
+        yield functools.partial(read_bucket, folder, runs)
+        return
+    with files.scratch_folder(scratch) as copies:
+
+        def read(buckets: Sequence[int]) -> Bucket:
+            path = os.path.join(copies, f"{buckets[0]}.bin")
+            if os.path.exists(path):
+                return Bucket.load(path)
+            bucket = read_bucket(folder, runs, buckets)
+            bucket.save(path)
+            return bucket
+
+        yield read
 
 
 def _read_part(path: str, num_buckets: int, place: int) -> Iterator[Document]:

@@ -118,3 +118,18 @@ def test_temporary_files_and_folders_of_killed_writers_are_removed_and_no_others
     files.remove_temporary(str(tmp_path))
     files.remove_temporary(str(tmp_path / "nowhere"))
     assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_scratch_folder_lasts_as_long_as_it_is_needed(tmp_path):
+    with files.scratch_folder(str(tmp_path / "build/copies")) as folder:
+        (tmp_path / "build" / os.path.basename(folder) / "copy").touch()
+    assert os.listdir(tmp_path / "build") == []
+    with pytest.raises(AlbertError, match="stop"), files.scratch_folder(str(tmp_path / "x")):
+        raise AlbertError("stop")
+    # A killed process leaves one, which is found by its name.
+    with files.scratch_folder(str(tmp_path / "x")):
+        files.remove_temporary(str(tmp_path))
+        assert os.listdir(tmp_path) == ["build"]
+    with files.scratch_folder("ram://scratch/copies") as folder:
+        assert os.path.isdir(folder)  # On this machine, where copies are read fast.
+    assert not os.path.exists(folder)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The builder from text to records: determinism, resume, errors, statistics, memory."""
 
+import dataclasses
 import functools
 import gzip
 import itertools
@@ -22,7 +23,7 @@ from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 from albert_tf.files import sha256
 from albert_tf.tokenization import Tokenizer
-from data_prep import spill
+from data_prep import pretraining_build, spill
 from data_prep.create_pretraining_data import describe
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
@@ -144,6 +145,7 @@ def test_sequences_are_text_of_the_corpus_with_their_boundaries(tmp_path, text, 
 
 def test_the_number_of_workers_changes_nothing(tmp_path, vocabulary, monkeypatch):
     monkeypatch.setattr(spill, "_RUN_NUMBERS", 2000)
+    monkeypatch.setattr(pretraining_build, "_BUCKET_BYTES", 2000)
     path = tmp_path / "text.txt"
     path.write_text(some_text(300))
     options = PretrainingOptions(max_seq_length=32, dupe_factor=2, sentence_objective="nsp")
@@ -223,6 +225,35 @@ def test_a_finished_build_is_left_alone_and_another_is_refused(tmp_path, text, v
     with pytest.raises(AlbertError, match="holds records of another"):
         build(text, vocabulary, tmp_path / "out", other)
     assert times == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").iterdir()}
+
+
+def test_records_of_an_older_builder_are_not_taken_for_the_wanted_ones(
+    tmp_path, text, vocabulary, monkeypatch
+):
+    manifest = build(text, vocabulary, tmp_path / "out")
+    shards = [dataclasses.replace(shard, sections=()) for shard in manifest.shards]
+    old = dataclasses.replace(manifest, shards=shards, builder_version=1)
+    old.save(str(tmp_path / "out"))
+    expected = digests(tmp_path / "out")
+    # A small corpus is well mixed and needs no new build.
+    assert build(text, vocabulary, tmp_path / "out") == old
+    monkeypatch.setattr("albert_tf.data.manifest._BUCKET_TOKENS", 10)
+    with pytest.raises(AlbertError, match="version 1 of the builder"):
+        build(text, vocabulary, tmp_path / "out")
+    assert digests(tmp_path / "out") == expected
+
+
+def test_an_unfinished_build_of_an_older_builder_is_not_continued(tmp_path, text, vocabulary):
+    blocked = tmp_path / "out" / "pretraining-00004-of-00010.tfrecord"
+    (blocked / "inside").mkdir(parents=True)
+    with pytest.raises(AlbertError, match="cannot be written"):
+        build(text, vocabulary, tmp_path / "out")
+    plan = tmp_path / "out/_build/plan.json"
+    values = json.loads(plan.read_text())
+    del values["builder_version"]
+    plan.write_text(json.dumps(values))
+    with pytest.raises(AlbertError, match=r"unfinished build of another .* or version"):
+        build(text, vocabulary, tmp_path / "out")
 
 
 def test_a_damaged_finished_build_is_built_again(tmp_path, text, vocabulary):

@@ -3,6 +3,7 @@
 """Instances: pairs in order or swapped, single sentences, truncation."""
 
 from collections import Counter
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -31,11 +32,23 @@ def document_of(bucket, token):
     return bucket.document_ids[np.searchsorted(bounds, token, side="right") - 1]
 
 
+def cut(bucket, word_starts, passes, options, rng):
+    """The instances of several passes, and their counts."""
+    counts = Counter()
+    made = []
+    for _ in range(passes):
+        instances, some = create_instances(bucket, word_starts, options, rng)
+        made.append(instances)
+        counts.update(some)
+    columns = (np.concatenate([getattr(x, f.name) for x in made]) for f in fields(Instances))
+    return Instances(*columns), counts
+
+
 def test_sop_swaps_half_and_unswapping_restores_the_order():
     rng = np.random.default_rng(0)
     bucket = a_bucket(random_documents(rng), rng)
     options = InstanceOptions(64)
-    instances, _ = create_instances(bucket, WORD_STARTS, 100, options, rng)
+    instances, _ = cut(bucket, WORD_STARTS, 100, options, rng)
     assert len(instances) > 30_000
     assert instances.labels.mean() == pytest.approx(0.5, abs=0.01)
     swapped = instances.labels == 1
@@ -56,7 +69,7 @@ def test_chunks_are_those_of_the_sentence_by_sentence_walk():
     bucket = a_bucket(documents, rng)
     target = 30
     options = InstanceOptions(target + 2, short_seq_prob=0.0, objective="none")
-    instances, _ = create_instances(bucket, WORD_STARTS, 1, options, rng)
+    instances, _ = cut(bucket, WORD_STARTS, 1, options, rng)
     expected = []
     position = 0
     for lengths in documents:
@@ -80,7 +93,7 @@ def test_single_sentences_are_merged_or_skipped_and_counted():
     # Targets are 13: [20 5] is merged with the next; 20 alone at the end takes the one before.
     bucket = a_bucket([[20, 5, 6, 8, 20], [30], [13, 4]], rng)
     options = InstanceOptions(16, short_seq_prob=0.0)
-    instances, counts = create_instances(bucket, WORD_STARTS, 1, options, rng)
+    instances, counts = cut(bucket, WORD_STARTS, 1, options, rng)
     assert counts["chunks_merged_with_next_sentence"] == 2
     assert counts["chunks_merged_with_previous_sentence"] == 1
     assert counts["documents_skipped_single_sentence"] == 1
@@ -100,7 +113,7 @@ def test_official_sop_pairs_single_sentences_with_other_documents():
     documents = random_documents(rng, 200, (1, 30), (10, 60))
     bucket = a_bucket(documents, rng)
     options = InstanceOptions(64, official=True)
-    instances, counts = create_instances(bucket, WORD_STARTS, 60, options, rng)
+    instances, counts = cut(bucket, WORD_STARTS, 60, options, rng)
     single = counts["chunks_paired_with_another_document"] / len(instances)
     assert single > 0.1
     assert instances.labels.mean() == pytest.approx(1 - (1 - single) / 2, abs=0.01)
@@ -113,7 +126,7 @@ def test_nsp_takes_the_second_segment_from_another_document_in_half_of_the_cases
     rng = np.random.default_rng(4)
     bucket = a_bucket(random_documents(rng, 100, (6, 40), (2, 8)), rng)
     options = InstanceOptions(64, objective="nsp")
-    instances, counts = create_instances(bucket, WORD_STARTS, 60, options, rng)
+    instances, counts = cut(bucket, WORD_STARTS, 60, options, rng)
     foreign = document_of(bucket, instances.a_start) != document_of(bucket, instances.b_start)
     np.testing.assert_array_equal(foreign, instances.labels == 1)
     # Single sentences at the ends of documents always get another document.
@@ -127,7 +140,7 @@ def test_nsp_drops_chunks_where_there_is_no_other_document():
     rng = np.random.default_rng(5)
     bucket = a_bucket([[5] * 100], rng)
     options = InstanceOptions(32, objective="nsp")
-    instances, counts = create_instances(bucket, WORD_STARTS, 5, options, rng)
+    instances, counts = cut(bucket, WORD_STARTS, 5, options, rng)
     assert not instances.labels.any()
     assert counts["chunks_dropped_no_other_document"] > 0
 
@@ -139,7 +152,7 @@ def test_other_documents_of_the_pool_are_not_cut():
     ]
     bucket = Bucket.from_documents(documents, own_documents=1)
     options = InstanceOptions(32, objective="nsp")
-    instances, _ = create_instances(bucket, WORD_STARTS, 50, options, rng)
+    instances, _ = cut(bucket, WORD_STARTS, 50, options, rng)
     assert (instances.a_end <= 50).all()
     assert set(document_of(bucket, instances.b_start).tolist()) == {0, 1, 2, 3}
 
@@ -163,14 +176,14 @@ def test_truncation_leaves_the_lengths_of_the_token_by_token_rule():
     instances = Instances(a_start, a, b_start, b_start + b, np.zeros(n, np.int32))
     options = InstanceOptions(longest + 3, official=True)
     counts = Counter()
-    cut = _truncate(instances, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
+    short = _truncate(instances, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
     expected = np.array([official_lengths(*pair, longest) for pair in zip(a, b)])
-    np.testing.assert_array_equal(cut.a_end - cut.a_start, expected[:, 0])
-    np.testing.assert_array_equal(cut.b_end - cut.b_start, expected[:, 1])
+    np.testing.assert_array_equal(short.a_end - short.a_start, expected[:, 0])
+    np.testing.assert_array_equal(short.b_end - short.b_start, expected[:, 1])
     assert counts["tokens_truncated"] == (a + b).sum() - expected.sum()
     assert counts["instances_truncated"] == (a + b > longest).sum()
     removed = a - expected[:, 0]
-    front = cut.a_start - a_start
+    front = short.a_start - a_start
     assert (front <= removed).all()
     assert front.sum() / removed.sum() == pytest.approx(0.5, abs=0.02)
     # Token by token each is from the front with probability 1/2: a binomial's spread, not uniform.
@@ -191,7 +204,7 @@ def test_segments_are_cut_at_word_edges_unless_official():
     bucket = Bucket.from_documents(documents)
     for official in (False, True):
         options = InstanceOptions(48, objective="none", official=official)
-        instances, _ = create_instances(bucket, word_starts, 10, options, rng)
+        instances, _ = cut(bucket, word_starts, 10, options, rng)
         starts_whole = word_starts[bucket.tokens[instances.a_start]]
         after = np.append(bucket.tokens, 6)[instances.a_end]
         whole = starts_whole & word_starts[after]
@@ -204,7 +217,7 @@ def test_a_word_longer_than_the_instance_is_still_cut():
     tokens = np.array([6] + [7] * 99, np.int32)
     bucket = Bucket.from_documents([Document(0, np.array([100], np.int32), tokens)])
     options = InstanceOptions(20, 0.0, "none")
-    instances, _ = create_instances(bucket, word_starts, 50, options, rng)
+    instances, _ = cut(bucket, word_starts, 50, options, rng)
     lengths = instances.a_end - instances.a_start
     assert (lengths == 18).all()
 
@@ -212,9 +225,9 @@ def test_a_word_longer_than_the_instance_is_still_cut():
 def test_shorter_targets_are_drawn_for_some_documents():
     rng = np.random.default_rng(10)
     bucket = a_bucket([[1] * 300 for _ in range(200)], rng)
-    full, _ = create_instances(bucket, WORD_STARTS, 5, InstanceOptions(53, 0.0), rng)
+    full, _ = cut(bucket, WORD_STARTS, 5, InstanceOptions(53, 0.0), rng)
     assert len(full) == 5 * 200 * 6
-    mixed, _ = create_instances(bucket, WORD_STARTS, 50, InstanceOptions(53, 0.1), rng)
+    mixed, _ = cut(bucket, WORD_STARTS, 50, InstanceOptions(53, 0.1), rng)
     lengths = mixed.a_end - mixed.a_start + mixed.b_end - mixed.b_start
     assert len(mixed) > 10 * len(full)
     assert set(lengths.tolist()) == set(range(2, 51))

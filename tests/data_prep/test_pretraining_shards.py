@@ -1,0 +1,182 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One shard: pass after pass over all of its text, and what each pass draws."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.data.framing import read_frames
+from albert_tf.tokenization import Tokenizer
+from data_prep import pretraining_build, spill
+from data_prep.local_runner import LocalRunner
+from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_options import PretrainingOptions
+from data_prep.pretraining_shards import Context, write_pretraining_shard
+from data_prep.record_files import find_records
+
+WORDS = [f"w{i}" for i in range(100)]
+#: Each document has a word of its own in all of its sentences.
+NAMES = [f"d{i}" for i in range(150)]
+PASSES = 10
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, *WORDS]))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    with path.open("w") as f:
+        for name in NAMES:
+            for _ in range(rng.integers(3, 12)):
+                f.write(" ".join([*rng.choice(WORDS, rng.integers(3, 9)), name]) + "\n")
+            f.write("\n")
+    return str(path)
+
+
+@pytest.fixture
+def small_buckets(monkeypatch):
+    """About thirty buckets, each of five or six documents."""
+    monkeypatch.setattr(pretraining_build, "_BUCKET_BYTES", 1000)
+
+
+def build(text, vocabulary, folder, options, num_shards, runner=LocalRunner):
+    source, output = TokenizerSource(vocabulary), Output(str(folder), num_shards)
+    return build_pretraining_data([text], source, output, options, runner)
+
+
+def read(folder):
+    """Of each shard the tokens of its records before masking, int [records, length]."""
+    found = find_records(str(folder), None)
+    for path in found.paths:
+        examples = list(records.read_examples(path))
+        columns = records.parse_columns(tf.constant(examples), found.features)
+        if "text_ids" in columns:
+            yield columns["text_ids"].numpy()
+            continue
+        ids = columns["input_ids"].numpy()
+        rows, used = np.nonzero(columns["masked_lm_weights"].numpy())
+        positions = columns["masked_lm_positions"].numpy()[rows, used]
+        ids[rows, positions] = columns["masked_lm_ids"].numpy()[rows, used]
+        yield ids
+
+
+def documents(vocabulary, ids):
+    """The documents that some records are from."""
+    tokenizer = Tokenizer.from_file(vocabulary)
+    pieces = map(tokenizer.id_to_piece, np.unique(ids).tolist())
+    return {piece for piece in pieces if piece.startswith("d")}
+
+
+def test_a_tenth_of_ten_passes_sees_the_documents_of_all_buckets(
+    tmp_path, text, vocabulary, small_buckets
+):
+    options = PretrainingOptions(max_seq_length=32, dupe_factor=PASSES)
+    build(text, vocabulary, tmp_path, options, num_shards=2)
+    shards = list(read(tmp_path))
+    assert len(shards) == 2
+    for ids in shards:
+        seen = documents(vocabulary, ids[: len(ids) // PASSES])
+        assert len(seen) >= 0.95 * len(documents(vocabulary, ids))
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"sentence_objective": "nsp"}, {"record_format": "compact"}], ids=str
+)
+def test_the_manifest_says_where_in_a_shard_each_pass_begins(
+    tmp_path, text, vocabulary, small_buckets, kind
+):
+    options = PretrainingOptions(max_seq_length=32, dupe_factor=3, **kind)
+    manifest = build(text, vocabulary, tmp_path, options, num_shards=2)
+    assert manifest.builder_version == 2
+    for shard, ids in zip(manifest.shards, read(tmp_path)):
+        assert len(shard.sections) == 3
+        offsets = [frame.offset for frame in read_frames(str(tmp_path / shard.name))]
+        offsets.append(shard.bytes)
+        begin, first_byte = 0, 0
+        everything = documents(vocabulary, ids)
+        for section in shard.sections:
+            end = begin + section.examples
+            assert (offsets[begin], offsets[end]) == (first_byte, first_byte + section.bytes)
+            assert len(documents(vocabulary, ids[begin:end])) >= 0.95 * len(everything)
+            begin, first_byte = end, first_byte + section.bytes
+        assert (begin, first_byte) == (shard.examples, shard.bytes)
+
+
+def test_each_pass_goes_over_the_buckets_in_an_order_of_its_own(
+    tmp_path, text, vocabulary, small_buckets
+):
+    options = PretrainingOptions(max_seq_length=32, dupe_factor=3)
+    (shard,) = build(text, vocabulary, tmp_path, options, num_shards=1).shards
+    (ids,) = read(tmp_path)
+    bounds = np.cumsum([0, *(section.examples for section in shard.sections)])
+    orders = []
+    for begin, end in zip(bounds, bounds[1:]):
+        names = [min(documents(vocabulary, row)) for row in ids[begin:end]]
+        orders.append(list(dict.fromkeys(names)))
+    # Documents of a bucket stay together; if buckets came in one order, these would be near 1.
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        places = {name: place for place, name in enumerate(orders[one])}
+        common = [(places[name], n) for n, name in enumerate(orders[other]) if name in places]
+        assert len(common) > 100
+        assert abs(np.corrcoef(np.array(common).T)[0, 1]) < 0.5
+
+
+def test_what_a_pass_draws_depends_on_seed_bucket_and_pass_alone(
+    tmp_path, text, vocabulary, small_buckets
+):
+    """So the first two of three passes are those of a build of two."""
+    two, three = (PretrainingOptions(max_seq_length=32, dupe_factor=n) for n in (2, 3))
+    short = build(text, vocabulary, tmp_path / "two", two, num_shards=2)
+    long = build(text, vocabulary, tmp_path / "three", three, num_shards=2)
+    for one, other in zip(short.shards, long.shards):
+        assert one.sections == other.sections[:2]
+        data = (tmp_path / "three" / other.name).read_bytes()
+        assert (tmp_path / "two" / one.name).read_bytes() == data[: one.bytes]
+        third = data[one.bytes :]
+        assert third not in (data[: len(third)], data[one.sections[0].bytes : one.bytes])
+
+
+def test_a_shard_reads_the_tokenized_text_once_and_leaves_no_copies(
+    tmp_path, text, vocabulary, small_buckets, monkeypatch
+):
+    class Watching(LocalRunner):
+        def write_shards(self, tasks, all_tokens):
+            super().write_shards(tasks, all_tokens)
+            left.update(os.listdir(tasks[0].build_folder))
+
+    def read_bucket(folder, runs, buckets):
+        reads.append(buckets[0])
+        return original(folder, runs, buckets)
+
+    left, reads, original = set(), [], spill.read_bucket
+    monkeypatch.setattr(spill, "read_bucket", read_bucket)
+    options = PretrainingOptions(max_seq_length=32, dupe_factor=3, sentence_objective="nsp")
+    build(text, vocabulary, tmp_path, options, num_shards=2, runner=Watching)
+    assert len(reads) == len(set(reads)) > 20
+    assert "plan.json" in left
+    assert [name for name in left if "buckets" in name or ".tmp" in name] == []
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_all_work_is_reported(tmp_path, text, vocabulary, small_buckets, passes):
+    class Counting(LocalRunner):
+        def write_shards(self, tasks, all_tokens):
+            for task in tasks:
+                write_pretraining_shard(context, task, done.append)
+            expected.append(all_tokens * passes)
+
+    done, expected = [], []
+    options = PretrainingOptions(max_seq_length=32, dupe_factor=passes)
+    context = Context(Tokenizer.from_file(vocabulary), options)
+    build(text, vocabulary, tmp_path, options, num_shards=2, runner=Counting)
+    assert [sum(done)] == expected
