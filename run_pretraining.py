@@ -114,13 +114,7 @@ def _main() -> None:
             pretraining.check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
         held_out = pretraining.open_records(FLAGS.eval_input_file, config, **expected)
         steps = min(FLAGS.max_eval_steps, held_out.num_batches(FLAGS.eval_batch_size))
-        eval_spec = EvalSpec(
-            held_out.eval_input_fn,
-            FLAGS.eval_every_steps,
-            steps,
-            data_check=held_out.check,
-            files=held_out.files,
-        )
+        eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps, steps)
     task = pretraining.PretrainingTask(config, source, FLAGS.sop_weight)
     estimator = Estimator(task, run_config)
     if FLAGS.do_train:
@@ -137,9 +131,7 @@ def _main() -> None:
                 FLAGS.num_train_steps,
                 source.fingerprint,
                 source.description,
-                source.check,
                 source.num_corrupt,
-                source.files,
             ),
             eval_spec if FLAGS.do_eval else None,
         )

@@ -42,7 +42,7 @@ from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.data.record_faults import scan_shard
 from albert_tf.errors import AlbertError
 from albert_tf.progress import Progress
-from albert_tf.training.specs import InputContext
+from albert_tf.training.specs import FileInput, InputContext
 
 #: Records shuffled together. Builders shuffle within shards already; 16384 records of length 512
 #: take about 50 MB, and the next window is read meanwhile.
@@ -187,8 +187,17 @@ class RecordSource:
             "statistics": dict(self.manifest.statistics),
         }
 
-    def train_input_fn(self, context: InputContext) -> tf.data.Dataset:
+    @property
+    def train_input_fn(self) -> FileInput:
         """Endless training batches from `context.start_step` on; see specs.InputFn."""
+        return FileInput(self._training_batches, self.files, self.check)
+
+    @property
+    def eval_input_fn(self) -> FileInput:
+        """Every record once; `example_index` tells which it is. See specs.InputFn."""
+        return FileInput(self._evaluation_batches, self.files, self.check)
+
+    def _training_batches(self, context: InputContext) -> tf.data.Dataset:
         size = context.batch_size
         first_chunk, batches_before = divmod(context.start_step, self._chunk_batches)
         chunk = size * self._chunk_batches
@@ -244,8 +253,7 @@ class RecordSource:
         )
         return dataset.unbatch().prefetch(tf.data.AUTOTUNE)
 
-    def eval_input_fn(self, context: InputContext) -> tf.data.Dataset:
-        """Every record once; `example_index` tells which it is. See specs.InputFn."""
+    def _evaluation_batches(self, context: InputContext) -> tf.data.Dataset:
         size = context.batch_size
         own = _rows_of(context)
 

@@ -75,16 +75,7 @@ def run(
     for name, held_out in examples.evaluate.items():
         source = task.open_examples(held_out, name, **options)
         batches = source.num_batches(config.eval_batch_size)
-        eval_specs.append(
-            EvalSpec(
-                source.eval_input_fn,
-                eval_every_steps,
-                batches,
-                name,
-                data_check=source.check,
-                files=source.files,
-            )
-        )
+        eval_specs.append(EvalSpec(source.eval_input_fn, eval_every_steps, batches, name))
     unseen = {
         name: task.open_examples(new, name, labelled=False, **options)
         for name, new in examples.predict.items()
@@ -167,14 +158,7 @@ def _train(
     max_steps: int,
     eval_specs: Sequence[EvalSpec],
 ) -> Estimator:
-    train_spec = TrainSpec(
-        source.train_input_fn,
-        max_steps,
-        source.fingerprint,
-        source.description,
-        source.check,
-        files=source.files,
-    )
+    train_spec = TrainSpec(source.train_input_fn, max_steps, source.fingerprint, source.description)
     # With one evaluation only, at the end, there is nothing to choose from: `report` does it.
     chooser = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
     estimator = Estimator(task, config)

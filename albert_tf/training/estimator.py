@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -84,7 +84,7 @@ class Estimator:
     @lost_workers()
     def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:
         """Metrics of a checkpoint: by default the output directory's best, or else newest, one."""
-        self.check_input(eval_spec.input_fn, self.config.eval_batch_size, eval_spec.files)
+        self.check_input(eval_spec.input_fn, self.config.eval_batch_size)
         self._load(checkpoint)
         return self.evaluate_now(eval_spec)
 
@@ -106,16 +106,15 @@ class Estimator:
     @lost_workers()
     def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
         """Metrics of the weights as they are."""
-        outputs = self._outputs(
-            eval_spec.input_fn, eval_spec.max_steps, eval_spec.name, eval_spec.data_check
-        )
+        outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name)
         return (eval_spec.metrics or self.task.metrics)(outputs)
 
-    def check_input(self, input_fn: InputFn, batch_size: int, paths: Sequence[str] = ()) -> None:
-        """Raises AlbertError if the devices cannot run on such batches, read from these files."""
+    def check_input(self, input_fn: InputFn, batch_size: int) -> None:
+        """Raises AlbertError if the devices cannot run on such batches or reach their files."""
         if isinstance(self.strategy, tf.distribute.TPUStrategy):
             batch = input_fn(InputContext(batch_size)).element_spec
-            check_tpu_run(self.config, self.strategy.num_replicas_in_sync, batch, paths)
+            files = getattr(input_fn, "files", ())
+            check_tpu_run(self.config, self.strategy.num_replicas_in_sync, batch, files)
 
     def _load(self, checkpoint: str | None) -> None:
         highest(self.strategy)  # The chief may still be writing what is to be read.
@@ -126,15 +125,9 @@ class Estimator:
         with self.strategy.scope():
             print(load_weights(checkpoint, self.model.named_weights(), whole=True))
 
-    def _outputs(
-        self,
-        input_fn: InputFn,
-        max_steps: int | None,
-        label: str,
-        data_check: Callable[[], None] | None = None,
-    ) -> dict:
+    def _outputs(self, input_fn: InputFn, max_steps: int | None, label: str) -> dict:
         collected: list[dict[str, np.ndarray]] = []
-        with data_errors(data_check), Progress(label, max_steps, "batches") as progress:
+        with data_errors(input_fn), Progress(label, max_steps, "batches") as progress:
             if input_fn not in self._inputs:
                 size = self.config.eval_batch_size
                 self._inputs[input_fn] = distribute(self.strategy, input_fn, size)

@@ -46,7 +46,29 @@ class InputContext:
 #: Training batches are dicts of [rows, ...] tensors and never end. Evaluation batches end; they
 #: hold the examples in any order, and `example_index` (int32 [rows]) tells which one a row is; -1
 #: stands for the rows that pad the last batches to full size.
+#:
+#: Where a function has the attributes `files` and `check` of a FileInput, they are used.
 InputFn = Callable[[InputContext], "tf.data.Dataset"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FileInput:
+    """An input function that reads files.
+
+    Attributes:
+      batches: the function.
+      files: what it reads.
+      check: called if reading fails; raises an AlbertError that says which file is damaged, and
+        where, if one is.
+    """
+
+    batches: InputFn
+    files: Sequence[str] = dataclasses.field(compare=False)
+    check: Callable[[], None] = dataclasses.field(compare=False)
+
+    def __call__(self, context: InputContext) -> tf.data.Dataset:
+        """The batches."""
+        return self.batches(context)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,18 +80,14 @@ class TrainSpec:
       max_steps: the global step to stop at.
       data_fingerprint: identifies the data; a resumed run must have the same.
       data_description: what the data are, as JSON values; kept with the run.
-      data_check: called where the data seem damaged; raises an AlbertError that says where.
       corrupt_records: how many records of the data are passed over, for the log.
-      files: what the input function reads, as far as known.
     """
 
     input_fn: InputFn
     max_steps: int
     data_fingerprint: str = ""
     data_description: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    data_check: Callable[[], None] | None = None
     corrupt_records: int = 0
-    files: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +101,6 @@ class EvalSpec:
       name: of the data, for the terminal and the logs.
       metrics: metrics of the outputs of `Task.predict`, in the examples' order; None for
         `Task.metrics`. For tasks whose answers are compared with more than the batches hold.
-      data_check: as in TrainSpec.
-      files: what the input function reads, as far as known.
     """
 
     input_fn: InputFn
@@ -92,8 +108,6 @@ class EvalSpec:
     max_steps: int | None = None
     name: str = "eval"
     metrics: Callable[[Mapping[str, np.ndarray]], dict[str, float]] | None = None
-    data_check: Callable[[], None] | None = None
-    files: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,10 +59,9 @@ class TrainingRun:
         self.train_spec, self.eval_spec = train_spec, eval_spec
         if self.config.early_stopping_evals and not (eval_spec and eval_spec.every_steps):
             raise AlbertError("--early_stopping_evals needs --do_eval and --eval_every_steps.")
-        estimator.check_input(train_spec.input_fn, self.config.train_batch_size, train_spec.files)
+        estimator.check_input(train_spec.input_fn, self.config.train_batch_size)
         if eval_spec:
-            size = self.config.eval_batch_size
-            estimator.check_input(eval_spec.input_fn, size, eval_spec.files)
+            estimator.check_input(eval_spec.input_fn, self.config.eval_batch_size)
         strategy = estimator.strategy
         weights = estimator.model.named_weights()
         self.chief = estimator.chief
@@ -135,12 +134,13 @@ class TrainingRun:
         self.input_watch = InputWatch()
         loop_steps, tokens, positions, over, stop = 1, 0.0, 0.0, False, None
         preemption = PreemptionHandler(self.estimator.strategy, self._note)
-        with preemption, data_errors(self.train_spec.data_check):
+        with preemption:
             iterator = self._batches(step)
             while not (over or stop):
                 steps = min(loop_steps, self._next_stop(step) - step)
                 began = time.monotonic()
-                metrics = self.loop.run(iterator, steps)
+                with data_errors(self.train_spec.input_fn):
+                    metrics = self.loop.run(iterator, steps)
                 seconds = time.monotonic() - began
                 # The first call also traces and compiles; its speed says nothing.
                 window.add(metrics, None if step == self.initial_step else seconds)

@@ -203,8 +203,6 @@ def evaluate(
             source.eval_input_fn,
             max_steps=source.num_batches(batch_size),
             name=objective,
-            data_check=source.check,
-            files=source.files,
         )
         if estimator is None:
             run = RunConfig(output_dir=path, eval_batch_size=batch_size, precision=precision)

@@ -62,14 +62,7 @@ class QuestionSet:
                     "questions whose answers are not known."
                 )
         batches = self.source.num_batches(batch_size)
-        return EvalSpec(
-            self.source.eval_input_fn,
-            every_steps,
-            batches,
-            metrics=self.metrics,
-            data_check=self.source.check,
-            files=self.source.files,
-        )
+        return EvalSpec(self.source.eval_input_fn, every_steps, batches, metrics=self.metrics)
 
     def answers(self, outputs: Mapping[str, np.ndarray]) -> Answers:
         """The best answers, from the outputs of SquadTask.predict in the order of the records."""

@@ -120,7 +120,7 @@ def _check_payload(path: Path) -> None:
     source, batches = _SOURCES[path.parent]
     records.write_shard(str(shard), [path.read_bytes()] * 2)
     # As the Estimator reads it.
-    with data_errors(source.check):
+    with data_errors(source.eval_input_fn):
         for _ in batches:
             pass
 

@@ -1,0 +1,189 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""An error is traced to the data that the batch came from, and to no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import AlbertError, Estimator, EvalSpec, RunConfig, TrainSpec
+from albert_tf.data import records
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.training.task import Task
+
+PIECES = 5
+FEATURES = records.sequence_features(label=records.FeatureSpec("int64"))
+
+
+class Scores(tf.keras.Model):
+    """A number for each piece; a sequence's score is their mean."""
+
+    def __init__(self):
+        super().__init__()
+        self.scores = tf.Variable(tf.zeros([PIECES]), name="scores")
+
+    def named_weights(self):
+        return {"scores": self.scores}
+
+    def call(self, ids):
+        return tf.reduce_mean(tf.gather(self.scores, ids), -1)
+
+
+class ScoringTask(Task):
+    """Labels are the scores to be found."""
+
+    name, best_metric = "scoring", "loss"
+
+    def __init__(self, watch=lambda scores, training: scores):
+        self._watch = watch
+
+    def description(self):
+        return {}
+
+    def save_files(self, folder):
+        pass
+
+    def build_model(self):
+        return Scores()
+
+    def weights(self, batch):
+        return {"examples": tf.cast(tf.shape(batch["label"])[0], tf.float32)}
+
+    def sums(self, model, batch, training):
+        scores = self._watch(model(batch["input_word_ids"]), training)
+        return {"loss": tf.reduce_sum((scores - tf.cast(batch["label"], tf.float32)) ** 2)}
+
+    def means(self, sums, weights):
+        return {"loss": sums["loss"] / weights["examples"]}
+
+    def predict(self, model, batch):
+        return {"score": self._watch(model(batch["input_word_ids"]), False)}
+
+    def metrics(self, outputs):
+        return {"loss": float(np.mean(outputs["score"]))}
+
+
+def write(path, numbers, piece=3):
+    n = len(numbers)
+    columns = {
+        "input_ids": [np.array([2, piece])] * n,
+        "row_lengths": np.full([n, 1], 2),
+        "first_lengths": np.full([n, 1], 2),
+        "label": np.array(numbers),
+    }
+    records.write_shard(str(path), records.encode_examples(columns, FEATURES))
+    return path
+
+
+def flip(path, number):
+    """Damages the payload of one of ten records."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 10 * number + 20] ^= 1
+    path.write_bytes(data)
+
+
+def empty(path, number):
+    """Gives one of ten records no features, and the right checksum."""
+    examples = list(records.read_examples(str(path)))
+    examples[number] = bytes(len(examples[number]))
+    records.write_shard(str(path), examples)
+
+
+def rename(path, number):
+    """Gives a feature of one of ten records a name that is not UTF-8."""
+    examples = list(records.read_examples(str(path)))
+    examples[number] = examples[number].replace(b"label", b"\xff\xfeabe")
+    records.write_shard(str(path), examples)
+
+
+def source(path, window=100):
+    return RecordSource([str(path)], FEATURES, shuffle_window=window, lengths=(2,))
+
+
+def estimator(folder, task=None):
+    config = RunConfig(
+        str(folder / "run"), train_batch_size=5, eval_batch_size=5, num_warmup_steps=1
+    )
+    return Estimator(task or ScoringTask(), config)
+
+
+@pytest.fixture
+def shards(tmp_path):
+    return [write(tmp_path / name, range(10)) for name in ("train", "held_out")]
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate while training", "evaluate", "predict"])
+def test_an_error_of_the_model_is_raised_without_a_look_at_the_data(tmp_path, shards, kind):
+    def fail(values, training):
+        if training != (kind == "train"):
+            return values
+        with tf.control_dependencies([tf.debugging.assert_greater(values, 1e9, "too small")]):
+            return tf.identity(values)
+
+    train, held_out = source(shards[0], window=5), source(shards[1])
+    made = estimator(tmp_path, ScoringTask(fail))
+    # A look at the data would find this. The one step of training does not come to it.
+    flip(shards[0], 9)
+    if kind == "predict":
+        made.train(TrainSpec(train.train_input_fn, 1))
+        flip(shards[1], 9)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="too small"):
+        if kind == "predict":
+            made.predict(held_out.eval_input_fn, max_steps=1)
+        elif kind == "evaluate":
+            made.evaluate_now(EvalSpec(held_out.eval_input_fn))
+        else:
+            spec = TrainSpec(train.train_input_fn, 1)
+            made.train_and_evaluate(spec, EvalSpec(held_out.eval_input_fn))
+
+
+def test_damage_to_held_out_records_is_named_though_the_training_records_are_damaged(
+    tmp_path, shards
+):
+    train, held_out = source(shards[0], window=5), source(shards[1])
+    flip(shards[1], 4)
+    flip(shards[0], 9)  # The one step of training does not come to it.
+    with pytest.raises(AlbertError, match="held_out: record 4 "):
+        estimator(tmp_path).train_and_evaluate(
+            TrainSpec(train.train_input_fn, 1), EvalSpec(held_out.eval_input_fn)
+        )
+
+
+def test_a_damaged_record_to_predict_is_named(tmp_path, shards):
+    made = estimator(tmp_path)
+    made.train(TrainSpec(source(shards[0]).train_input_fn, 1))
+    for number, damage in enumerate((flip, empty, rename), 3):
+        path = write(tmp_path / damage.__name__, range(10))
+        opened = source(path)
+        damage(path, number)
+        named = rf"{path}: record {number} \(byte \d+\): .*; build or copy"
+        with pytest.raises(AlbertError, match=named):
+            made.predict(opened.eval_input_fn)
+
+
+def test_an_id_that_the_model_does_not_have_is_one_sentence(tmp_path, shards):
+    opened = source(write(tmp_path / "other", range(10), piece=PIECES))
+    made = estimator(tmp_path)
+    sentence = r"an id or a label .*\(indices\[.*\] = 5 is not in \[0, 5\)\); data_prep/verify"
+    with pytest.raises(AlbertError, match=sentence):
+        made.train(TrainSpec(opened.train_input_fn, 1))
+    with pytest.raises(AlbertError, match=sentence):
+        made.evaluate_now(EvalSpec(opened.eval_input_fn))
+
+
+def test_a_shard_that_is_gone_is_named(tmp_path, shards):
+    opened = source(shards[0])
+    shards[0].unlink()
+    with pytest.raises(AlbertError, match=r"damaged or gone \(.*train; No such file"):
+        estimator(tmp_path).evaluate_now(EvalSpec(opened.eval_input_fn))
+
+
+def test_damage_that_nobody_can_look_for_is_one_sentence(tmp_path, shards):
+    opened = source(shards[0])
+    flip(shards[0], 3)
+    with pytest.raises(
+        AlbertError, match=r"damaged or gone \(corrupted record at \d+\); data_prep"
+    ):
+        estimator(tmp_path).train(TrainSpec(lambda context: opened.train_input_fn(context), 1))
