@@ -83,7 +83,7 @@ def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
       path: see `open_source`.
       allow_partial: accept a source whose heads are others, such as a fine-tuned model: heads that
         it lacks stay at random, as does the pooler, and a warning names what was left out. The
-        rest of the encoder must be there.
+        rest of the encoder must be there, and all layers have to be in the model.
 
     Raises:
       AlbertError: there is no model at `path`, it cannot be read, has no configuration, has
@@ -115,13 +115,15 @@ def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
 
 def _check(report: LoadReport, allow_partial: bool) -> None:
     parts = []
+    whole = not (report.missing_of_encoder or report.unexpected_of_encoder)
+    if not whole and report.difference_in_groups:
+        parts.append(report.difference_in_groups)
     if report.missing:
         parts.append(f"it lacks {', '.join(report.missing)}")
     if report.unexpected:
         parts.append(f"it also has {', '.join(report.unexpected)}")
     if not parts:
         return
-    whole = not report.missing_of_encoder
     if allow_partial and whole:
         warnings.warn(f"{report.checkpoint} was loaded in part: {'; '.join(parts)}.", stacklevel=3)
         return

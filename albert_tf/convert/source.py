@@ -23,11 +23,19 @@ from albert_tf.tokenization import Tokenizer
 VOCABULARIES = ("*.model", "*vocab*.txt")
 #: Variables of the encoder have names below it.
 ENCODER_SCOPE = "bert/"
+_LAYERS_SCOPE = f"{ENCODER_SCOPE}encoder/transformer/"
 #: Of a checkpoint, these may be fewer than the model's.
 POSITIONS = f"{ENCODER_SCOPE}embeddings/position_embeddings"
 #: What an encoder may lack: Hugging Face's models of all tasks that look at single tokens (masked
 #: LM, questions) are saved without.
 POOLER = frozenset({"bert/pooler/dense/kernel", "bert/pooler/dense/bias"})
+
+#: Groups of weights that layers share, singular and plural.
+_GROUP_KINDS = {
+    "group of attention weights": "groups of attention weights",
+    "group of feed-forward weights": "groups of feed-forward weights",
+    "inner group": "inner groups",
+}
 
 
 class Source(abc.ABC):
@@ -92,6 +100,24 @@ class LoadReport:
         """Names in `missing` without which a source is no encoder: all but heads and pooler."""
         return [n for n in self.missing if n.startswith(ENCODER_SCOPE) and n not in POOLER]
 
+    @property
+    def unexpected_of_encoder(self) -> list[str]:
+        """Names in `unexpected` without which the source's layers compute something else."""
+        return [n for n in self.unexpected if n.startswith(_LAYERS_SCOPE)]
+
+    @property
+    def difference_in_groups(self) -> str:
+        """What the checkpoint's groups of layers are and the model's are not; "" if they agree."""
+        other_shape = [n.split(" ")[0] for n in self.missing if " " in n]
+        there = _groups([*self.matched, *self.unexpected, *other_shape])
+        here = _groups([*self.matched, *(n.split(" ")[0] for n in self.missing)])
+        differences = [
+            f"{there[kind]} {kind if there[kind] == 1 else plural} (the model {here[kind]})"
+            for kind, plural in _GROUP_KINDS.items()
+            if there[kind] != here[kind]
+        ]
+        return f"it has {' and '.join(differences)}" if differences else ""
+
     def __str__(self) -> str:
         """A few lines for the terminal."""
         lines = [f"Weights from {self.checkpoint}: {len(self.matched)} variables matched"]
@@ -106,6 +132,20 @@ class LoadReport:
         if self.repeated:
             lines.append(f"  positions from {self.repeated} on repeat the checkpoint's")
         return "\n".join(lines)
+
+
+def _groups(names: Sequence[str]) -> dict[str, int]:
+    """How many groups of each kind variables of these names belong to."""
+    parts = [
+        tuple(n[len(_LAYERS_SCOPE) :].split("/")[:3]) for n in names if n.startswith(_LAYERS_SCOPE)
+    ]
+    parts = [part for part in parts if len(part) == 3]
+    attention, feed_forward, inner = _GROUP_KINDS
+    return {
+        attention: len({group for group, _, part in parts if part.startswith("attention")}),
+        feed_forward: len({group for group, _, part in parts if part.startswith("ffn")}),
+        inner: len({block for _, block, _ in parts}),
+    }
 
 
 def _by_scope(names: Sequence[str]) -> list[str]:

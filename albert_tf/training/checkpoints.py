@@ -13,7 +13,7 @@ import functools
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -272,17 +272,28 @@ def load_weights(
         of another shape, and the pooler may be missing; they keep their initial values.
 
     Raises:
-      AlbertError: there is no readable checkpoint, or a required variable is missing or of
-        another shape.
+      AlbertError: there is no readable checkpoint, a required variable is missing or of another
+        shape, or the checkpoint has layers that the model would leave out.
     """
     source = path if isinstance(path, Source) else open_source(path)
     report = assign_weights(source, named_weights)
     required = report.missing if whole else report.missing_of_encoder
-    if required:
+    left_out = report.unexpected_of_encoder
+    if required or left_out:
+        difference = report.difference_in_groups
+        settings = " (num_hidden_groups, inner_group_num and parameter_sharing)"
+        parts = [
+            difference,
+            f"it lacks {_some(required)}" if required else "",
+            f"it also has {_some(left_out)}" if left_out else "",
+        ]
         raise AlbertError(
-            f"The checkpoint {report.checkpoint} does not fit the model; it lacks "
-            + ", ".join(required[:5])
-            + (f" and {len(required) - 5} more" if len(required) > 5 else "")
-            + ". Use the configuration the checkpoint was trained with."
+            f"The checkpoint {report.checkpoint} does not fit the model; "
+            f"{'; '.join(filter(None, parts))}. Use the configuration the checkpoint was trained "
+            f"with{settings if difference else ''}."
         )
     return report
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

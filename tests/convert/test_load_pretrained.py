@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -278,3 +279,12 @@ def test_a_configuration_with_other_heads_than_the_kernels_is_refused(model_gard
     path.write_text(json.dumps({**json.loads(path.read_text()), "num_attention_heads": 8}))
     with pytest.raises(AlbertError, match=r"says num_attention_heads=8, but the model has 4"):
         albert_tf.load_pretrained(str(model_garden))
+
+
+def test_groups_that_the_configuration_leaves_out_are_no_partial_load(
+    grouped, weights_of, tmp_path
+):
+    config = dataclasses.replace(grouped.config, num_hidden_groups=1)
+    path = save(tmp_path / "odd", weights_of(grouped), config)
+    with pytest.raises(AlbertError, match=r"it has 2 groups of attention weights \(the model 1\)"):
+        albert_tf.load_pretrained(path, allow_partial=True)

@@ -111,6 +111,46 @@ def test_an_encoder_variable_of_another_shape_is_an_error_that_names_both(tmp_pa
         load_weights(str(tmp_path), variables(0, **{"bert/a/kernel": [3]}))
 
 
+def layers(value, attention, ffn, inner=1):
+    """Kernels of so many groups of attention and of feed-forward weights."""
+    kernels = [("attention_1/self/query", g) for g in range(attention)]
+    kernels += [("ffn_1/intermediate/dense", g) for g in range(ffn)]
+    scope = "bert/encoder/transformer/group_{}/inner_group_{}/{}/kernel"
+    return variables(
+        value, **{scope.format(g, i, part): [2] for part, g in kernels for i in range(inner)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "difference"),
+    [
+        ((4, 4), (1, 1), "it has 4 groups of attention weights (the model 1) and 4 groups of "
+         "feed-forward weights (the model 1)"),
+        ((4, 4), (1, 4), "it has 4 groups of attention weights (the model 1)"),
+        ((1, 4), (1, 1), "it has 4 groups of feed-forward weights (the model 1)"),
+        ((2, 2, 3), (2, 2, 1), "it has 3 inner groups (the model 1)"),
+        ((1, 1), (4, 4), "it has 1 group of attention weights (the model 4) and 1 group of "
+         "feed-forward weights (the model 4)"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_with_other_groups_than_the_model_is_refused(
+    tmp_path, there, here, difference
+):
+    store_of(tmp_path, layers(1, *there)).save(1)
+    with pytest.raises(AlbertError) as error:
+        load_weights(str(tmp_path), layers(0, *here))
+    assert f"does not fit the model; {difference}; " in str(error.value)
+    assert "num_hidden_groups, inner_group_num and parameter_sharing" in str(error.value)
+
+
+def test_weights_of_a_layer_that_the_model_does_not_have_are_refused(tmp_path):
+    stored = layers(1, 1, 1)
+    stored["bert/encoder/transformer/group_0/inner_group_0/gate/kernel"] = tf.Variable([1.0])
+    store_of(tmp_path, stored).save(1)
+    with pytest.raises(AlbertError, match=r"it also has bert/encoder/.*/gate/kernel\. Use the"):
+        load_weights(str(tmp_path), layers(0, 1, 1))
+
+
 POSITIONS = "bert/embeddings/position_embeddings"
 
 
