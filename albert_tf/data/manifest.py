@@ -14,7 +14,7 @@ from typing import Any
 from albert_tf import files
 from albert_tf.data.records import FeatureSpec, ShardInfo
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown, shown_names
+from albert_tf.json_values import shown, shown_json, shown_names
 
 SCHEMA_VERSION = 1
 #: Of the builder of pretraining records. 1: each shard holds all passes over a part of its text
@@ -31,6 +31,18 @@ KINDS = (
     "classification",
     "question_answering",
     "multiple_choice",
+)
+#: Options of the builder of pretraining records that say what labels and masks are. Records that
+#: differ in one are not mixed; those of other text, with other seeds or lengths of segments, are.
+_SAME_OPTIONS = (
+    "sentence_objective",
+    "compat",
+    "do_permutation",
+    "masked_lm_prob",
+    "max_predictions_per_seq",
+    "ngram",
+    "favor_shorter_ngram",
+    "do_whole_word_mask",
 )
 
 
@@ -175,8 +187,9 @@ class Manifest:
 def find_manifest(paths: Sequence[str]) -> Manifest | None:
     """The manifest of some shards, its `shards` reduced to them, in the order given.
 
-    Shards of several folders may be mixed if their manifests agree on kind, layout and tokenizer;
-    options and statistics are then those of the first, and the builder's version is the oldest.
+    Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
+    the options that say what labels and masks are; the other options, and the statistics, are then
+    those of the first, and the builder's version is the oldest.
 
     Returns:
       None if no folder of the shards has a manifest (records written by another program).
@@ -203,12 +216,26 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
                     f"The records in {folder or '.'} and {folders[0] or '.'} differ in their "
                     f"{field} and cannot be mixed."
                 )
+        _check_options(manifest, folder, first, folders[0])
         listed = {shard.name: shard for shard in manifest.shards}
         if name not in listed:
             raise AlbertError(f"{path} is not listed in the {FILE_NAME} beside it.")
         shards.append(listed[name])
     oldest = min(manifest.builder_version for manifest in manifests.values())
     return dataclasses.replace(first, shards=shards, builder_version=oldest)
+
+
+def _check_options(manifest: Manifest, folder: str, first: Manifest, first_folder: str) -> None:
+    """Raises AlbertError if labels or masks of two folders' records mean something else."""
+    for name in _SAME_OPTIONS:
+        if not (name in manifest.options and name in first.options):
+            continue
+        value, expected = manifest.options[name], first.options[name]
+        if value != expected:
+            raise AlbertError(
+                f"The records in {folder or '.'} were built with {name}={shown_json(value)}, "
+                f"those in {first_folder or '.'} with {shown_json(expected)}; they cannot be mixed."
+            )
 
 
 def _load_if_present(folder: str) -> Manifest | None:

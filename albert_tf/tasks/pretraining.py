@@ -237,8 +237,7 @@ def open_records(
 ) -> RecordSource:
     """Opens pretraining records and checks that the model can read them.
 
-    Compact records are masked as the options in their manifest say, the first one's if there are
-    several.
+    Compact records are masked as the options in their manifest say.
 
     Args:
       patterns: comma list of shards, globs or folders with a manifest.

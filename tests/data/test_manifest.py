@@ -164,3 +164,52 @@ def test_shards_of_old_and_new_builders_may_be_mixed_and_count_as_old(tmp_path):
     found = find_manifest(paths)
     assert found.builder_version == 1
     assert found.order_warning() and not find_manifest(paths[:1]).order_warning()
+
+
+BUILDER = {
+    "sentence_objective": "sop",
+    "do_permutation": False,
+    "compat": None,
+    "masked_lm_prob": 0.15,
+    "dupe_factor": 10,
+    "random_seed": 1,
+    "short_seq_prob": 0.1,
+    "input_files": [{"path": "/a.txt", "bytes": 1}],
+    "num_shards": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [
+        ("sentence_objective", "nsp"),
+        ("sentence_objective", "none"),
+        ("do_permutation", True),
+        ("compat", "google-research"),
+        ("masked_lm_prob", 0.2),
+    ],
+)
+def test_records_whose_labels_mean_something_else_are_not_mixed(tmp_path, option, other):
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    a_manifest(options=BUILDER).save(one)
+    a_manifest(options={**BUILDER, option: other}).save(two)
+    with pytest.raises(AlbertError) as error:
+        find_manifest([f"{one}/a.tfrecord", f"{two}/a.tfrecord"])
+    assert str(error.value) == (
+        f"The records in {two} were built with {option}={json.dumps(other)}, those in {one} with "
+        f"{json.dumps(BUILDER[option])}; they cannot be mixed."
+    )
+
+
+def test_records_of_other_text_passes_and_seeds_are_mixed(tmp_path):
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    a_manifest(options=BUILDER).save(one)
+    others = {
+        "dupe_factor": 1,
+        "random_seed": 2,
+        "short_seq_prob": 0.2,
+        "input_files": [{"path": "/b.txt", "bytes": 2}],
+        "num_shards": 9,
+    }
+    a_manifest(options={**BUILDER, **others}).save(two)
+    assert find_manifest([f"{one}/a.tfrecord", f"{two}/a.tfrecord"]).num_examples == 6
