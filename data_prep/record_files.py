@@ -8,8 +8,8 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
-from albert_tf import files
 from albert_tf.data.manifest import Manifest, find_manifest
+from albert_tf.data.record_files import record_files
 from albert_tf.data.records import FeatureSpec, infer_features, read_examples
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
@@ -17,7 +17,7 @@ from albert_tf.tokenization import SPEC_FILE, Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class RecordFiles:
-    """Some record shards.
+    """Record shards of one layout.
 
     Attributes:
       paths: the TFRecord files.
@@ -40,18 +40,23 @@ def find_records(patterns: str, vocab_file: str | None) -> RecordFiles:
       vocab_file: .model, vocab.txt or tokenizer.json; by default the tokenizer beside the records.
 
     Raises:
-      AlbertError: a file is missing, the manifest does not fit the files, or the tokenizer is not
-        the one of the manifest.
+      AlbertError: a file is missing, the manifest does not fit the files, the records of several
+        folders cannot be mixed, or the tokenizer is not the one of the manifest.
     """
+    return _describe(record_files(patterns), vocab_file)
+
+
+def find_record_folders(patterns: str, vocab_file: str | None) -> list[RecordFiles]:
+    """As `find_records`, but each folder by itself: it need not be like the others."""
+    folders: dict[str, list[str]] = {}
+    for path in record_files(patterns):
+        folders.setdefault(os.path.dirname(path), []).append(path)
+    return [_describe(paths, vocab_file) for paths in folders.values()]
+
+
+def _describe(paths: list[str], vocab_file: str | None) -> RecordFiles:
     import tensorflow as tf
 
-    paths: list[str] = []
-    for path in files.expand_globs(patterns, "record file"):
-        if tf.io.gfile.isdir(path):
-            shards = Manifest.load(path).shards
-            paths += [files.join_named(path, shard.name, path) for shard in shards]
-        else:
-            paths.append(path)
     manifest = find_manifest(paths)
     if manifest:
         features = manifest.features

@@ -14,7 +14,7 @@ from albert_tf import files
 from albert_tf.convert.checkpoint_files import find_checkpoint
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from albert_tf.data.pipeline import record_files
+from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.fine_tune import model_folder
 from albert_tf.tokenization import Tokenizer

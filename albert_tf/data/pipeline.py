@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.data import records
 from albert_tf.data.corrupt_records import (
     ADVICE,
@@ -38,7 +37,7 @@ from albert_tf.data.corrupt_records import (
 )
 from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.framing import read_pieces
-from albert_tf.data.manifest import Manifest, find_manifest
+from albert_tf.data.manifest import find_manifest
 from albert_tf.data.record_faults import scan_shard
 from albert_tf.errors import AlbertError
 from albert_tf.progress import Progress
@@ -380,20 +379,3 @@ def _check_size(path: str, shard: records.ShardInfo) -> None:
 
 def _name_some(paths: list[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-
-
-def record_files(patterns: str) -> list[str]:
-    """Shards named by a comma list of paths, globs and folders; a folder means its manifest's.
-
-    Raises:
-      AlbertError: a pattern matches nothing, or a folder has no manifest.
-    """
-    paths: list[str] = []
-    for pattern in patterns.split(","):
-        if tf.io.gfile.isdir(pattern.strip()):
-            folder = pattern.strip()
-            shards = Manifest.load(folder).shards
-            paths += [files.join_named(folder, shard.name, folder) for shard in shards]
-        else:
-            paths += files.expand_globs(pattern, "record file")
-    return list(dict.fromkeys(paths))

@@ -19,7 +19,8 @@ from albert_tf.data import records
 from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest
 from albert_tf.data.masking_options import MaskingOptions
-from albert_tf.data.pipeline import RecordSource, record_files
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import from_json
 from albert_tf.modeling.cross_entropy import cross_entropy

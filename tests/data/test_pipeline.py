@@ -11,7 +11,8 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from albert_tf.data.pipeline import RecordSource, length_buckets, record_files
+from albert_tf.data.pipeline import RecordSource, length_buckets
+from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
 from albert_tf.training.specs import InputContext
 
@@ -249,13 +250,6 @@ def test_a_shard_that_shrank_is_refused_by_its_manifest(tmp_path):
     (tmp_path / "x").write_bytes(data[: len(data) // 2])
     with pytest.raises(AlbertError, match=r"x has \d+ bytes where its manifest says \d+"):
         source(record_files(str(tmp_path)))
-
-
-def test_a_folder_stands_for_the_shards_of_its_manifest(tmp_path):
-    infos = [write(tmp_path / name, range(3)) for name in ("x", "y")]
-    write(tmp_path / "stray", range(3))
-    Manifest("classification", FEATURES, infos, {}, {}, {}).save(str(tmp_path))
-    assert record_files(str(tmp_path)) == [str(tmp_path / "x"), str(tmp_path / "y")]
 
 
 def test_empty_record_files_are_refused(tmp_path):
