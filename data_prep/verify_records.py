@@ -18,10 +18,10 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.data.record_faults import scan_shard
-from albert_tf.data.records import Section
+from albert_tf.data.records import Section, ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.progress import Progress, total_bytes
-from data_prep.record_files import RecordFiles, find_records
+from data_prep.record_files import RecordFiles, find_record_folders
 
 
 def define_flags() -> None:
@@ -40,8 +40,16 @@ def define_flags() -> None:
     )
 
 
-def verify_shard(found: RecordFiles, path: str, on_read: Callable[[int], None]) -> int:
+def verify_shard(
+    found: RecordFiles, path: str, listed: ShardInfo | None, on_read: Callable[[int], None]
+) -> int:
     """Checks one shard; returns the number of its records.
+
+    Args:
+      found: the shards that this is one of.
+      path: of the shard.
+      listed: what the manifest says of it; None without one.
+      on_read: told, now and then, how many more bytes have been read.
 
     Raises:
       AlbertError: a fault: names the shard, and where it is in it.
@@ -54,8 +62,7 @@ def verify_shard(found: RecordFiles, path: str, on_read: Callable[[int], None]) 
             + (f" (and {others:,} more faulty records)" if others else "")
         )
     count, size = len(scan.offsets), total_bytes([path])
-    if found.manifest:
-        listed = {shard.name: shard for shard in found.manifest.shards}[os.path.basename(path)]
+    if listed:
         if (count, size) != (listed.examples, listed.bytes):
             raise AlbertError(
                 f"{path} has {count} records and {size} bytes; its manifest says "
@@ -85,30 +92,36 @@ def _check_sections(path: str, sections: Sequence[Section], offsets: np.ndarray)
         first, offset = first + section.examples, offset + section.bytes
 
 
-def verify(found: RecordFiles) -> int:
+def verify(*folders: RecordFiles) -> int:
     """Checks all shards and prints a line for each; returns how many are faulty."""
+    paths = [path for found in folders for path in found.paths]
     faulty = total = 0
-    with Progress("verifying", total_bytes(list(found.paths))) as progress:
-        for path in found.paths:
-            try:
-                count = verify_shard(found, path, progress.update)
-            except AlbertError as error:
-                faulty += 1
-                progress.note(f"error: {error}")
-                continue
-            total += count
-            print(f"{path}: {count} records, good")
-    print(f"{len(found.paths) - faulty} of {len(found.paths)} shards are good, {total} records.")
-    if not found.manifest:
-        print("There is no manifest.json: numbers and checksums were not compared.")
-    if not found.tokenizer:
-        print("There is no tokenizer: ids were not compared with a vocabulary.")
+    with Progress("verifying", total_bytes(paths)) as progress:
+        for found in folders:
+            # In the order of the paths; shards of two folders may have the same name.
+            listed = found.manifest.shards if found.manifest else [None] * len(found.paths)
+            for path, shard in zip(found.paths, listed):
+                try:
+                    count = verify_shard(found, path, shard, progress.update)
+                except AlbertError as error:
+                    faulty += 1
+                    progress.note(f"error: {error}")
+                    continue
+                total += count
+                print(f"{path}: {count} records, good")
+    print(f"{len(paths) - faulty} of {len(paths)} shards are good, {total} records.")
+    for found in folders:
+        where = os.path.dirname(found.paths[0]) or "."
+        if not found.manifest:
+            print(f"{where} has no manifest.json: numbers and checksums were not compared.")
+        if not found.tokenizer:
+            print(f"{where} has no tokenizer.json: ids were not compared with a vocabulary.")
     return faulty
 
 
 def _main() -> int:
-    found = find_records(flags.FLAGS.input_file, flags.FLAGS.vocab_file)
-    return 1 if verify(found) else 0
+    folders = find_record_folders(flags.FLAGS.input_file, flags.FLAGS.vocab_file)
+    return 1 if verify(*folders) else 0
 
 
 def main() -> None:

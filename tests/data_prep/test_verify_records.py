@@ -11,7 +11,8 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from data_prep.record_files import find_records
+from albert_tf.tokenization import Tokenizer
+from data_prep.record_files import find_record_folders, find_records
 from data_prep.verify_records import verify
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf1_records"
@@ -51,7 +52,8 @@ def check(folder, capsys, source=None):
 
 def test_good_records_are_good(tmp_path, capsys):
     write(tmp_path, good_columns())
-    assert check(tmp_path, capsys) == (0, "")
+    faulty, printed = check(tmp_path, capsys)
+    assert faulty == 0 and "error" not in printed
 
 
 FAULTS = [
@@ -158,4 +160,29 @@ def test_a_flipped_bit_is_named_and_other_shards_are_still_checked(tmp_path, cap
 def test_records_of_the_tf1_release_are_good(capsys):
     for path in sorted(GOLDEN.glob("*.tfrecord")):
         assert verify(find_records(str(path), None)) == 0
-    assert "There is no manifest.json" in capsys.readouterr().out
+    assert "has no manifest.json: numbers" in capsys.readouterr().out
+
+
+def test_shards_of_one_name_are_compared_with_the_manifest_beside_them(tmp_path, capsys):
+    for name, number in (("one", 20), ("two", 7)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, good_columns(number))
+    assert verify(*find_record_folders(f"{tmp_path}/one,{tmp_path}/two", None)) == 0
+    assert "2 of 2 shards are good, 27 records" in capsys.readouterr().out
+    data = bytearray((tmp_path / "two/a.tfrecord").read_bytes())
+    data[50] ^= 4
+    (tmp_path / "two/a.tfrecord").write_bytes(data)
+    assert verify(*find_record_folders(f"{tmp_path}/*", None)) == 1
+    assert "two/a.tfrecord: record 0 (byte 0): its checksum" in capsys.readouterr().err
+
+
+def test_each_folder_is_verified_by_its_own_tokenizer(tmp_path, capsys):
+    columns = good_columns()
+    columns["input_ids"][4, 5] = len(PIECES)
+    for name, more in (("one", []), ("two", ["e"])):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, columns, with_manifest=False)
+        (tmp_path / name / "vocab.txt").write_text("\n".join(PIECES + more))
+        Tokenizer.from_file(str(tmp_path / name / "vocab.txt")).save(str(tmp_path / name))
+    assert verify(*find_record_folders(f"{tmp_path}/*/*.tfrecord", None)) == 1
+    assert "one/a.tfrecord: record 4 (byte" in capsys.readouterr().err
