@@ -23,6 +23,7 @@ from albert_tf import cli
 from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import refuse_flags
 from albert_tf.tasks import finetuning_flags as shared
+from albert_tf.tasks.squad.data import check_threshold
 
 if TYPE_CHECKING:
     from albert_tf.tasks.squad.task import SquadTask
@@ -76,6 +77,7 @@ def _main() -> None:
     join_cluster(FLAGS.strategy)
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
+    check_threshold(task.spec.version, FLAGS.null_score_diff_threshold)
     if task.spec.head == "span":
         refuse_flags(BEAM_ONLY, "the span head follows no beam.")
     cache, pad, threshold = (
@@ -119,6 +121,7 @@ def _check_flags() -> None:
     if FLAGS.do_train and not FLAGS.version:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
     shared.check_finetuning_modes(FILES)
+    check_threshold(FLAGS.version or "2.0", FLAGS.null_score_diff_threshold)
     shared.settings_from_flags({}).run_config(0)
 
 

@@ -13,6 +13,7 @@ import pytest
 from absl import flags
 
 import run_squad
+from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.scoring import score
@@ -214,6 +215,7 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
         ({"train_file": "wrong.json"}, "question ben-carla: the answer 'paris' is not in the"),
         ({"eval_file": "unlabelled-1.1.json"}, "has no answers to compare with"),
         ({"version": None}, "--do_train needs --version"),
+        ({"null_score_diff_threshold": 0.0}, "--null_score_diff_threshold is for SQuAD 2.0"),
         ({"do_train": False, "do_eval": False}, "There is nothing to do"),
         ({"do_train": False, "output_dir": "nowhere"}, "holds no fine-tuned model"),
         ({"max_seq_length": 10}, "leaves no room for the paragraph"),
@@ -256,3 +258,27 @@ def test_flags_of_another_head_are_refused(trained, folder, run_script):
         done = run_script(run_squad, "--do_eval", *command_line(given), "--start_n_top=3")
         assert done.returncode == 1
         assert "--start_n_top would be ignored: the span head follows no beam" in done.stderr
+
+
+def test_a_threshold_for_a_model_of_1_1_is_refused_and_its_answers_stay(
+    trained, folder, run_script, tmp_path
+):
+    version, output_dir, _ = trained
+    if version == "2.0":
+        return
+    before = read(output_dir / "predictions.json")
+    given = {"output_dir": output_dir, "null_score_diff_threshold": -1e9,
+             "cached_dir": tmp_path / "cache"}  # fmt: skip
+    files = {
+        "do_predict": {"predict_file": folder / "unlabelled-1.1.json"},
+        "do_eval": {"eval_file": folder / "train-1.1.json"},
+        "interactive": {},
+    }
+    for action, named in files.items():
+        done = run_script(run_squad, f"--{action}", *command_line({**given, **named}))
+        assert done.returncode == 1
+        assert "error: --null_score_diff_threshold is for SQuAD 2.0; in 1.1 every" in done.stderr
+    assert read(output_dir / "predictions.json") == before
+    assert not (tmp_path / "cache").exists()
+    with pytest.raises(AlbertError, match=r"is for SQuAD 2\.0"):
+        QuestionAnswerer.load(str(output_dir), threshold=0.5)

@@ -24,7 +24,7 @@ from absl import flags
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import ensemble_flags
-from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, read_squad
+from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, check_threshold, read_squad
 from albert_tf.tasks.squad.scoring import normalize_answer, score
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization import Tokenizer
@@ -97,6 +97,8 @@ def score_command(data: str, predictions: str) -> None:
     """Prints the scores of a prediction file."""
     if FLAGS.null_odds and FLAGS.version == "1.1":
         raise AlbertError("--null_odds is for --version=2.0; SQuAD 1.1 has an answer everywhere.")
+    if FLAGS["na_prob_thresh"].present and not FLAGS.null_odds:
+        raise AlbertError("--na_prob_thresh is a threshold on --null_odds, which is not given.")
     scores = score(
         read_squad(data, version=FLAGS.version),
         files.read_object(predictions, "prediction file"),
@@ -118,6 +120,7 @@ def inspect_command() -> None:
 
 def ensemble_command() -> None:
     """Averages the answers of several runs."""
+    check_threshold(FLAGS.version, FLAGS.null_score_diff_threshold)
     from albert_tf.tasks.squad.ensemble import ensemble
 
     run_dirs = ensemble_flags.member_dirs()

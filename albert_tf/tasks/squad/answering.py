@@ -11,7 +11,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.fine_tune import model_folder
 from albert_tf.tasks.squad.answers import extract_answers
-from albert_tf.tasks.squad.data import Question
+from albert_tf.tasks.squad.data import Question, check_threshold
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
 from albert_tf.tasks.squad.task import SquadTask, load_squad_task
 from albert_tf.tasks.squad.windows import Windows, make_windows
@@ -72,10 +72,11 @@ class QuestionAnswerer:
           **changes: see `load_squad_task`.
 
         Raises:
-          AlbertError: there is no SQuAD model.
+          AlbertError: there is no SQuAD model; see also `check_threshold`.
         """
         folder = model_folder(folder)
         task = load_squad_task(folder, **changes)
+        check_threshold(task.spec.version, threshold)
         if threshold is None:
             threshold = (load_threshold(folder) or [DEFAULT_THRESHOLD])[0]
         model = task.build_model()

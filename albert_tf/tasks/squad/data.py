@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -50,6 +51,24 @@ class Question:
     answers: tuple[Answer, ...]
     is_impossible: bool
     where: str
+
+
+def check_threshold(version: str, threshold: float | None) -> None:
+    """Checks a threshold on the null odds; None is always right.
+
+    Raises:
+      AlbertError: questions of this version of SQuAD are never left unanswered, or the threshold is
+        NaN.
+    """
+    if threshold is None:
+        return
+    if version == "1.1":
+        raise AlbertError(
+            "--null_score_diff_threshold is for SQuAD 2.0; in 1.1 every question has an answer. "
+            "Leave it out."
+        )
+    if math.isnan(threshold):
+        raise AlbertError("--null_score_diff_threshold=nan is not a number.")
 
 
 def read_squad(path: str, *, version: str) -> list[Question]:

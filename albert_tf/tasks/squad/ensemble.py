@@ -15,7 +15,7 @@ from typing import Any
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answer_files import read_answers, write_answers
 from albert_tf.tasks.squad.answers import Answers
-from albert_tf.tasks.squad.data import Question
+from albert_tf.tasks.squad.data import Question, check_threshold
 from albert_tf.tasks.squad.evaluation import write_results
 from albert_tf.tasks.squad.question_set import score_answers
 
@@ -42,8 +42,10 @@ def ensemble(
       The path of predictions.json.
 
     Raises:
-      AlbertError: see `read_answers`; there is neither a threshold nor an answer to find one by.
+      AlbertError: see `read_answers` and `check_threshold`; there is neither a threshold nor an
+        answer to find one by.
     """
+    check_threshold(version, threshold)
     known = [bool(question.answers) for question in questions]
     # In 2.0 a question without an answer is an unanswerable one, if others have answers.
     scored = any(known) if version == "2.0" else all(known)

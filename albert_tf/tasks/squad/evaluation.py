@@ -17,6 +17,7 @@ from albert_tf import files
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answer_files import write_answers
 from albert_tf.tasks.squad.answers import Answers
+from albert_tf.tasks.squad.data import check_threshold
 from albert_tf.tasks.squad.question_set import QuestionSet
 from albert_tf.tasks.squad.task import BASELINE
 from albert_tf.training.estimator import Estimator
@@ -49,7 +50,11 @@ def evaluate(
 
     Returns:
       See QuestionSet.score.
+
+    Raises:
+      AlbertError: see `check_threshold`.
     """
+    check_threshold(asked.task.spec.version, threshold)
     folder = estimator.config.output_dir
     answers = _answers(estimator, asked)
     if asked.task.spec.version == "2.0" and not (find_threshold and threshold is None):
@@ -89,7 +94,11 @@ def predict(
       asked: the questions.
       output_dir: where files go.
       threshold: on the null odds; None for the one kept with the model.
+
+    Raises:
+      AlbertError: see `check_threshold`.
     """
+    check_threshold(asked.task.spec.version, threshold)
     answers = _answers(estimator, asked)
     if not estimator.chief:
         return

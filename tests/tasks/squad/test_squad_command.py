@@ -78,6 +78,32 @@ def test_what_is_wrong_is_one_sentence(run_script, write_squad, tmp_path):
             ("score", data, other, "--version=1.1", f"--null_odds={other}"),
             "--null_odds is for --version=2.0",
         ),
+        (
+            ("score", data, other, "--version=1.1", "--na_prob_thresh=0.5"),
+            "--na_prob_thresh is a threshold on --null_odds, which is not given.",
+        ),
+        (
+            (
+                "ensemble",
+                f"--file={data}",
+                "--version=1.1",
+                "--null_score_diff_threshold=0",
+                f"--run_dirs={tmp_path}",
+                f"--output_dir={tmp_path}/out",
+            ),
+            "--null_score_diff_threshold is for SQuAD 2.0; in 1.1 every question has an answer.",
+        ),
+        (
+            (
+                "ensemble",
+                f"--file={data}",
+                "--version=2.0",
+                "--null_score_diff_threshold=nan",
+                f"--run_dirs={tmp_path}",
+                f"--output_dir={tmp_path}/out",
+            ),
+            "--null_score_diff_threshold=nan is not a number.",
+        ),
         (("sore",), "error: the first argument must be score, inspect or ensemble."),
         ((), "error: the first argument must be score, inspect or ensemble."),
     ]
