@@ -12,9 +12,9 @@ from albert_tf.errors import AlbertError
 from albert_tf.normalization import AlignedText, normalize
 
 WORD_START = "▁"
-# The official table; ', = and > are not in it.
-_PUNCTUATION = frozenset(string.punctuation) - frozenset("'=>")
-_CONTINUING = frozenset(string.ascii_letters) | _PUNCTUATION
+# The official table; ', <, = and > are not in it.
+_PUNCTUATION = frozenset(string.punctuation) - frozenset("'<=>")
+_CONTINUING = frozenset(string.ascii_lowercase) | _PUNCTUATION
 
 
 def starts_word(piece: str) -> bool:
@@ -27,7 +27,7 @@ def starts_word(piece: str) -> bool:
         return True
     if len(piece) == 1 and piece in _PUNCTUATION:
         return True
-    return not _CONTINUING.issuperset(piece)
+    return not all(character.lower() in _CONTINUING for character in piece)
 
 
 class SentencePieceModel:

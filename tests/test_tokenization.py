@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import random
+import string
 import unicodedata
 from pathlib import Path
 
@@ -292,6 +293,23 @@ def test_word_starts_follow_the_official_table():
         assert starts_word(piece), piece
     for piece in ["ab", "x", "a-b", "...", "--", "(a", "B"]:
         assert not starts_word(piece), piece
+
+
+@pytest.mark.parametrize("mark", string.punctuation)
+def test_punctuation_starts_words_as_in_the_official_table(mark):
+    # Of google-research/albert create_pretraining_data._is_start_piece_sp. A mark that is not in
+    # the table makes any piece begin a word, as a foreign character does.
+    outside = mark in "'<=>"
+    assert starts_word(mark)
+    assert starts_word(f"▁a{mark}")
+    assert starts_word(f"a{mark}") == outside
+    assert starts_word(f"{mark}a") == outside
+    assert starts_word(f"{mark}{mark}") == outside
+    assert starts_word(f"-{mark}") == outside
+
+
+def test_letters_of_other_alphabets_that_lower_to_ascii_continue_words():
+    assert not starts_word("a\N{KELVIN SIGN}")
 
 
 def test_word_starts_are_indexed_by_id(small_model):

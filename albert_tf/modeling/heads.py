@@ -10,7 +10,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.activations import get_activation
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
-#: The official heads are initialised with this deviation whatever the configuration says.
+#: The release's run_classifier, run_race and run_squad_v1 initialise their heads with this standard
+#: deviation whatever the configuration says; run_pretraining and run_squad_v2 follow it.
 HEAD_INITIALIZER_RANGE = 0.02
 
 
@@ -76,12 +77,18 @@ class ClassificationHead(WeightedLayer):
       num_labels: number of logits.
       hidden_size: H.
       prefix: scope of the variables `output_weights` [num_labels, H] and `output_bias`.
+      initializer_range: standard deviation of the initial weights.
     """
 
     def __init__(
-        self, num_labels: int, hidden_size: int, prefix: str = "", dtype: Policy = None
+        self,
+        num_labels: int,
+        hidden_size: int,
+        prefix: str = "",
+        dtype: Policy = None,
+        initializer_range: float = HEAD_INITIALIZER_RANGE,
     ) -> None:
-        super().__init__(prefix, HEAD_INITIALIZER_RANGE, dtype)
+        super().__init__(prefix, initializer_range, dtype)
         self._weights = self.matrix("output_weights", [num_labels, hidden_size])
         self._bias = self.vector("output_bias", num_labels)
 

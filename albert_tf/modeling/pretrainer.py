@@ -32,7 +32,9 @@ class AlbertPretrainer(AlbertModel):
         super().__init__(config, dtype, name)
         self.encoder = AlbertEncoder(config, dtype)
         self.mlm_head = MaskedLanguageModelHead(config, dtype)
-        self.sop_head = ClassificationHead(2, config.hidden_size, "cls/seq_relationship", dtype)
+        self.sop_head = ClassificationHead(
+            2, config.hidden_size, "cls/seq_relationship", dtype, config.initializer_range
+        )
         self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:

@@ -101,7 +101,7 @@ class BeamHead(WeightedLayer):
         dropout_rate: float,
         dtype: Policy = None,
     ) -> None:
-        super().__init__("", HEAD_INITIALIZER_RANGE, dtype)
+        super().__init__("", config.initializer_range, dtype)
         size = config.hidden_size
         self._start_n_top, self._end_n_top = start_n_top, end_n_top
         self._dropout_rate = dropout_rate

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -195,3 +197,22 @@ def test_models_are_made_again_from_their_configuration(small_config):
     assert AlbertSpanAnswerer.from_config(
         AlbertSpanAnswerer(small_config).get_config()
     ).config == small_config  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("build", "deviation"),
+    [(lambda config: AlbertBeamAnswerer(config, 2, 2, 0.1), 0.1), (AlbertSpanAnswerer, 0.02)],
+)
+def test_heads_are_initialised_as_in_the_release(small_config, build, deviation):
+    # run_squad_v2 goes by the configuration, run_squad_v1 does not.
+    config = dataclasses.replace(small_config, hidden_size=128, initializer_range=0.1)
+    matrices = {
+        name: variable.numpy()
+        for name, variable in build(config).head.named_weights().items()
+        if len(variable.shape) == 2
+    }
+    assert len(matrices) == (5 if deviation == 0.1 else 1)
+    for name, value in matrices.items():
+        assert np.abs(value).max() <= 2 * deviation, name
+        # A normal truncated at two deviations has 0.88 of the deviation.
+        assert abs(value.std() / (0.8796 * deviation) - 1) < 5 / np.sqrt(value.size), name
