@@ -102,12 +102,12 @@ class LoadReport:
 
     @property
     def unexpected_of_encoder(self) -> list[str]:
-        """Names in `unexpected` without which the source's layers compute something else."""
+        """Names in `unexpected` of the source's layers, which the model would leave out."""
         return [n for n in self.unexpected if n.startswith(_LAYERS_SCOPE)]
 
     @property
     def difference_in_groups(self) -> str:
-        """What the checkpoint's groups of layers are and the model's are not; "" if they agree."""
+        """How the checkpoint's groups of shared weights differ from the model's; "" if not."""
         other_shape = [n.split(" ")[0] for n in self.missing if " " in n]
         there = _groups([*self.matched, *self.unexpected, *other_shape])
         here = _groups([*self.matched, *(n.split(" ")[0] for n in self.missing)])
