@@ -37,7 +37,7 @@ class RepairedShard:
       faults: of the corrupt ones; lost ones after the last are not listed one by one.
       corrupt: int64: numbers of all corrupt records, lost ones too.
       offsets: int64 [pieces].
-      counts: int64 [pieces].
+      counts: int64 [pieces]. No piece goes beyond the end of a section.
     """
 
     path: str
@@ -74,7 +74,7 @@ def find_corrupt_records(
     ):
         scans = pool.map(lambda path: scan_shard(path, features, vocab_size=vocab_size), paths)
         for i, scan in enumerate(scans):
-            shards.append(_repaired(paths[i], scan, listed[i].examples if listed else None))
+            shards.append(_repaired(paths[i], scan, listed[i] if listed else None))
             progress.update(1)
     corrupt = sum(len(shard.corrupt) for shard in shards)
     if corrupt > limit:
@@ -93,15 +93,14 @@ def name_faults(shards: Sequence[RepairedShard]) -> str:
     return "; ".join(places[:_NAMED]) + more
 
 
-def _repaired(path: str, scan: ShardScan, expected: int | None) -> RepairedShard:
+def _repaired(path: str, scan: ShardScan, listed: ShardInfo | None) -> RepairedShard:
     found = len(scan.offsets)
-    if expected is None:
-        if scan.cut_off:
-            raise AlbertError(
-                f"{scan.faults[-1].place(path)}, and without a manifest.json nobody knows how many "
-                "records are lost; build or copy the shard again."
-            )
-        expected = found
+    expected = listed.examples if listed else found
+    if listed is None and scan.cut_off:
+        raise AlbertError(
+            f"{scan.faults[-1].place(path)}, and without a manifest.json nobody knows how many "
+            "records are lost; build or copy the shard again."
+        )
     if found > expected:
         raise AlbertError(
             f"{path} has {found} records where its manifest says {expected}; it is another file."
@@ -116,7 +115,11 @@ def _repaired(path: str, scan: ShardScan, expected: int | None) -> RepairedShard
         raise AlbertError(f"No record of {path} can be read; {ADVICE}.")
     read = np.arange(expected)
     read[corrupt] = good[corrupt % max(len(good), 1)]
-    # A piece ends where the next record is not the one that follows in the file.
+    # A piece ends where the next record is not the one that follows in the file, or where a section
+    # ends.
     starts = np.flatnonzero(np.diff(read, prepend=-2) != 1)
+    sections = listed.sections if listed else ()
+    ends = np.cumsum([section.examples for section in sections], dtype=np.int64)
+    starts = np.union1d(starts, ends[:-1])
     counts = np.diff(starts, append=expected)
     return RepairedShard(path, expected, faults, corrupt, scan.offsets[read[starts]], counts)

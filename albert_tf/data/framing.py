@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Bytes that framing puts around a record: length and its checksum before, checksum after.
 FRAME_BYTES = 16
+#: How much of a file to read at a time.
+READ_BYTES = 1 << 20
 _HEADER_BYTES = 12
 _BLOCK_BYTES = 4 << 20
 #: Records larger than this are taken for damaged lengths.
@@ -53,26 +55,45 @@ class Frame(NamedTuple):
     fault: str
 
 
+def read_piece(
+    path: tf.Tensor | str,
+    offset: tf.Tensor,
+    count: tf.Tensor,
+    buffer_bytes: tf.Tensor | int = READ_BYTES,
+) -> tf.data.Dataset:
+    """Consecutive records of a file, string scalars.
+
+    TensorFlow 2.15 cannot serialize this data set (it forgets byte_offsets), and so cannot optimize
+    a pipeline that begins with it; inside a function of another data set it need not.
+
+    Args:
+      path: of the file.
+      offset: int64 scalar: the byte at which the first record begins.
+      count: int64 scalar: how many records.
+      buffer_bytes: how much of the file to read at a time.
+    """
+    import tensorflow as tf
+
+    variant = tf.raw_ops.TFRecordDatasetV2(
+        filenames=tf.reshape(path, [1]),
+        compression_type="",
+        buffer_size=tf.cast(buffer_bytes, tf.int64),
+        byte_offsets=tf.reshape(offset, [1]),
+    )
+    dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+    return dataset.take(count)
+
+
 def read_pieces(
     path: tf.Tensor | str, offsets: tf.Tensor | list[int], counts: tf.Tensor | list[int]
 ) -> tf.data.Dataset:
     """Records of a file, string scalars: counts[i] of them from byte offsets[i] on, for every i."""
     import tensorflow as tf
 
-    def read(offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
-        variant = tf.raw_ops.TFRecordDatasetV2(
-            filenames=tf.reshape(path, [1]),
-            compression_type="",
-            buffer_size=1 << 20,
-            byte_offsets=tf.reshape(offset, [1]),
-        )
-        dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-        return dataset.take(count)
-
     pieces = tf.cast(offsets, tf.int64), tf.cast(counts, tf.int64)
-    # TensorFlow 2.15 cannot serialize this data set (it forgets byte_offsets), and so not optimize
-    # one that begins with it; inside a function it need not.
-    return tf.data.Dataset.from_tensor_slices(pieces).flat_map(read)
+    return tf.data.Dataset.from_tensor_slices(pieces).flat_map(
+        lambda offset, count: read_piece(path, offset, count)
+    )
 
 
 def read_frames(path: str) -> Iterator[Frame]:

@@ -1,11 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Position-addressable tf.data input from TFRecord shards.
+"""`RecordSource`: TFRecord shards as training and evaluation input.
 
-The order of training examples is a pure function of (seed, epoch, position): each epoch visits the
-shards in an order drawn from (seed, epoch), several at a time in turn, and shuffles windows of
-consecutive records with permutations drawn from (seed, epoch, window). A reader can therefore start
-at any step without replaying the steps before it, whichever the number of input pipelines.
+Training follows the order of `training_order`, so that a reader can start at any step without
+replaying the steps before it, whatever the number of input pipelines.
 
 Token sequences are batched with others of similar length: chunks of the shuffled stream are sorted
 by length, cut into batches, and the batches are shuffled again. Each batch is padded to one of a
@@ -20,6 +18,7 @@ of an example's place in the stream (training) or among the records (evaluation)
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 import os
 from collections.abc import Mapping
@@ -36,19 +35,19 @@ from albert_tf.data.corrupt_records import (
     name_faults,
 )
 from albert_tf.data.dynamic_masking import DynamicMasking
-from albert_tf.data.framing import read_pieces
 from albert_tf.data.manifest import find_manifest
 from albert_tf.data.record_faults import scan_shard
+from albert_tf.data.sections import Sections
+from albert_tf.data.training_order import (
+    ORDER_VERSION,
+    SHUFFLE_WINDOW,
+    TrainingOrder,
+    order_fingerprint,
+)
 from albert_tf.errors import AlbertError
 from albert_tf.progress import Progress
 from albert_tf.training.specs import FileInput, InputContext
 
-#: Records shuffled together. Builders shuffle within shards already; 16384 records of length 512
-#: take about 50 MB, and the next window is read meanwhile.
-SHUFFLE_WINDOW = 16384
-#: Shards read in turn. A builder may put all that it makes of one text into one shard; read alone,
-#: the same sentences would come back again and again until the next shard.
-_SHARDS_IN_TURN = 16
 #: Batches whose examples are sorted by length together.
 _CHUNK_BATCHES = 64
 #: Examples masked together when batches are smaller; much of the cost is the same for any number.
@@ -114,26 +113,28 @@ class RecordSource:
             shards = find_corrupt_records(
                 self.files, listed, features, vocab_size, max_corrupt_records
             )
-            self.counts = [shard.records for shard in shards]
+            counts = [shard.records for shard in shards]
             if any(len(shard.corrupt) for shard in shards):
                 self._repaired = shards
         elif listed:
             for path, shard in zip(self.files, listed):
                 _check_size(path, shard)
-            self.counts = [shard.examples for shard in listed]
         else:
-            self.counts = [sum(1 for _ in records.read_examples(path)) for path in self.files]
+            counts = [sum(1 for _ in records.read_examples(path)) for path in self.files]
+        infos = listed or [_describe(path, n) for path, n in zip(self.files, counts)]
         self.num_corrupt = sum(len(shard.corrupt) for shard in self._repaired)
+        self._sections = Sections.of(self.files, infos, self._repaired)
         if self.manifest is None:
-            identity = repr([(os.path.basename(f), n) for f, n in zip(self.files, self.counts)])
+            identity = repr([dataclasses.astuple(info) for info in infos])
             self.fingerprint = hashlib.sha256(identity.encode()).hexdigest()
         else:
             self.fingerprint = self.manifest.fingerprint()
-        if lengths:  # They take part in the order of training.
-            self.fingerprint += f"-{'-'.join(map(str, lengths))}"
+        # All that takes part in the order of training.
+        decisive = [order_fingerprint(self._sections), *map(str, lengths)]
         if masking:
-            self.fingerprint += f"-{masking.fingerprint}"
-        self.num_examples = sum(self.counts)
+            decisive.append(masking.fingerprint)
+        self.fingerprint = "-".join([self.fingerprint, *filter(None, decisive)])
+        self.num_examples = sum(info.examples for info in infos)
         if not self.num_examples:
             raise AlbertError(f"The record files {_name_some(self.files)} hold no examples.")
 
@@ -181,6 +182,7 @@ class RecordSource:
             ]
         return {
             "kind": self.manifest.kind,
+            "order_version": ORDER_VERSION,
             "examples": self.num_examples,
             "options": options,
             "statistics": dict(self.manifest.statistics),
@@ -197,7 +199,25 @@ class RecordSource:
         return FileInput(self._evaluation_batches, self.files, self.check)
 
     def _training_batches(self, context: InputContext) -> tf.data.Dataset:
-        size = context.batch_size
+        if self._chunk_batches > 1:
+            return self._batches_by_length(context)
+        order = TrainingOrder(self._sections, context.batch_size, self.seed, self._window)
+        dataset = order.batches(_rows_of(context).start, context.rows, context.start_step)
+        if self.masking:
+            return self._masked(dataset, context)
+        length = tf.constant(max(self.lengths, default=0), tf.int64)
+        dataset = dataset.map(
+            lambda batch: self._parse(batch, context.rows, length),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return dataset.prefetch(tf.data.AUTOTUNE)
+
+    def _batches_by_length(self, context: InputContext) -> tf.data.Dataset:
+        """Training batches cut from chunks that are sorted as a whole, so each pipeline reads all.
+
+        The data of fine-tuning tasks are small, and one shard.
+        """
+        size, own = context.batch_size, _rows_of(context)
         first_chunk, batches_before = divmod(context.start_step, self._chunk_batches)
         chunk = size * self._chunk_batches
 
@@ -210,28 +230,14 @@ class RecordSource:
             rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
             return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
 
-        dataset = self.windows(first_chunk * chunk).prefetch(1).rebatch(chunk)
-        if self._chunk_batches > 1:
-            dataset = dataset.enumerate(first_chunk).flat_map(batches).skip(batches_before)
-        else:  # A chunk is a batch as it is; cutting it would copy every record.
-            length = tf.constant(max(self.lengths, default=0), tf.int64)
-            dataset = dataset.map(lambda batch: (batch, length))
-        rows = _rows_of(context)
-        if self.masking:
-            return self._masked(dataset.map(lambda batch, _: batch[rows]), context)
+        order = TrainingOrder(self._sections, chunk, self.seed, self._window, max_lanes=1)
+        dataset = order.batches(0, chunk, first_chunk)
+        dataset = dataset.enumerate(first_chunk).flat_map(batches).skip(batches_before)
         dataset = dataset.map(
-            lambda batch, length: self._parse(batch[rows], context.rows, length),
+            lambda batch, length: self._parse(batch[own], context.rows, length),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         return dataset.prefetch(tf.data.AUTOTUNE)
-
-    def windows(self, position: int = 0) -> tf.data.Dataset:
-        """The endless training order from a position on: serialized records, string [<= window]."""
-        first_epoch, offset = divmod(position, self.num_examples)
-        first_offset, zero = tf.constant(offset, tf.int64), tf.constant(0, tf.int64)
-        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(
-            lambda epoch: self._epoch(epoch, tf.where(epoch == first_epoch, first_offset, zero))
-        )
 
     def _masked(self, batches: tf.data.Dataset, context: InputContext) -> tf.data.Dataset:
         """Masks this pipeline's batches, string [rows], the first of which is of the first step."""
@@ -274,9 +280,10 @@ class RecordSource:
                 parsed = self._parse(batch[own], context.rows, length)
             return {**parsed, "example_index": tf.ensure_shape(index[own], [context.rows])}
 
-        dataset = tf.data.Dataset.range(len(self.files)).flat_map(self._shard).enumerate()
+        sections = tf.data.Dataset.range(len(self._sections))
+        dataset = sections.flat_map(self._sections.read).enumerate()
         if self._repaired:
-            firsts = np.cumsum([0, *self.counts])
+            firsts = np.cumsum([0, *(shard.records for shard in self._repaired)])
             numbers = [first + shard.corrupt for first, shard in zip(firsts, self._repaired)]
             corrupt = tf.constant(np.concatenate(numbers), tf.int64)
             dataset = dataset.map(
@@ -296,42 +303,6 @@ class RecordSource:
     @property
     def _chunk_batches(self) -> int:
         return _CHUNK_BATCHES if len(self.lengths) > 1 else 1
-
-    def _epoch(self, epoch: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
-        """Shuffled windows (string [<= window]) of one epoch, from record `offset` on."""
-        key = tf.random.experimental.stateless_fold_in(tf.constant([self.seed, 0], tf.int64), epoch)
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(self.files)), key)
-        ends = tf.cumsum(tf.gather(tf.constant(self.counts, tf.int64), order))
-        group_ends = tf.concat([ends[_SHARDS_IN_TURN - 1 :: _SHARDS_IN_TURN], ends[-1:]], 0)
-        first_window = offset // self._window
-        skipped = first_window * self._window
-        group = tf.searchsorted(group_ends, [skipped], side="right", out_type=tf.int64)[0]
-        groups = -(-len(self.files) // _SHARDS_IN_TURN)
-
-        def read(number: tf.Tensor) -> tf.data.Dataset:
-            some = order[number * _SHARDS_IN_TURN : (number + 1) * _SHARDS_IN_TURN]
-            return tf.data.Dataset.from_tensor_slices(some).interleave(
-                self._shard, cycle_length=_SHARDS_IN_TURN
-            )
-
-        dataset = tf.data.Dataset.range(group, groups).flat_map(read)
-        dataset = dataset.skip(skipped - tf.concat([[0], group_ends], 0)[group])
-
-        def shuffle(window: tf.Tensor, records_in_window: tf.Tensor) -> tf.Tensor:
-            window_key = tf.random.experimental.stateless_fold_in(key, window + 1)
-            shuffled = tf.random.experimental.stateless_shuffle(records_in_window, window_key)
-            return shuffled[tf.where(window == first_window, offset - skipped, 0) :]
-
-        return dataset.batch(self._window).enumerate(first_window).map(shuffle)
-
-    def _shard(self, number: tf.Tensor) -> tf.data.Dataset:
-        """The records of the shard of that number, string scalars."""
-        path = tf.constant(self.files)[number]
-        if not self._repaired:
-            return tf.data.TFRecordDataset(path, buffer_size=1 << 20)
-        offsets = tf.ragged.constant([s.offsets for s in self._repaired], tf.int64)
-        counts = tf.ragged.constant([s.counts for s in self._repaired], tf.int64)
-        return read_pieces(path, offsets[number], counts[number])
 
     def _cut(self, serialized: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Cuts a chunk (string [n * size]) into batches of similar length.
@@ -363,6 +334,12 @@ def _rows_of(context: InputContext) -> slice:
     """Rows of a global batch that one pipeline yields."""
     begin = context.pipeline_index * context.rows
     return slice(begin, begin + context.rows)
+
+
+def _describe(path: str, examples: int) -> records.ShardInfo:
+    """What identifies a shard that no manifest lists: its size, and how it begins and ends."""
+    size = tf.io.gfile.stat(path).length
+    return records.ShardInfo(os.path.basename(path), examples, size, "")
 
 
 def _check_size(path: str, shard: records.ShardInfo) -> None:

@@ -77,15 +77,15 @@ def test_others_take_the_places_of_corrupt_records_and_none_moves(shards, what):
     context = InputContext(batch_size=7)
     intact = labels(source(shards).train_input_fn(context), 20)
     fingerprint = source(shards).fingerprint
-    damage(shards / "a", 0, what)
+    damage(shards / "a", 1, what)
     damage(shards / "c", 4, what)
     damage(shards / "c", 5, what)
     repaired = source(shards, limit=3)
     assert repaired.num_corrupt == 3 and repaired.num_examples == TOTAL
     assert repaired.fingerprint == fingerprint
-    # Numbers of records in the place of 0, and of 13 + 4 and 13 + 5, the 4th and 5th good ones.
+    # Numbers of records in the place of 1, and of 13 + 4 and 13 + 5, the 4th and 5th good ones.
     expected = intact.copy()
-    for corrupt, other in ((0, 1), (17, 13 + 6), (18, 13 + 7)):
+    for corrupt, other in ((1, 2), (17, 13 + 6), (18, 13 + 7)):
         expected[intact == corrupt] = other
     np.testing.assert_array_equal(labels(repaired.train_input_fn(context), 20), expected)
     later = labels(source(shards, limit=5).train_input_fn(InputContext(7, start_step=9)), 11)

@@ -125,9 +125,9 @@ def test_more_shards_than_are_read_in_turn_lose_nothing_and_start_anywhere(tmp_p
     for i, path in enumerate(paths):
         write(path, range(ends[i], ends[i + 1]))
     total = int(ends[-1])
-    stream = labels(source(paths).train_input_fn(InputContext(4)), 60)
+    stream = labels(source(paths).train_input_fn(InputContext(5)), 60)
     assert sorted(stream.ravel()[:total]) == list(range(total))
-    tail = labels(source(paths).train_input_fn(InputContext(4, start_step=start)), 60 - start)
+    tail = labels(source(paths).train_input_fn(InputContext(5, start_step=start)), 60 - start)
     np.testing.assert_array_equal(tail, stream[start:])
 
 
