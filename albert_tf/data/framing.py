@@ -30,6 +30,7 @@ FRAME_BYTES = 16
 #: How much of a file to read at a time.
 READ_BYTES = 1 << 20
 _HEADER_BYTES = 12
+_CHECKSUM_BYTES = 4
 _BLOCK_BYTES = 4 << 20
 #: Records larger than this are taken for damaged lengths.
 _MAX_RECORD_BYTES = 1 << 30
@@ -116,6 +117,25 @@ def read_frames(path: str) -> Iterator[Frame]:
                 yield Frame(number, cut_off, None, CUT_OFF)
     except tf.errors.OpError as error:
         raise AlbertError(f"The record file {path} cannot be read: {error.message}.") from error
+
+
+def end_checksums(path: str) -> str:
+    """The stored checksums of a file's first and last record, in hex; "" for an empty file.
+
+    They stay the same when a payload is damaged. The file must not be cut off.
+    """
+    import tensorflow as tf
+
+    size = tf.io.gfile.stat(path).length
+    if not size:
+        return ""
+    with tf.io.gfile.GFile(path, "rb") as f:
+        (length,) = struct.unpack_from("<Q", f.read(_HEADER_BYTES))
+        ends = []
+        for end in (length + FRAME_BYTES, size):
+            f.seek(end - _CHECKSUM_BYTES)
+            ends.append(f.read(_CHECKSUM_BYTES).hex())
+    return " ".join(ends)
 
 
 def _blocks(path: str) -> Iterator[tuple[list[int], int | None]]:

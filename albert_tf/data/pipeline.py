@@ -35,6 +35,7 @@ from albert_tf.data.corrupt_records import (
     name_faults,
 )
 from albert_tf.data.dynamic_masking import DynamicMasking
+from albert_tf.data.framing import end_checksums
 from albert_tf.data.manifest import find_manifest
 from albert_tf.data.record_faults import scan_shard
 from albert_tf.data.sections import Sections
@@ -339,7 +340,7 @@ def _rows_of(context: InputContext) -> slice:
 def _describe(path: str, examples: int) -> records.ShardInfo:
     """What identifies a shard that no manifest lists: its size, and how it begins and ends."""
     size = tf.io.gfile.stat(path).length
-    return records.ShardInfo(os.path.basename(path), examples, size, "")
+    return records.ShardInfo(os.path.basename(path), examples, size, end_checksums(path))
 
 
 def _check_size(path: str, shard: records.ShardInfo) -> None:

@@ -243,6 +243,31 @@ def test_a_cut_off_shard_without_manifest_is_refused_by_name(tmp_path, shards):
         source([str(path)])
 
 
+def test_without_a_manifest_the_fingerprint_follows_the_records(tmp_path):
+    def fingerprint(numbers, name="x"):
+        write(tmp_path / name, numbers)
+        return source([str(tmp_path / name)]).fingerprint
+
+    original = fingerprint([1, 2, 3])
+    assert fingerprint([1, 2, 3]) == original
+    # Other names, counts, first and last records, and sizes.
+    others = [("y", [1, 2, 3]), ("x", [1, 3]), ("x", [0, 2, 3]), ("x", [1, 2, 4])]
+    others.append(("x", [1, 1 << 21, 3]))
+    assert len({fingerprint(numbers, name) for name, numbers in others} | {original}) == 6
+
+
+def test_damage_within_a_record_leaves_the_fingerprint_as_it_is(tmp_path):
+    """A run on these records may go on with --max_corrupt_records."""
+    write(tmp_path / "x", range(3))
+    paths = [str(tmp_path / "x")]
+    original = source(paths).fingerprint
+    data = bytearray((tmp_path / "x").read_bytes())
+    data[20] ^= 1
+    (tmp_path / "x").write_bytes(data)
+    repaired = RecordSource(paths, FEATURES, max_corrupt_records=3)
+    assert repaired.num_corrupt > 0 and repaired.fingerprint == original
+
+
 def test_a_shard_that_shrank_is_refused_by_its_manifest(tmp_path):
     info = write(tmp_path / "x", range(5))
     Manifest("classification", FEATURES, [info], {}, {}, {}).save(str(tmp_path))
