@@ -9,7 +9,9 @@ Each --records is a folder that data_prep/create_pretraining_data.py wrote. Exam
 training input, in its deterministic order, are compared with the same records parsed one by one and
 then shuffled in a buffer and batched, which is what the TF1 release does, and with the input's own
 parts. With a model, some training steps follow, and the share of their time that went to waiting
-for input. The ways take turns; medians count. Prints tables and one line of JSON.
+for input. The ways take turns; medians count. Then the bytes that each machine reads for one epoch,
+if 1, 2, 4 or 8 machines have an input pipeline each (on Linux, as the kernel counts them). Prints
+tables and one line of JSON.
 """
 
 from __future__ import annotations
@@ -30,13 +32,17 @@ from albert_tf import cli, files
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from albert_tf.data.pipeline import SHUFFLE_WINDOW, RecordSource
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.training_order import SHUFFLE_WINDOW, TrainingOrder
 from albert_tf.tasks.pretraining import PretrainingTask, model_config, open_records
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import InputContext, RunConfig, TrainSpec
 from benchmarks import machine
 
 FLAGS = flags.FLAGS
+
+#: Machines with an input pipeline each.
+PIPELINES = (1, 2, 4, 8)
 
 MakeDataset = Callable[[], tf.data.Dataset]
 
@@ -88,7 +94,7 @@ def ways_to_read(source: RecordSource) -> dict[str, MakeDataset]:
         "training input": lambda: source.train_input_fn(InputContext(size)),
         "parse, then batch": parse_then_batch,
         "reading alone": lambda: read().batch(size),
-        "reading and shuffling": lambda: source.windows().rebatch(size),
+        "reading and shuffling": lambda: TrainingOrder(source.sections, size, 1).batches(0, size),
         "parsing alone, one core": parse,
     }
 
@@ -104,6 +110,26 @@ def rate(dataset: tf.data.Dataset) -> tuple[float, float]:
         next(batches)
         count += FLAGS.batch_size
     return count / (time.perf_counter() - began), count / (time.process_time() - used)
+
+
+def bytes_read(source: RecordSource, pipelines: int) -> dict[str, float]:
+    """Bytes that the pipelines read for one epoch; the mean of them and the most."""
+    steps = source.num_examples // FLAGS.batch_size
+    counts = []
+    for index in range(pipelines):
+        before = _read_so_far()
+        context = InputContext(FLAGS.batch_size, 0, pipelines, index)
+        for _ in source.train_input_fn(context).take(steps):
+            pass
+        counts.append(_read_so_far() - before)
+    return {"mean": statistics.mean(counts), "most": max(counts)}
+
+
+def _read_so_far() -> int:
+    """What the system calls of this process have read, from the page cache too."""
+    with open("/proc/self/io", encoding="ascii") as f:
+        counts = dict(line.split(": ") for line in f)
+    return int(counts["rchar"])
 
 
 def same_order_twice(source: RecordSource) -> bool:
@@ -150,6 +176,9 @@ def measure(folder: str) -> dict[str, Any]:
         "examples_per_second": {k: _spread([wall for wall, _ in v]) for k, v in rates.items()},
         "examples_per_processor_second": {k: _spread([c for _, c in v]) for k, v in rates.items()},
     }
+    result["bytes_read_by_pipelines"] = {
+        n: bytes_read(source, n) for n in PIPELINES if FLAGS.batch_size % n == 0
+    }
     if FLAGS.albert_config_file:
         result["training"] = {"model": FLAGS.albert_config_file, **waiting(config, folder)}
     return result
@@ -168,6 +197,12 @@ def show(result: dict[str, Any]) -> None:
         spread = f"({wall['least']:,.0f} … {wall['most']:,.0f})"
         processor = result["examples_per_processor_second"][name]["median"]
         print(f"{name:26s}{wall['median']:12,.0f}{spread:>22s}{processor:17,.0f}")
+    alone = result["bytes_read_by_pipelines"][1]["mean"]
+    for pipelines, count in result["bytes_read_by_pipelines"].items():
+        print(
+            f"{pipelines} machines: {count['mean'] / 1e6:.1f} MB each, at most "
+            f"{count['most'] / 1e6:.1f} MB; {count['mean'] / alone:.1%} of what one alone reads"
+        )
     if "training" in result:
         training = result["training"]
         print(

@@ -83,6 +83,7 @@ class RecordSource:
       num_examples: records in all shards, corrupt ones included.
       num_corrupt: of them, those that are passed over.
       manifest: of the shards, None if they have none.
+      sections: of the shards.
       fingerprint: hex digest of the data, independent of the folder it lies in.
 
     Raises:
@@ -124,14 +125,14 @@ class RecordSource:
             counts = [sum(1 for _ in records.read_examples(path)) for path in self.files]
         infos = listed or [_describe(path, n) for path, n in zip(self.files, counts)]
         self.num_corrupt = sum(len(shard.corrupt) for shard in self._repaired)
-        self._sections = Sections.of(self.files, infos, self._repaired)
+        self.sections = Sections.of(self.files, infos, self._repaired)
         if self.manifest is None:
             identity = repr([dataclasses.astuple(info) for info in infos])
             self.fingerprint = hashlib.sha256(identity.encode()).hexdigest()
         else:
             self.fingerprint = self.manifest.fingerprint()
         # All that takes part in the order of training.
-        decisive = [order_fingerprint(self._sections), *map(str, lengths)]
+        decisive = [order_fingerprint(self.sections), *map(str, lengths)]
         if masking:
             decisive.append(masking.fingerprint)
         self.fingerprint = "-".join([self.fingerprint, *filter(None, decisive)])
@@ -202,7 +203,7 @@ class RecordSource:
     def _training_batches(self, context: InputContext) -> tf.data.Dataset:
         if self._chunk_batches > 1:
             return self._batches_by_length(context)
-        order = TrainingOrder(self._sections, context.batch_size, self.seed, self._window)
+        order = TrainingOrder(self.sections, context.batch_size, self.seed, self._window)
         dataset = order.batches(_rows_of(context).start, context.rows, context.start_step)
         if self.masking:
             return self._masked(dataset, context)
@@ -231,7 +232,7 @@ class RecordSource:
             rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
             return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
 
-        order = TrainingOrder(self._sections, chunk, self.seed, self._window, max_lanes=1)
+        order = TrainingOrder(self.sections, chunk, self.seed, self._window, max_lanes=1)
         dataset = order.batches(0, chunk, first_chunk)
         dataset = dataset.enumerate(first_chunk).flat_map(batches).skip(batches_before)
         dataset = dataset.map(
@@ -281,8 +282,8 @@ class RecordSource:
                 parsed = self._parse(batch[own], context.rows, length)
             return {**parsed, "example_index": tf.ensure_shape(index[own], [context.rows])}
 
-        sections = tf.data.Dataset.range(len(self._sections))
-        dataset = sections.flat_map(self._sections.read).enumerate()
+        sections = tf.data.Dataset.range(len(self.sections))
+        dataset = sections.flat_map(self.sections.read).enumerate()
         if self._repaired:
             firsts = np.cumsum([0, *(shard.records for shard in self._repaired)])
             numbers = [first + shard.corrupt for first, shard in zip(firsts, self._repaired)]

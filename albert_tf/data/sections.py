@@ -64,7 +64,7 @@ class Sections:
         else:
             sizes = [[section.bytes for section in some] for some in listed]
             offsets, counts = [_begins(some)[:-1] for some in sizes], examples
-            buffers = [np.clip(some, 1, READ_BYTES) for some in sizes]
+            buffers = [[_buffer(size) for size in some] for some in sizes]
             pieces = np.arange(len(_joined(examples)))
         return cls(
             list(paths),
@@ -88,6 +88,11 @@ class Sections:
         pieces = np.append(self.pieces, self.pieces[-1])
         some = tf.range(tf.gather(pieces, number), tf.gather(pieces, number + 1))
         return read_pieces(path, tf.gather(self.offsets, some), tf.gather(self.counts, some))
+
+
+def _buffer(size: int) -> int:
+    """How much of a section to read at a time, so that little is read beyond its end."""
+    return -(-size // max(1, -(-size // READ_BYTES))) or 1
 
 
 def _joined(lists: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
