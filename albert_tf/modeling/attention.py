@@ -33,8 +33,8 @@ class PackedAttention(NamedTuple):
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     """Turns int [B, S] (1: may be attended to) into float32 [B, 1, 1, S] of 0 and -10000."""
     # Not by indices with None: of these TensorFlow Lite takes one only.
-    mask = tf.expand_dims(tf.expand_dims(input_mask, 1), 1)
-    return (tf.cast(mask, tf.float32) - 1.0) * 10000.0
+    mask = tf.expand_dims(tf.expand_dims(tf.cast(input_mask, tf.float32), 1), 1)
+    return (mask - 1.0) * 10000.0
 
 
 @fused

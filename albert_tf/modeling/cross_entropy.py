@@ -1,12 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Cross entropy over a vocabulary, which keeps the logits alone for the backward pass."""
+"""Cross entropy over a vocabulary."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.modeling.fusion import fused, own_gradient
+from albert_tf.modeling.fusion import compiles, fused, own_gradient
 
 
 @fused
@@ -23,8 +23,8 @@ def _gradient(logits: tf.Tensor, log_sum: tf.Tensor, labels: tf.Tensor, dy: tf.T
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, training: bool = False) -> tf.Tensor:
     """The negative log probability of each label.
 
-    As tf.nn.sparse_softmax_cross_entropy_with_logits, which writes the gradient down with the
-    losses, in one thread.
+    What XLA compiles keeps the logits alone for the backward pass. Elsewhere, as on a GPU, it is
+    TensorFlow's own kernel, which writes the gradient down with the losses (on CPUs in one thread).
 
     Args:
       logits: float32 [..., classes].
@@ -34,6 +34,8 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, training: bool = False) 
     Returns:
       float32 [...].
     """
+    if not compiles(training):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     flat_labels = tf.reshape(labels, [-1])
 
     @own_gradient

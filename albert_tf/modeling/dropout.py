@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from albert_tf.modeling.fusion import fused, own_gradient
+from albert_tf.modeling.fusion import compiles, fused, own_gradient
 
 
 class _Stream(threading.local):
@@ -64,12 +64,12 @@ def _next_seed() -> tf.Tensor:
     return seed
 
 
-def _uniform_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def _hashed_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Hashes 0 .. count - 1 under `seed` to uint32.
 
     A multiply-xorshift hash (constants: C. Wellons, "lowbias32") keyed with both halves of the
-    seed. It is a tenth of the work of the counter-based generators behind tf.random, which would
-    take a third of a training step, and random enough for masks.
+    seed. Compiled by XLA it is a tenth of the work of the counter-based generators behind
+    tf.random, which would take a third of a training step, and random enough for masks.
     """
 
     xor = tf.bitwise.bitwise_xor
@@ -89,10 +89,20 @@ def _uniform_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return mix(tf.cast(tf.range(count), tf.uint32) * step + offset, key)
 
 
+def _generated_bits(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Random uint32 in the shape of x by one kernel of TensorFlow's, on a GPU as well."""
+    # Else the graph optimizer would find the backward pass's to be the same, and keep these.
+    with tf.control_dependencies([x]):
+        return tf.random.stateless_uniform(tf.shape(x), seed, None, None, dtype=tf.uint32)
+
+
 @fused
 def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    keep = tf.reshape(_uniform_bits(tf.size(x), seed), tf.shape(x)) >= threshold
-    return tf.cast(tf.where(keep, tf.cast(x, tf.float32) * scale, 0.0), x.dtype)
+    if compiles(training=True):
+        bits = tf.reshape(_hashed_bits(tf.size(x), seed), tf.shape(x))
+    else:
+        bits = _generated_bits(x, seed)
+    return tf.cast(tf.where(bits >= threshold, tf.cast(x, tf.float32) * scale, 0.0), x.dtype)
 
 
 def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:

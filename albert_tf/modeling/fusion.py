@@ -75,6 +75,11 @@ def fuses(training: bool) -> bool:
     return wanted and not tf.config.get_visible_devices("GPU")
 
 
+def compiles(training: bool) -> bool:
+    """Whether XLA compiles element-wise chains traced now, alone or with the whole program."""
+    return _compiled.get() or fuses(training)
+
+
 def own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """As tf.custom_gradient; inside `portable_graph` the gradient is left to TensorFlow."""
 

@@ -59,6 +59,8 @@ class MaskedLanguageModelHead(WeightedLayer):
           float32 logits [B, P, V], or [B, S, V] without positions.
         """
         if positions is not None:
+            # The gradient computes with the positions, and with int32 it would do so on the CPU.
+            positions = tf.cast(positions, tf.int64)
             sequence_output = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         count = sequence_output.shape[1] or tf.shape(sequence_output)[1]
         x = tf.reshape(sequence_output, [-1, sequence_output.shape[2]])  # [B * P, H]

@@ -31,8 +31,9 @@ def allowed_positions(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
     Returns:
       bool [B, S].
     """
-    mask, type_ids = inputs["input_mask"], inputs["input_type_ids"]
-    position = tf.range(tf.shape(mask)[1])
+    # TensorFlow computes with int32 on the CPU, also where the rest of the graph runs on a GPU.
+    mask, type_ids = (tf.cast(inputs[name], tf.int64) for name in ("input_mask", "input_type_ids"))
+    position = tf.range(tf.shape(mask, tf.int64)[1])
     before_last = position < tf.reduce_sum(mask, axis=1, keepdims=True) - 1
     return (position == 0) | (before_last & (type_ids == 1))
 

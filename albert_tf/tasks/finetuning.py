@@ -20,7 +20,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.json_values import shown
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
-from albert_tf.training.task import Batch, Task
+from albert_tf.training.task import Batch, Task, correct
 
 TASK_FILE = "task.json"
 
@@ -140,7 +140,7 @@ def model_inputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
     """Summed cross-entropy `loss` and right choices, `accuracy`, of logits [B, C], labels [B]."""
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    right = tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32)
+    right = tf.cast(correct(logits, labels), tf.float32)
     return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(right)}
 
 

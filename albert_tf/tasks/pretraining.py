@@ -29,7 +29,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.divergence import Plateau
 from albert_tf.training.specs import InputContext
-from albert_tf.training.task import Batch, Task
+from albert_tf.training.task import Batch, Task, correct
 
 AUTO, STATIC, DYNAMIC = MASKING = ("auto", "static", "dynamic")
 #: Of spans and numbers of predictions; a sequence has no more tokens.
@@ -158,7 +158,7 @@ def _per_example(model: tf.keras.Model, batch: Batch, training: bool) -> dict[st
     weights = batch["masked_lm_weights"]  # [batch, predictions]
     logits, ids = outputs["mlm_logits"], batch["masked_lm_ids"]  # [batch, predictions, vocab]
     losses = cross_entropy(logits, ids, training)
-    right = tf.cast(tf.argmax(logits, -1, tf.int32) == ids, tf.float32)
+    right = tf.cast(correct(logits, ids), tf.float32)
     labels = tf.reshape(batch["next_sentence_labels"], [-1])  # [batch]
     order = outputs["sop_logits"]  # [batch, 2]
     return {
@@ -166,7 +166,7 @@ def _per_example(model: tf.keras.Model, batch: Batch, training: bool) -> dict[st
         "masked_lm_correct": tf.reduce_sum(right * weights, -1),
         "masked_lm_weight": tf.reduce_sum(weights, -1),
         "sentence_order_loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, order),
-        "sentence_order_correct": tf.cast(tf.argmax(order, -1, tf.int32) == labels, tf.float32),
+        "sentence_order_correct": tf.cast(correct(order, labels), tf.float32),
     }
 
 

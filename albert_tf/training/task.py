@@ -16,6 +16,20 @@ from albert_tf.training.divergence import Plateau
 Batch = Mapping[str, tf.Tensor]
 
 
+def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Whether the highest score is the label's.
+
+    Args:
+      scores: float32 [..., classes].
+      labels: int32 [...].
+
+    Returns:
+      bool [...].
+    """
+    # TensorFlow compares int32 on the CPU, also where the rest of the graph runs on a GPU.
+    return tf.argmax(scores, -1) == tf.cast(labels, tf.int64)
+
+
 class Task(abc.ABC):
     """Model, loss and metrics of one task.
 

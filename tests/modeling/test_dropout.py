@@ -7,8 +7,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from albert_tf.modeling.dropout import dropout, dropout_seed
+
+
+@pytest.fixture(params=["compiled by XLA", "on a GPU"])
+def device(request, monkeypatch):
+    """Both ways to draw a mask; what a GPU computes without XLA, any CPU computes as well."""
+    if request.param == "on a GPU":
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
+    return request.param
 
 
 def mask(shape, rate=0.1, seed=(1, 2)):
@@ -17,7 +26,7 @@ def mask(shape, rate=0.1, seed=(1, 2)):
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
-def test_elements_are_zeroed_at_the_rate_and_the_rest_is_scaled(rate):
+def test_elements_are_zeroed_at_the_rate_and_the_rest_is_scaled(rate, device):
     with dropout_seed(tf.constant([3, 4])):
         y = dropout(tf.fill([1000, 1000], 3.0), rate, training=True).numpy()
     kept = y[y != 0]
@@ -26,7 +35,7 @@ def test_elements_are_zeroed_at_the_rate_and_the_rest_is_scaled(rate):
     np.testing.assert_allclose(kept, 3 / (1 - rate), rtol=1e-6)
 
 
-def test_masks_are_independent_within_and_between_calls():
+def test_masks_are_independent_within_and_between_calls(device):
     deviation = 1 / 1000  # of a correlation of 10^6 pairs
     a = mask([1000, 1000], 0.5)
     for lag in (1, 2, 3, 4, 7, 8, 16, 64, 128, 768, 1000, 3072):
@@ -52,18 +61,19 @@ def test_rows_and_columns_have_binomial_counts():
         assert abs(chi_square - counts.size) < 5 * np.sqrt(2 * counts.size)
 
 
-def test_seed_and_position_of_the_call_decide_the_mask():
+def test_seed_and_position_of_the_call_decide_the_mask(device):
     np.testing.assert_array_equal(mask([50, 50]), mask([50, 50]))
     assert (mask([50, 50]) != mask([50, 50], seed=(1, 3))).any()
 
 
-def test_graph_and_xla_draw_the_masks_that_eager_mode_draws():
+def test_graph_and_xla_draw_the_masks_that_eager_mode_draws(device):
     def draw(seed):
         with dropout_seed(seed):
             return [dropout(tf.ones([40, 30]), 0.3, training=True) for _ in range(2)]
 
     seed = tf.constant([5, 6])
-    for jit in (None, True):
+    # On a GPU a program that XLA compiles draws masks of its own.
+    for jit in (None, True) if device == "compiled by XLA" else (None,):
         for a, b in zip(draw(seed), tf.function(draw, jit_compile=jit)(seed)):
             np.testing.assert_array_equal(a, b)
 
@@ -82,7 +92,7 @@ def test_a_new_seed_gives_a_new_mask_without_tracing_again():
     assert (a.numpy() != b.numpy()).any()
 
 
-def test_gradient_uses_the_mask_of_the_forward_pass():
+def test_gradient_uses_the_mask_of_the_forward_pass(device):
     x = tf.random.normal([30, 40])
     with dropout_seed(tf.constant([1, 2])), tf.GradientTape() as tape:
         tape.watch(x)
@@ -90,7 +100,7 @@ def test_gradient_uses_the_mask_of_the_forward_pass():
     np.testing.assert_allclose(tape.gradient(y, x), np.where(y == 0, 0, 1 / 0.6), rtol=1e-6)
 
 
-def test_recomputation_repeats_the_masks():
+def test_recomputation_repeats_the_masks(device):
     def network(x):
         with dropout_seed(tf.constant([1, 2])):
             return dropout(tf.sin(dropout(x, 0.5, True)), 0.5, True)
@@ -106,13 +116,35 @@ def test_recomputation_repeats_the_masks():
     np.testing.assert_array_equal(gradient(network), gradient(tf.recompute_grad(network)))
 
 
-def test_contexts_nest_and_end():
+def test_contexts_nest_and_end(device):
     with dropout_seed(tf.constant([1, 2])):
         with dropout_seed(tf.constant([3, 4])):
             inner = dropout(tf.ones([50]), 0.5, True)
         outer = dropout(tf.ones([50]), 0.5, True)
     np.testing.assert_array_equal(outer == 0, mask([50], 0.5, (1, 2)))
     np.testing.assert_array_equal(inner == 0, mask([50], 0.5, (3, 4)))
+
+
+def test_the_backward_pass_on_a_gpu_draws_the_mask_again_and_keeps_none(monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
+
+    @tf.function
+    def gradient(x, seed):
+        with dropout_seed(seed), tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.sin(dropout(x, 0.5, True))
+        return tape.gradient(y, x)
+
+    arguments = tf.ones([10, 10]), tf.constant([1, 2])
+    context.enable_graph_collection()
+    try:
+        gradient(*arguments)
+        (graphs,) = context.context().export_run_metadata().function_graphs
+    finally:
+        context.disable_graph_collection()
+    optimized = graphs.post_optimization_graph.node
+    drawn = [n for n in optimized if n.op == "StatelessRandomUniformFullIntV2"]
+    assert [n.attr["dtype"].type for n in drawn].count(tf.uint32.as_datatype_enum) == 2
 
 
 def test_without_a_seed_masks_differ_from_call_to_call():

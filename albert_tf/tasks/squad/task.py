@@ -31,7 +31,7 @@ from albert_tf.tasks.finetuning import (
 from albert_tf.tasks.squad.data import VERSIONS
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tokenization import Tokenizer
-from albert_tf.training.task import Batch
+from albert_tf.training.task import Batch, correct
 
 HEADS = ("span", "beam")
 #: The score of leaving every question unanswered.
@@ -155,9 +155,7 @@ class SquadTask(FineTuningTask):
             losses = tf.nn.sigmoid_cross_entropy_with_logits(impossible, logits)
             right = tf.equal(logits > 0, impossible > 0)
             extra = {"answerability_loss": losses, "answerability_accuracy": right}
-        right = (tf.argmax(start_log_probs, -1, tf.int32) == starts) & (
-            tf.argmax(end_log_probs, -1, tf.int32) == ends
-        )
+        right = correct(start_log_probs, starts) & correct(end_log_probs, ends)
         picked = [
             tf.gather(log_probs, positions, batch_dims=1)
             for log_probs, positions in ((start_log_probs, starts), (end_log_probs, ends))
