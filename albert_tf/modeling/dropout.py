@@ -65,7 +65,7 @@ def _next_seed() -> tf.Tensor:
 
 
 def _hashed_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Hashes 0 .. count - 1 under `seed` to uint32.
+    """Hashes 0 .. count - 1 (int64; repeats after 2^32) under `seed` to uint32.
 
     A multiply-xorshift hash (constants: C. Wellons, "lowbias32") keyed with both halves of the
     seed. Compiled by XLA it is a tenth of the work of the counter-based generators behind
@@ -99,7 +99,7 @@ def _generated_bits(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 @fused
 def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     if compiles(training=True):
-        bits = tf.reshape(_hashed_bits(tf.size(x), seed), tf.shape(x))
+        bits = tf.reshape(_hashed_bits(tf.size(x, tf.int64), seed), tf.shape(x))
     else:
         bits = _generated_bits(x, seed)
     return tf.cast(tf.where(bits >= threshold, tf.cast(x, tf.float32) * scale, 0.0), x.dtype)

@@ -147,6 +147,17 @@ def test_the_backward_pass_on_a_gpu_draws_the_mask_again_and_keeps_none(monkeypa
     assert [n.attr["dtype"].type for n in drawn].count(tf.uint32.as_datatype_enum) == 2
 
 
+@pytest.mark.parametrize("shape", [[2**15, 2**16], [2, 2, 2**15, 2**15]])
+def test_tensors_of_two_to_the_thirty_one_elements_have_masks(shape, device):
+    # Traced, as it would take gigabytes to run.
+    def draw(x):
+        with dropout_seed(tf.constant([1, 2])):
+            return dropout(x, 0.5, True)
+
+    traced = tf.function(draw).get_concrete_function(tf.TensorSpec(shape, tf.bfloat16))
+    assert traced.output_shapes == shape
+
+
 def test_without_a_seed_masks_differ_from_call_to_call():
     a, b = (dropout(tf.ones([50, 50]), 0.5, training=True) for _ in range(2))
     assert (a.numpy() != b.numpy()).any()
