@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import numbers
 import pathlib
 import warnings
 from collections.abc import Mapping
@@ -103,6 +104,9 @@ class AlbertConfig:
         """
         for key in _POSITIVE:
             value = getattr(self, key)
+            if isinstance(value, numbers.Integral) and not isinstance(value, int):
+                value = int(value)
+                object.__setattr__(self, key, value)  # NumPy's integers cannot be written to JSON.
             limit = _LIMITS.get(key, _LIMIT)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
                 raise AlbertError(
@@ -169,11 +173,17 @@ class AlbertConfig:
         Raises:
           AlbertError: the file is missing, is not a JSON object, lacks a key or holds a bad value.
         """
+        path = files.path_of(path, "model configuration")
         return cls.from_dict(files.read_object(path, "model configuration"), source=path)
 
     @classmethod
     def load(cls, name_or_path: str) -> AlbertConfig:
-        """Returns the preset of that name, or else reads the JSON file at that path."""
+        """Returns the preset of that name, or else reads the JSON file at that path.
+
+        Raises:
+          AlbertError: there is neither, or the file is not a configuration.
+        """
+        name_or_path = files.path_of(name_or_path, "model configuration")
         if name_or_path in cls.preset_names():
             return cls.from_preset(name_or_path)
         if not name_or_path.endswith(".json"):
@@ -196,6 +206,8 @@ class AlbertConfig:
         Raises:
           AlbertError: a key without default is missing, or a value is bad.
         """
+        if not isinstance(values, Mapping):
+            raise AlbertError(f"{source} must be a mapping of keys to values, not {shown(values)}.")
         fields = {field.name: field for field in dataclasses.fields(cls)}
         missing = [
             name

@@ -9,6 +9,9 @@ class AlbertError(Exception):
     Scripts print it as ``error: <sentence>`` and exit with status 1; no stack trace is shown.
     """
 
+    #: Keras would add all arguments of the layer that raised the error to its message.
+    _keras_call_info_injected = True
+
 
 class StoppedError(AlbertError):
     """Work stopped for a reason that is not in its input; the same command continues it."""

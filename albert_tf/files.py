@@ -34,6 +34,22 @@ def _gfile() -> Any:
     return tf.io.gfile
 
 
+def path_of(path: Any, what: str) -> str:
+    """A path as a string.
+
+    Args:
+      path: a string or a path object.
+      what: lies there, for the error.
+
+    Raises:
+      AlbertError: it is something else, or empty.
+    """
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str) or not text:
+        raise AlbertError(f"The path of the {what} must be a string, not {shown(path)}.")
+    return text
+
+
 def expand_globs(patterns: str | list[str], what: str = "input file") -> list[str]:
     """Expands a comma list of paths and globs to existing files, sorted within each pattern.
 

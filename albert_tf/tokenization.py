@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -65,6 +66,37 @@ class TokenizerSpec:
                 f"not {shown(spec.kind)}."
             )
         return spec
+
+
+def checked_text(text: Any, what: str = "The text") -> str:
+    """The text.
+
+    Raises:
+      AlbertError: it is no string.
+    """
+    if not isinstance(text, str):
+        hint = "; decode it first" if isinstance(text, bytes) else ""
+        raise AlbertError(f"{what} must be a string, not {shown(text)}{hint}.")
+    return text
+
+
+def checked_texts(texts: Any, what: str = "texts") -> list[str]:
+    """The texts as a list.
+
+    Args:
+      texts: a list, a tuple, an array or the like; not a generator, a set or a dict.
+      what: they are, in the plural, for the error.
+
+    Raises:
+      AlbertError: it is something else, or holds something else than strings.
+    """
+    is_list = hasattr(texts, "__len__") and hasattr(texts, "__getitem__")
+    if isinstance(texts, (str, bytes, Mapping)) or not is_list:
+        raise AlbertError(f"The {what} must be a list of strings, not {shown(texts)}.")
+    texts = list(texts)
+    for number, text in enumerate(texts):
+        checked_text(text, f"Number {number} (counted from 0) of the {what}")
+    return texts
 
 
 class Tokenizer:
@@ -142,6 +174,10 @@ class Tokenizer:
             "split_digit_comma": split_digit_comma,
         }
         given = {name: value for name, value in options.items() if value is not None}
+        for name, value in given.items():
+            if not isinstance(value, bool):
+                raise AlbertError(f"{name} must be True, False or None, not {shown(value)}.")
+        path = files.path_of(path, "vocabulary")
         if path.endswith(".json"):
             return cls._from_spec_file(path, given)
         data = files.read_bytes(path, "vocabulary")
@@ -185,6 +221,7 @@ class Tokenizer:
 
     def save(self, folder: str) -> str:
         """Writes the vocabulary file and tokenizer.json to `folder`; returns the JSON's path."""
+        folder = files.path_of(folder, "tokenizer's folder")
         files.write_bytes(os.path.join(folder, self.spec.model_file), self._data)
         path = os.path.join(folder, SPEC_FILE)
         files.write_json(path, self.spec.to_dict())
@@ -208,12 +245,20 @@ class Tokenizer:
         return {}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`, without [CLS] and [SEP]."""
-        return self._model.encode(text)
+        """Ids of `text`, without [CLS] and [SEP].
+
+        Raises:
+          AlbertError: it is no string.
+        """
+        return self._model.encode(checked_text(text))
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
-        """Ids of every text: `encode` of each, faster."""
-        return self._model.encode_batch(list(texts), num_threads)
+        """Ids of every text: `encode` of each, faster.
+
+        Raises:
+          AlbertError: the texts are not a list of strings.
+        """
+        return self._model.encode_batch(checked_texts(texts), num_threads)
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
         """Ids, starts and ends: the i-th id stands for the characters text[starts[i]:ends[i]].
@@ -221,20 +266,48 @@ class Tokenizer:
         Characters are those of the original text. Parts of one character ("½" is three pieces)
         share its span; a dropped accent belongs to the letter before it; a piece that stands for
         white space alone has an empty span before the next piece.
+
+        Raises:
+          AlbertError: the text is no string.
         """
-        return self._model.encode_with_offsets(text)
+        return self._model.encode_with_offsets(checked_text(text))
 
     def tokenize(self, text: str) -> list[str]:
-        """Pieces of `text`; what is not in the vocabulary shows as the unknown piece."""
+        """Pieces of `text`; what is not in the vocabulary shows as the unknown piece.
+
+        Raises:
+          AlbertError: it is no string.
+        """
         return [self._model.pieces[i] for i in self.encode(text)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of `ids`."""
-        return self._model.decode([int(i) for i in ids])
+        """Text of `ids`.
+
+        Raises:
+          AlbertError: they are not a list of the vocabulary's ids.
+        """
+        if not np.iterable(ids):
+            raise AlbertError(f"The ids must be a list of integers, not {shown(ids)}.")
+        return self._model.decode([self._checked_id(i) for i in ids])
 
     def id_to_piece(self, i: int) -> str:
-        """The piece of an id."""
-        return self._model.pieces[i]
+        """The piece of an id.
+
+        Raises:
+          AlbertError: there is no such id.
+        """
+        return self._model.pieces[self._checked_id(i)]
+
+    def _checked_id(self, i: Any) -> int:
+        try:
+            number = operator.index(i)
+        except TypeError:
+            number = -1
+        if not 0 <= number < self.vocab_size:
+            raise AlbertError(
+                f"{shown(i)} is no id: ids are integers from 0 to {self.vocab_size - 1}."
+            )
+        return number
 
     def piece_to_id(self, piece: str) -> int:
         """The id of a piece; unk_id if there is none."""

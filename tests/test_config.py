@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 
+import numpy as np
 import pytest
 
 from albert_tf.config import AlbertConfig
@@ -226,3 +227,20 @@ def test_presets_load_without_tensorflow():
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"x.json"])
+def test_what_is_no_path_and_no_mapping_is_refused(wrong):
+    for read in (AlbertConfig.load, AlbertConfig.from_json):
+        with pytest.raises(AlbertError, match="path of the model configuration must be a string"):
+            read(wrong)
+    with pytest.raises(AlbertError, match="must be a mapping of keys to values, not"):
+        AlbertConfig.from_dict(wrong)
+
+
+def test_integers_of_numpy_are_integers(tmp_path):
+    values = AlbertConfig.from_preset("albert_tiny").to_dict()
+    config = AlbertConfig(**{**values, "vocab_size": np.int64(values["vocab_size"])})
+    assert config == AlbertConfig(**values)
+    config.to_json(str(tmp_path / "config.json"))
+    assert AlbertConfig.load(tmp_path / "config.json") == config

@@ -197,6 +197,8 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
     context = "Anna lives in Rome.  Ben lives in Oslo. "
     found = answerer.answer("Where does Anna live?", context)
     assert (found.text, found.answerable) == ("Rome", True)
+    with pytest.raises(AlbertError, match="The context must be a string, not None"):
+        answerer.answer("Where does Anna live?", None)
     # Where the second text lies in other windows than the first.
     longer = "Carla lives in Lima.  Dora lives in Kyiv. " + context
     found = answerer.answer("Where does Anna live?", longer)

@@ -429,3 +429,44 @@ class TestWrongVocabulary:
     def test_the_digit_comma_rule_is_not_for_wordpiece(self, tmp_path, wordpiece):
         with pytest.raises(AlbertError, match="split_digit_comma is for SentencePiece only"):
             Tokenizer.from_file(str(tmp_path / "vocab.txt"), split_digit_comma=True)
+
+
+@pytest.mark.parametrize("text", [None, 3, b"a text", ["a text"]])
+@pytest.mark.parametrize("name", ["encode", "encode_with_offsets", "tokenize"])
+def test_what_is_no_text_is_refused(name, text, small_model):
+    with pytest.raises(AlbertError, match="The text must be a string, not"):
+        getattr(Tokenizer.from_file(small_model), name)(text)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("a text", "must be a list of strings, not 'a text'"),  # Each character would be a text.
+        (None, "must be a list of strings, not None"),
+        (["a", None], r"Number 1 \(counted from 0\) of the texts must be a string, not None"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(texts, message, small_model):
+    with pytest.raises(AlbertError, match=message):
+        Tokenizer.from_file(small_model).encode_batch(texts)
+
+
+@pytest.mark.parametrize("number", [-1, 10**6, 1.5, "a", None])
+def test_what_is_no_id_is_refused(number, small_model):
+    tokenizer = Tokenizer.from_file(small_model)
+    with pytest.raises(AlbertError, match="is no id: ids are integers from 0 to"):
+        tokenizer.decode([5, number])
+    with pytest.raises(AlbertError, match="is no id: ids are integers from 0 to"):
+        tokenizer.id_to_piece(number)
+    assert tokenizer.decode(np.array([5], np.int32)) == tokenizer.decode([5])
+
+
+@pytest.mark.parametrize("path", [None, 3, b"vocab.txt", ""])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(AlbertError, match="path of the vocabulary must be a string, not"):
+        Tokenizer.from_file(path)
+
+
+def test_an_option_that_is_no_truth_value_is_refused(small_model):
+    with pytest.raises(AlbertError, match="lower_case must be True, False or None, not 'no'"):
+        Tokenizer.from_file(small_model, "no")

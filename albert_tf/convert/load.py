@@ -17,6 +17,7 @@ from albert_tf.convert.huggingface import HuggingFaceSource
 from albert_tf.convert.source import LoadReport, Source, assign_weights
 from albert_tf.convert.tfhub import HANDLE, SAVED_MODEL, SavedModelSource, resolve_handle
 from albert_tf.errors import AlbertError
+from albert_tf.files import path_of
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import resolve_name
 
@@ -31,8 +32,10 @@ def open_source(path: str) -> Source:
         nothing of that name lies, the name of a bundled model (see albert_tf.pretrained).
 
     Raises:
-      AlbertError: an archive is damaged or not to be trusted, or TF-Hub does not give the module.
+      AlbertError: `path` is no path, an archive is damaged or not to be trusted, or TF-Hub does
+        not give the module.
     """
+    path = path_of(path, "pretrained model")
     path = resolve_handle(path) if path.startswith(HANDLE) else resolve_name(path)
     if path.endswith(ENDINGS):
         path = unpack(path)

@@ -16,6 +16,7 @@ from albert_tf.modeling.heads import ClassificationHead
 from albert_tf.modeling.layers import Policy
 
 
+@tf.keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertClassifier(AlbertModel):
     """Sequence classification or regression (official `run_classifier`).
 

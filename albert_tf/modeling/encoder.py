@@ -7,14 +7,67 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown, shown_names
 from albert_tf.modeling.attention import additive_mask
 from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings
 from albert_tf.modeling.heads import Pooler
 from albert_tf.modeling.layers import Policy
 from albert_tf.modeling.transformer import Transformer
+
+#: What other libraries call the encoder's inputs.
+_OTHER_NAMES = {
+    "input_ids": "input_word_ids",
+    "attention_mask": "input_mask",
+    "token_type_ids": "input_type_ids",
+    "segment_ids": "input_type_ids",
+}
+
+
+def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
+    """Checks what a model is called with, as far as a graph can tell.
+
+    Args:
+      inputs: should be the encoder's dict of tensors; other entries are left alone.
+      shape: of the tensors, in words.
+
+    Raises:
+      AlbertError: it is something else, in a sentence.
+    """
+    names = list(inputs) if isinstance(inputs, Mapping) else []
+    for other, name in _OTHER_NAMES.items():
+        if other in names:
+            raise AlbertError(f"The model knows {other!r} by the name {name!r}; rename the input.")
+    if "input_word_ids" not in names:
+        given = f"a dict of {shown_names(names)}" if names else type(inputs).__name__
+        raise AlbertError(
+            f"The model takes a dict of int32 tensors {shape}, 'input_word_ids' and optionally "
+            f"'input_mask' and 'input_type_ids', not {given}."
+        )
+    ids = inputs["input_word_ids"]
+    for name in ("input_word_ids", "input_mask", "input_type_ids"):
+        value = inputs.get(name)
+        if value is None and name != "input_word_ids":
+            continue
+        if not tf.is_tensor(value) or isinstance(value, tf.RaggedTensor):
+            raise AlbertError(
+                f"{name} must be a tensor {shape}, not {type(value).__name__}; pad the rows to "
+                "one length and use tf.constant."
+            )
+        if name != "input_mask" and not value.dtype.is_integer:
+            raise AlbertError(f"{name} must hold integers, not {value.dtype.name}.")
+        rank = value.shape.rank
+        if rank is not None and (rank != shape.count(",") + 1 or value.shape[-1] == 0):
+            raise AlbertError(f"{name} must have the shape {shape}, not {value.shape}.")
+        if not value.shape.is_compatible_with(ids.shape):
+            raise AlbertError(
+                f"{name} has the shape {value.shape}, but input_word_ids {ids.shape}; they must "
+                "be the same."
+            )
 
 
 class AlbertModel(tf.keras.Model):
@@ -27,6 +80,11 @@ class AlbertModel(tf.keras.Model):
     """
 
     def __init__(self, config: AlbertConfig, dtype: Policy = None, name: str | None = None) -> None:
+        if not isinstance(config, AlbertConfig):
+            raise AlbertError(
+                f"The configuration must be an AlbertConfig, not {shown(config)}; make one with "
+                "AlbertConfig.from_preset, from_json or from_dict."
+            )
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.config = config
 
@@ -44,6 +102,7 @@ class AlbertModel(tf.keras.Model):
             "config": self.config.to_dict(),
             "dtype": self.dtype_policy.name if isinstance(self.dtype_policy, policy) else None,
             "name": self.name,
+            "trainable": self.trainable,
         }
 
     @classmethod
@@ -52,9 +111,45 @@ class AlbertModel(tf.keras.Model):
     ) -> AlbertModel:
         """Makes a model from what `get_config` returned."""
         del custom_objects
-        return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])})
+        arguments = {**config, "config": AlbertConfig.from_dict(config["config"])}
+        trainable = arguments.pop("trainable", True)
+        model = cls(**arguments)
+        if not trainable:
+            model.trainable = False
+        return model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied are the class, its configuration and the weights by name."""
+        weights = {name: variable.numpy() for name, variable in self.named_weights().items()}
+        added = {name: getattr(self, name) for name in _ADDED if hasattr(self, name)}
+        return _made_again, (type(self), self.get_config(), weights, added)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AlbertModel:
+        """See `__reduce__`. What load_pretrained adds is shared, as nothing changes it."""
+        make, arguments = self.__reduce__()
+        return memo.setdefault(id(self), make(*arguments))
 
 
+#: The attributes that albert_tf.load_pretrained adds to a model.
+_ADDED = ("tokenizer", "load_report")
+
+
+def _made_again(
+    cls: type[AlbertModel],
+    config: Mapping[str, Any],
+    weights: Mapping[str, np.ndarray],
+    added: Mapping[str, Any],
+) -> AlbertModel:
+    """The model that `AlbertModel.__reduce__` has taken apart."""
+    model = cls.from_config(config)
+    for name, variable in model.named_weights().items():
+        variable.assign(weights[name])
+    for name, value in added.items():
+        setattr(model, name, value)
+    return model
+
+
+@tf.keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertEncoder(AlbertModel):
     """The ALBERT encoder (paper section 3; official `modeling.AlbertModel`).
 
@@ -84,7 +179,12 @@ class AlbertEncoder(AlbertModel):
         self.built = True
 
     def embed(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """The input of the first layer, [B, S, H] in the compute type; `inputs` as in `call`."""
+        """The input of the first layer, [B, S, H] in the compute type; `inputs` as in `call`.
+
+        Raises:
+          AlbertError: the inputs are of another form, or longer than the model has positions.
+        """
+        check_inputs(inputs)
         word_ids, type_ids = inputs["input_word_ids"], inputs.get("input_type_ids")
         type_ids = tf.zeros_like(word_ids) if type_ids is None else type_ids
         x = self.embeddings(word_ids, type_ids, training=training)  # [B, S, E]
@@ -95,7 +195,12 @@ class AlbertEncoder(AlbertModel):
         return tf.reshape(x, [-1, length, self.config.hidden_size])
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """Encodes a batch; see the class."""
+        """Encodes a batch; see the class.
+
+        Raises:
+          AlbertError: the inputs are of another form, or longer than the model has positions.
+        """
+        check_inputs(inputs)
         mask = inputs.get("input_mask")
         mask = tf.ones_like(inputs["input_word_ids"]) if mask is None else mask
         x = self.embed(inputs, training)

@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.dropout import dropout
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.heads import ClassificationHead
 from albert_tf.modeling.layers import Policy
 
 
+@tf.keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertMultipleChoice(AlbertModel):
     """Choice among options, with one encoder for all of them (official `race_utils.create_model`).
 
@@ -47,6 +48,7 @@ class AlbertMultipleChoice(AlbertModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores the options of a batch; see the class."""
+        check_inputs(inputs, "[batch, options, length]")
         word_ids = inputs["input_word_ids"]
         choices, length = (word_ids.shape[i] or tf.shape(word_ids)[i] for i in (1, 2))
         rows = {name: tf.reshape(value, [-1, length]) for name, value in inputs.items()}

@@ -14,6 +14,7 @@ from albert_tf.modeling.heads import ClassificationHead, MaskedLanguageModelHead
 from albert_tf.modeling.layers import Policy
 
 
+@tf.keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertPretrainer(AlbertModel):
     """The model that pretraining trains (paper section 3.1; official `run_pretraining`).
 

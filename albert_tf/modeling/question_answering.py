@@ -13,8 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
 from albert_tf.modeling.dropout import dropout
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.heads import HEAD_INITIALIZER_RANGE
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
@@ -30,7 +31,13 @@ def allowed_positions(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
 
     Returns:
       bool [B, S].
+
+    Raises:
+      AlbertError: one of them is missing.
     """
+    for name in ("input_mask", "input_type_ids"):
+        if inputs.get(name) is None:
+            raise AlbertError(f"The inputs lack {name}, which tells question, context and padding.")
     # TensorFlow computes with int32 on the CPU, also where the rest of the graph runs on a GPU.
     mask, type_ids = (tf.cast(inputs[name], tf.int64) for name in ("input_mask", "input_type_ids"))
     position = tf.range(tf.shape(mask, tf.int64)[1])
@@ -182,6 +189,7 @@ def _scalar(sequence: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tenso
     return tf.reshape(tf.matmul(x, kernel) + bias, [-1, length])
 
 
+@tf.keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertSpanAnswerer(AlbertModel):
     """The encoder with SpanHead, for SQuAD 1.1 and as the plain head for 2.0.
 
@@ -204,6 +212,7 @@ class AlbertSpanAnswerer(AlbertModel):
         return {"start_logits": start, "end_logits": end}
 
 
+@tf.keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertBeamAnswerer(AlbertModel):
     """The encoder with BeamHead, for SQuAD 2.0.
 
@@ -250,6 +259,7 @@ class AlbertBeamAnswerer(AlbertModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores answers of a batch; see the class."""
+        check_inputs(inputs)
         allowed = inputs.get("allowed_positions")
         allowed = allowed_positions(inputs) if allowed is None else allowed
         sequence = self.encoder(inputs, training=training)["sequence_output"]

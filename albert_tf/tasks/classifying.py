@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,10 +14,24 @@ from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification_features import featurize
 from albert_tf.tasks.fine_tune import model_folder
-from albert_tf.tasks.text_classification import TextClassificationTask, load_task
+from albert_tf.tasks.glue.registry import find_task
+from albert_tf.tasks.text_classification import (
+    ClassificationSpec,
+    TextClassificationTask,
+    load_task,
+)
+from albert_tf.tokenization import checked_texts
 from albert_tf.training.checkpoints import load_weights
 
 _BATCH = 64
+
+
+def _takes_pairs(spec: ClassificationSpec) -> bool:
+    """Whether a model was trained on pairs of texts, or nothing tells."""
+    columns = spec.columns
+    if columns is None and spec.task_name != "custom":
+        columns = find_task(spec.task_name).splits[0].columns
+    return columns is None or columns.text_pair is not None
 
 
 class Classified(NamedTuple):
@@ -68,7 +82,8 @@ class TextClassifier:
         """The likeliest label of each text, or pair of texts.
 
         Raises:
-          AlbertError: the model gives numbers, or there are not as many second texts as texts.
+          AlbertError: the model gives numbers, the texts are not lists of strings, there are not as
+            many second texts as texts, or the model was trained on single texts.
         """
         labels = self.task.spec.labels
         return [
@@ -92,18 +107,27 @@ class TextClassifier:
         """The numbers that a regression model gives the texts, float32 [texts].
 
         Raises:
-          AlbertError: the model gives labels, or there are not as many second texts as texts.
+          AlbertError: the model gives labels; or as `classify`, of the texts.
         """
         if self.task.spec.labels:
             raise AlbertError("The model gives labels, not numbers; ask it to classify.")
         return self._outputs("values", texts, second_texts)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied are the task and the model, not what TensorFlow has traced."""
+        return type(self), (self.task, self.model)
+
     def _outputs(
         self, name: str, texts: Sequence[str], second_texts: Sequence[str] | None
     ) -> np.ndarray:
-        if isinstance(texts, str) or isinstance(second_texts, str):
-            raise AlbertError("A list of texts was expected, not a single one.")
-        seconds = [None] * len(texts) if second_texts is None else second_texts
+        texts = checked_texts(texts)
+        seconds = [None] * len(texts)
+        if second_texts is not None:
+            seconds = checked_texts(second_texts, "second texts")
+            if not _takes_pairs(self.task.spec):
+                raise AlbertError(
+                    "The model was trained on single texts; leave the second texts out."
+                )
         if len(texts) != len(seconds):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:

@@ -174,6 +174,7 @@ def open_trained(task: FineTuningTask, config: RunConfig) -> Estimator:
 
 def model_folder(output_dir: str) -> str:
     """The folder of the model in an output directory: itself, or that of its best seed."""
+    output_dir = files.path_of(output_dir, "model's output directory")
     path = os.path.join(output_dir, SEEDS_FILE)
     if not tf.io.gfile.exists(path):
         return output_dir

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from albert_tf.errors import AlbertError
+from albert_tf.files import path_of
+from albert_tf.json_values import shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -190,6 +192,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Raises AlbertError for values no run can have."""
+        if self.output_dir and not isinstance(self.output_dir, str):
+            object.__setattr__(self, "output_dir", path_of(self.output_dir, "output directory"))
         if not self.output_dir:
             raise AlbertError("--output_dir is needed: checkpoints and results are written there.")
         for name, allowed in (
@@ -212,8 +216,9 @@ class RunConfig:
             "max_nonfinite_steps",
         )
         for name in positive:
-            if getattr(self, name) < 1:
-                raise AlbertError(f"{name}={getattr(self, name)} must be at least 1.")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise AlbertError(f"{name}={shown(value)} must be an integer of at least 1.")
 
     def decisive(self) -> dict[str, object]:
         """The fields a resumed run must agree in, as JSON values."""

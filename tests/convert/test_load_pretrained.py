@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
+import pathlib
 import shutil
 
 import numpy as np
@@ -288,3 +290,15 @@ def test_groups_that_the_configuration_leaves_out_are_no_partial_load(
     path = save(tmp_path / "odd", weights_of(grouped), config)
     with pytest.raises(AlbertError, match=r"it has 2 groups of attention weights \(the model 1\)"):
         albert_tf.load_pretrained(path, allow_partial=True)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"folder", "", []])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(AlbertError, match="The path of the pretrained model must be a string, not"):
+        albert_tf.load_pretrained(path)
+
+
+def test_path_objects_are_paths_and_copies_keep_the_tokenizer(hf_tiny):
+    model = albert_tf.load_pretrained(pathlib.Path(hf_tiny))
+    other = copy.deepcopy(model)
+    assert other.tokenizer is model.tokenizer and other.load_report == model.load_report

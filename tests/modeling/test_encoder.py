@@ -4,14 +4,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.question_answering import AlbertBeamAnswerer, AlbertSpanAnswerer
 
 
 def test_embeddings_equal_the_official_ones(golden):
@@ -160,3 +167,112 @@ def test_the_inference_graph_needs_no_compiler_and_the_training_graph_uses_it(
 
     assert compiled_parts(training=False) == 0
     assert compiled_parts(training=True) > 0
+
+
+@pytest.fixture
+def small():
+    return AlbertEncoder(
+        AlbertConfig(
+            vocab_size=40,
+            embedding_size=8,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=16,
+        )
+    )
+
+
+IDS = np.array([[2, 7, 8, 3]], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (IDS, "takes a dict of int32 tensors .*, not EagerTensor"),
+        ([[2, 7, 3]], "takes a dict of int32 tensors .*, not list"),
+        (None, "takes a dict of int32 tensors .*, not NoneType"),
+        ({"words": IDS}, "not a dict of words"),
+        ({"input_ids": IDS}, "knows 'input_ids' by the name 'input_word_ids'; rename"),
+        (
+            {"input_word_ids": IDS, "attention_mask": IDS},
+            "'attention_mask' by the name 'input_mask'",
+        ),
+        ({"input_word_ids": [[2, 7, 3]]}, "must be a tensor .*, not list"),
+        ({"input_word_ids": IDS[0]}, r"must have the shape \[batch, length\], not \(4,\)"),
+        ({"input_word_ids": IDS[:, :0]}, r"not \(1, 0\)"),
+        ({"input_word_ids": IDS.astype(np.float32)}, "must hold integers, not float32"),
+        ({"input_word_ids": IDS, "input_mask": IDS[:, 1:]}, r"input_mask has the shape \(1, 3\)"),
+        # These would be broadcast.
+        ({"input_word_ids": IDS, "input_type_ids": IDS[:, :1]}, "input_type_ids has the shape"),
+        ({"input_word_ids": np.tile(IDS, [1, 5])}, "length 20 exceeds max_position_embeddings 16"),
+    ],
+)
+def test_what_the_encoder_cannot_take_is_told_in_one_line(inputs, message, small):
+    with pytest.raises(AlbertError, match=f"^[^\n]*{message}[^\n]*$"):
+        small(inputs)
+
+
+def test_ragged_ids_are_to_be_padded(small):
+    with pytest.raises(AlbertError, match="not RaggedTensor; pad the rows to one length"):
+        small({"input_word_ids": tf.ragged.constant([[2, 3], [2]])})
+
+
+@pytest.mark.parametrize("config", [None, {"vocab_size": 40}, "albert_base_v2"])
+def test_a_model_of_something_else_than_a_configuration_is_refused(config):
+    with pytest.raises(AlbertError, match=r"must be an AlbertConfig, not .*from_preset"):
+        AlbertEncoder(config)
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved_model"])
+def test_keras_loads_a_model_around_the_encoder_without_custom_objects(name, small, tmp_path):
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    inputs = {name: tf.keras.Input([None], dtype=tf.int32, name=name) for name in names}
+    small.trainable = False
+    model = tf.keras.Model(inputs, tf.keras.layers.Dense(2)(small(inputs)["pooled_output"]))
+    model.save(tmp_path / name)
+    loaded = tf.keras.models.load_model(tmp_path / name)
+    batch = {"input_word_ids": IDS, "input_mask": IDS * 0 + 1, "input_type_ids": IDS * 0}
+    batch = {name: tf.constant(value) for name, value in batch.items()}
+    np.testing.assert_array_equal(loaded(batch), model(batch))
+    (encoder,) = (layer for layer in loaded.layers if layer.name == "albert_encoder")
+    assert isinstance(encoder, AlbertEncoder) and encoder.config == small.config
+    assert list(encoder.named_weights()) == list(small.named_weights())
+    assert not encoder.trainable
+    longer = {name: tf.tile(value, [3, 2]) for name, value in batch.items()}
+    np.testing.assert_array_equal(loaded(longer), model(longer))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_have_the_weights_and_what_load_pretrained_added(copied, small):
+    small.tokenizer = "a tokenizer"
+    other = copied(small)
+    assert (other.config, other.name) == (small.config, small.name)
+    assert other.tokenizer == "a tokenizer" and not hasattr(other, "load_report")
+    for name, variable in small.named_weights().items():
+        np.testing.assert_array_equal(other.named_weights()[name], variable)
+        other.named_weights()[name].assign_add(tf.ones_like(variable))
+    # A copy has variables of its own.
+    inputs = {"input_word_ids": IDS}
+    assert (other(inputs)["pooled_output"].numpy() != small(inputs)["pooled_output"].numpy()).any()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        AlbertPretrainer,
+        lambda config: AlbertClassifier(config, 3, 0.2),
+        lambda config: AlbertMultipleChoice(config, 0.2),
+        AlbertSpanAnswerer,
+        lambda config: AlbertBeamAnswerer(config, 2, 3, 0.2),
+    ],
+)
+def test_keras_makes_every_model_again_from_its_registered_name(make, small):
+    model = make(small.config)
+    serialized = tf.keras.utils.serialize_keras_object(model)
+    assert serialized["registered_name"] == f"albert_tf>{type(model).__name__}"
+    again = tf.keras.utils.deserialize_keras_object(serialized)
+    assert type(again) is type(model) and again.get_config() == model.get_config()
+    shapes = [{k: v.shape for k, v in m.named_weights().items()} for m in (model, again)]
+    assert shapes[0] == shapes[1]

@@ -1,5 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import copy
+import dataclasses
+import pickle
 import random
 
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data.text_tables import TextExample
+from albert_tf.data.text_tables import TextColumns, TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.classifying import TextClassifier
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
@@ -85,8 +88,16 @@ def test_a_regression_model_gives_values_and_no_labels(run, tmp_path):
 def test_what_cannot_be_classified_is_told_in_a_sentence(run):
     classifier = TextClassifier.load(run(("no", "yes"))[1])
     for arguments, message in (
-        (("w1 w2",), "A list of texts was expected"),
-        ((["w1"], "w2"), "A list of texts was expected"),
+        (("w1 w2",), "The texts must be a list of strings, not 'w1 w2'"),
+        ((["w1"], "w2"), "The second texts must be a list of strings, not 'w2'"),
+        ((None,), "The texts must be a list of strings, not None"),
+        (((text for text in ["w1"]),), "must be a list of strings, not <generator"),
+        (({"w1"},), "must be a list of strings"),
+        (({"w1": "w2"},), "must be a list of strings"),
+        (([None],), r"Number 0 \(counted from 0\) of the texts must be a string, not None"),
+        ((["w1", 3.5],), "Number 1 .* must be a string, not 3.5"),
+        (([b"w1"],), "not b'w1'; decode it first"),
+        ((["w1"], [None]), "Number 0 .* of the second texts must be a string, not None"),
         ((["w1"], ["w2", "w3"]), "1 texts, but 2 second texts"),
         (([],), "There is no text"),
     ):
@@ -94,6 +105,42 @@ def test_what_cannot_be_classified_is_told_in_a_sentence(run):
             classifier.classify(*arguments)
     with pytest.raises(AlbertError, match="gives labels, not numbers"):
         classifier.values(["w1"])
+
+
+@pytest.mark.parametrize(
+    ("told", "takes_pairs"),
+    [
+        ({"columns": TextColumns("text", label="label")}, False),
+        ({"columns": TextColumns("a", "b", "label")}, True),
+        ({"task_name": "cola"}, False),
+        ({"task_name": "mrpc"}, True),
+        ({}, True),
+    ],
+)
+def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(
+    told, takes_pairs, run
+):
+    task, folder = run(("no", "yes"))
+    task.spec = dataclasses.replace(task.spec, **told)
+    task.save_files(folder)
+    classifier = TextClassifier.load(folder)
+    if takes_pairs:
+        assert len(classifier.classify(["w1"], ["w2"])) == 1
+    else:
+        with pytest.raises(AlbertError, match="trained on single texts; leave the second texts"):
+            classifier.classify(["w1"], ["w2"])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copy_classifies_alike(copied, run):
+    classifier = TextClassifier.load(run(("no", "yes"))[1])
+    assert copied(classifier).classify(["w1 w2"]) == classifier.classify(["w1 w2"])
+
+
+@pytest.mark.parametrize("folder", [None, 3, ""])
+def test_what_is_no_path_is_refused(folder):
+    with pytest.raises(AlbertError, match="path of the model's output directory must be a string"):
+        TextClassifier.load(folder)
 
 
 def test_a_folder_without_a_classifier_is_refused(tmp_path):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
@@ -15,6 +16,7 @@ from albert_tf.tasks.squad.data import Question, check_threshold
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
 from albert_tf.tasks.squad.task import SquadTask, load_squad_task
 from albert_tf.tasks.squad.windows import Windows, make_windows
+from albert_tf.tokenization import checked_text
 from albert_tf.training.checkpoints import load_weights
 
 
@@ -87,8 +89,10 @@ class QuestionAnswerer:
         """The best answer to one question.
 
         Raises:
-          AlbertError: the context holds no text.
+          AlbertError: the context holds no text, or one of both is no string.
         """
+        checked_text(question, "The question")
+        checked_text(context, "The context")
         spec = self.task.spec
         asked = Question("question", question, context, (), False, "The text")
         windows = make_windows([asked], self.task.tokenizer, spec.windows)
@@ -107,6 +111,10 @@ class QuestionAnswerer:
         return FoundAnswer(
             best["text"], best["probability"], best["start"], best["end"], null_odds, answerable
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied are the task, the model and the threshold."""
+        return type(self), (self.task, self.model, self.threshold)
 
     def _batch(self, windows: Windows) -> dict[str, tf.Tensor]:
         """The model's inputs, int32 [windows, longest]."""
