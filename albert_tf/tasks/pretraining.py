@@ -124,8 +124,12 @@ class PretrainingTask(Task):
         masked, examples = weights["masked_lm"] + _EPSILON, weights["sentence_order"]
         masked_lm_loss = sums["masked_lm_loss"] / masked
         sentence_order_loss = sums["sentence_order_loss"] / examples
+        loss = masked_lm_loss
+        # Zero times a loss would give its weights a gradient of zeros, and so a decay.
+        if self.sop_weight:
+            loss += self.sop_weight * sentence_order_loss
         return {
-            "loss": masked_lm_loss + self.sop_weight * sentence_order_loss,
+            "loss": loss,
             "masked_lm_loss": masked_lm_loss,
             "masked_lm_accuracy": sums["masked_lm_correct"] / masked,
             "sentence_order_loss": sentence_order_loss,

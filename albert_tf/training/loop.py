@@ -89,7 +89,8 @@ class TrainLoop:
 
     The gradient is that of the loss over the global batch, however many replicas and micro-batches
     it is cut into: the loss weights are summed over all of them first. It is clipped once, after
-    the sum over replicas. A step whose loss or gradient is not finite changes no weight.
+    the sum over replicas. A step whose loss or gradient is not finite changes no weight. Weights
+    that the loss does not depend on are left alone, slots included, as in the release.
 
     Args:
       strategy: of the run.
@@ -118,7 +119,9 @@ class TrainLoop:
             self._micro_batch_gradients, config.jit_compile, inline=config.recompute
         )
         self._loop = _graph(self._steps)
-        # Set while tracing: dicts leave the graph as vectors, in the order of these names.
+        # Set while tracing: the weights that the loss depends on.
+        self._connected: list[tf.Variable] = []
+        # Likewise: dicts leave the graph as vectors, in the order of these names.
         self._sum_names: list[str] = []
         self._metric_names: list[str] = []
 
@@ -183,14 +186,14 @@ class TrainLoop:
             "gradient_norm": norm,
             "finite": tf.cast(finite, tf.float32),
         }
-        self._optimizer.apply_gradients_if(finite, zip(clipped, self._variables))
+        self._optimizer.apply_gradients_if(finite, zip(clipped, self._connected))
         self._metric_names = sorted(metrics)
         return tf.stack([tf.cast(metrics[name], tf.float32) for name in self._metric_names])
 
     def _accumulate(
         self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Gradients and sums of a replica's batch, micro-batch by micro-batch."""
+        """Gradients of `_connected`, and sums, of a replica's batch, micro-batch by micro-batch."""
         parts = self._config.gradient_accumulation_steps
         if parts == 1:
             return self._gradients(dict(batch), weights, seed)
@@ -204,7 +207,10 @@ class TrainLoop:
             gradients = [a + b for a, b in zip(gradients, more)]
             return i + 1, gradients, sums.write(i, part_sums)
 
-        zeros = [tf.zeros(v.shape, v.dtype) for v in self._variables]
+        # Traced before the loop, which has to know how many gradients there are.
+        first = {k: v[0] for k, v in cut.items()}
+        self._gradients.get_concrete_function(first, weights, seed)
+        zeros = [tf.zeros(v.shape, v.dtype) for v in self._connected]
         start = (0, zeros, tf.TensorArray(tf.float32, size=parts))
         _, gradients, sums = tf.while_loop(lambda i, *_: i < parts, add_part, start)
         return gradients, tf.reduce_sum(sums.stack(), 0)
@@ -217,12 +223,12 @@ class TrainLoop:
             with tf.GradientTape() as tape, dropout_seed(seed), recompute:
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
-            gradients = tape.gradient(
-                loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
-            )
+            gradients = tape.gradient(loss, self._variables)
         self._sum_names = sorted(sums)
         stacked = tf.stack([tf.cast(sums[name], tf.float32) for name in self._sum_names])
-        return [tf.convert_to_tensor(g) for g in gradients], stacked
+        pairs = [(g, v) for g, v in zip(gradients, self._variables) if g is not None]
+        self._connected = [variable for _, variable in pairs]
+        return [tf.convert_to_tensor(gradient) for gradient, _ in pairs], stacked
 
 
 class Predictor:

@@ -22,6 +22,7 @@ from albert_tf.tasks.pretraining import (
     open_records,
 )
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.training_run import TrainingRun
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LENGTH, PREDICTIONS, VOCAB = 24, 4, 60
@@ -120,17 +121,35 @@ def test_records_of_the_official_builder_train(tmp_path, length):
     assert losses[-1] < losses[0]
 
 
-def test_without_sop_weight_the_pooler_stays_as_it_was(tmp_path):
-    path = write_records(tmp_path, 16)
+@pytest.mark.parametrize(
+    ("objective", "sop_weight", "has_loss"),
+    [("sop", 1.0, True), ("nsp", 1.0, True), ("sop", 0.0, False), ("none", 1.0, False)],
+)
+def test_pooler_and_sentence_head_are_trained_only_by_a_sentence_loss(
+    tmp_path, objective, sop_weight, has_loss
+):
+    path = write_records(tmp_path, 16, sentence_objective=objective)
     source = open_records(path, CONFIG)
-    run = RunConfig(
+    config = RunConfig(
         str(tmp_path / "run"), train_batch_size=8, learning_rate=0.01, num_warmup_steps=0
     )
-    estimator = Estimator(PretrainingTask(CONFIG, source, sop_weight=0.0), run)
-    before = estimator.model.named_weights()["cls/seq_relationship/output_bias"].numpy()
-    estimator.train(TrainSpec(source.train_input_fn, 3))
-    after = estimator.model.named_weights()["cls/seq_relationship/output_bias"].numpy()
-    np.testing.assert_array_equal(before, after)
+    estimator = Estimator(PretrainingTask(CONFIG, source, sop_weight), config)
+    run = TrainingRun(estimator, TrainSpec(source.train_input_fn, 3), None)
+    weights, slots = estimator.model.named_weights(), run.optimizer.named_slots()
+    before = {name: weight.numpy() for name, weight in weights.items()}
+    run.run()
+    changed = {name for name, weight in weights.items() if (weight.numpy() != before[name]).any()}
+    of_sentences = {
+        "bert/pooler/dense/kernel",
+        "bert/pooler/dense/bias",
+        "cls/seq_relationship/output_weights",
+        "cls/seq_relationship/output_bias",
+    }
+    assert changed == set(weights) - (set() if has_loss else of_sentences)
+    # The checkpoint's format does not depend on the objective.
+    assert set(slots) == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
+    moved = {name.rsplit("/", 1)[0] for name, slot in slots.items() if slot.numpy().any()}
+    assert moved == changed
 
 
 def test_records_without_a_sentence_objective_have_no_sop_loss(tmp_path):
