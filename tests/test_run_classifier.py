@@ -19,6 +19,7 @@ import tensorflow as tf
 from absl import flags
 
 import run_classifier
+from albert_tf.convert.load import open_source
 from albert_tf.errors import AlbertError
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -121,6 +122,37 @@ def test_separable_task_is_learned_and_results_are_written(model):
     assert "train: 300 examples" in printed
     assert "labels negative 50.0%, positive 50.0%" in printed
     assert json.loads((output_dir / "task.json").read_text())["labels"] == ["negative", "positive"]
+
+
+def weights_of(output_dir):
+    source = open_source(str(output_dir))
+    return {name: source.read(name) for name in source.shapes}
+
+
+def test_freeze_encoder_trains_the_head_alone(model, folder, tmp_path):
+    arguments = training_flags(folder)
+    for name in ("albert_config_file", "vocab_file"):
+        del arguments[name]
+    arguments |= {
+        "do_eval": True,
+        "eval_file": folder / "dev.tsv",
+        "eval_every_steps": 2,
+        "train_step": 2,
+        "init_checkpoint": model[0],
+        "freeze": "encoder",
+        "output_dir": tmp_path,
+    }
+    run(**arguments)
+    before, after = weights_of(model[0]), weights_of(tmp_path)
+    assert set(after) == set(before)
+    changed = {name for name, value in after.items() if (value != before[name]).any()}
+    assert changed == {"output_weights", "output_bias"}
+
+
+def test_freezing_random_weights_is_refused(folder, tmp_path):
+    arguments = {**training_flags(folder), "freeze": "encoder", "output_dir": tmp_path}
+    with pytest.raises(AlbertError, match=r"--freeze=encoder keeps .* they would stay random\."):
+        run(**arguments)
 
 
 def test_model_directory_alone_predicts(model, folder, tmp_path):

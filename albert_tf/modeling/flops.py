@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from albert_tf.config import AlbertConfig
 
+#: Training costs as much as so many forward passes: one forward, and one backward that costs two.
+PASSES = 3
+
 
 def forward_flops(config: AlbertConfig, seq_length: float, num_predictions: int = 0) -> float:
     """Operations of the matrix products in one sequence's forward pass.
@@ -34,5 +37,5 @@ def forward_flops(config: AlbertConfig, seq_length: float, num_predictions: int 
 
 
 def training_flops(config: AlbertConfig, seq_length: float, num_predictions: int = 0) -> float:
-    """Operations of one sequence's training step: the backward pass costs two forward passes."""
-    return 3 * forward_flops(config, seq_length, num_predictions)
+    """Operations of one sequence's training step; see PASSES."""
+    return PASSES * forward_flops(config, seq_length, num_predictions)

@@ -39,6 +39,9 @@ class AlbertOptimizer(LAMB):
     Differs from tensorflow-addons' LAMB in three ways: bias correction is optional, weights are
     excluded by their official names, and a step can be skipped without leaving the graph.
     Built by `create_optimizer`.
+
+    Attributes:
+      named_weights: what it updates, by official name.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class AlbertOptimizer(LAMB):
         super().__init__(beta_1=beta_1, beta_2=beta_2, **kwargs)
         # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
         self._one_minus_betas = (1.0 - beta_1, 1.0 - beta_2)
-        self._named_weights = dict(named_weights)
+        self.named_weights = dict(named_weights)
         # An update is given one replica of a mirrored variable, so each has to be known.
         local_replicas = tf.distribute.get_strategy().experimental_local_results
         self._official_names = {
@@ -73,7 +76,7 @@ class AlbertOptimizer(LAMB):
         """Both moments of every weight under the release's names, `<weight>/adam_m`, `…/adam_v`."""
         return {
             f"{name}/adam_{slot}": self.get_slot(variable, slot)
-            for name, variable in self._named_weights.items()
+            for name, variable in self.named_weights.items()
             for slot in ("m", "v")
         }
 

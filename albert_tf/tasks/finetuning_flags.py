@@ -16,7 +16,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.training.flags import check_modes, define_training_flags, run_config_from_flags
-from albert_tf.training.specs import RunConfig
+from albert_tf.training.specs import FREEZABLE, RunConfig
 
 if TYPE_CHECKING:
     from albert_tf.tokenization import Tokenizer
@@ -95,11 +95,17 @@ class Settings:
         warmup = self.warmup_step
         if warmup is None:
             warmup = int(self.warmup_proportion * steps)
+        initial = DEFAULT if starts_from_default() else FLAGS.init_checkpoint
+        if FLAGS.freeze and FLAGS.do_train and initial in (None, "", NONE):
+            raise AlbertError(
+                f"--freeze={FLAGS.freeze} keeps weights as they are in --init_checkpoint; without "
+                "one they would stay random."
+            )
         return run_config_from_flags(
             learning_rate=self.learning_rate,
             train_batch_size=self.train_batch_size,
             num_warmup_steps=warmup,
-            init_checkpoint=DEFAULT if starts_from_default() else FLAGS.init_checkpoint,
+            init_checkpoint=initial,
         )
 
 
@@ -148,6 +154,12 @@ def define_finetuning_flags() -> None:
     flags.DEFINE_float(
         "classifier_dropout", None, f"Dropout on what the task's head reads. {_RECIPE}, or 0.1.",
         0.0, 1.0
+    )  # fmt: skip
+    flags.DEFINE_enum(
+        "freeze", None, FREEZABLE, "What is not trained and stays as it is in --init_checkpoint. "
+        "embeddings: those of pieces, segments and positions. encoder: everything but the task's "
+        "head, which is faster, needs less memory and wants a higher --learning_rate. Default: all "
+        "is trained."
     )  # fmt: skip
     flags.DEFINE_integer(
         "num_seeds", 1, "Train so many times, from --random_seed on, into seed-<n> folders; show "

@@ -13,12 +13,20 @@ import tensorflow as tf
 
 from albert_tf.convert.checkpoint_files import has_checkpoint
 from albert_tf.errors import AlbertError
+from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.preemption import lost_workers
-from albert_tf.training.specs import EvalSpec, InputContext, InputFn, RunConfig, TrainSpec
+from albert_tf.training.specs import (
+    ENCODER,
+    EvalSpec,
+    InputContext,
+    InputFn,
+    RunConfig,
+    TrainSpec,
+)
 from albert_tf.training.strategy import fast_precision, highest, is_chief, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_batch_sizes, check_tpu_run
@@ -54,6 +62,8 @@ class Estimator:
         tf.keras.utils.set_random_seed(run_config.seed)
         with self.strategy.scope(), _precision(run_config.precision):
             self.model = task.build_model()
+        if run_config.freeze:
+            _freeze(self.model, run_config.freeze)
         self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
         # Evaluations are often repeated, and making their input is a large part of a short one.
         self._inputs: dict[InputFn, tf.distribute.DistributedDataset] = {}
@@ -154,3 +164,14 @@ def _precision(name: str) -> Iterator[None]:
         yield
     finally:
         tf.keras.mixed_precision.set_global_policy(former)
+
+
+def _freeze(model: tf.keras.Model, part: str) -> None:
+    """Makes a part of the model, one of FREEZABLE, not trainable."""
+    encoder = getattr(model, "encoder", model)
+    if not isinstance(encoder, AlbertEncoder):
+        raise AlbertError(
+            f"freeze={part!r} is for models with an AlbertEncoder in `encoder`; set `trainable` of "
+            "the layers to False in `Task.build_model` instead."
+        )
+    (encoder if part == ENCODER else encoder.embeddings).trainable = False

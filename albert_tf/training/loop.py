@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.errors import AlbertError
 from albert_tf.modeling.dropout import dropout_seed
 from albert_tf.modeling.fusion import compiled_graph, fused_inference
 from albert_tf.modeling.recompute import recomputation
@@ -96,7 +97,7 @@ class TrainLoop:
       strategy: of the run.
       task: whose model is trained.
       model: built by the task in the strategy's scope.
-      optimizer: of the model's weights.
+      optimizer: of the weights that are trained.
       schedule: the optimizer's learning rate, a function of the step.
       config: of the run.
     """
@@ -113,7 +114,7 @@ class TrainLoop:
         self._strategy, self._task, self._model = strategy, task, model
         self._optimizer, self._config = optimizer, config
         self._schedule = schedule
-        self._variables = list(model.named_weights().values())
+        self._variables = list(optimizer.named_weights.values())
         self._compiled = _is_compiled(strategy, config.jit_compile)
         self._gradients = _graph(
             self._micro_batch_gradients, config.jit_compile, inline=config.recompute
@@ -220,13 +221,21 @@ class TrainLoop:
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         recompute = recomputation(self._config.recompute)
         with compiled_graph(self._compiled):
-            with tf.GradientTape() as tape, dropout_seed(seed), recompute:
+            # Of weights that are not watched there is no backward pass.
+            tape = tf.GradientTape(watch_accessed_variables=False)
+            with tape, dropout_seed(seed), recompute:
+                tape.watch(self._variables)
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
             gradients = tape.gradient(loss, self._variables)
         self._sum_names = sorted(sums)
         stacked = tf.stack([tf.cast(sums[name], tf.float32) for name in self._sum_names])
         pairs = [(g, v) for g, v in zip(gradients, self._variables) if g is not None]
+        if not pairs:
+            raise AlbertError(
+                "There is nothing to train: the loss depends on frozen weights only. Set "
+                "`trainable` of a layer that it depends on to True."
+            )
         self._connected = [variable for _, variable in pairs]
         return [tf.convert_to_tensor(gradient) for gradient, _ in pairs], stacked
 

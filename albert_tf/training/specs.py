@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
+EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
 WARN, STOP, ROLLBACK = ON_DIVERGENCE = ("warn", "stop", "rollback")
 
 
@@ -134,6 +135,8 @@ class RunConfig:
       jit_compile: compile forward and backward pass with XLA.
       seed: of initial weights and dropout.
       init_checkpoint: weights to start from; None for random ones.
+      freeze: the part of the model that is not trained, one of FREEZABLE; None: all is trained.
+        Other parts are frozen by `layer.trainable = False` in `Task.build_model`.
       strategy: one of STRATEGIES.
       tpu_name, tpu_zone, gcp_project: the Cloud TPU, for strategy "tpu".
       steps_per_loop: at most so many steps run on the device between two looks from the host.
@@ -162,6 +165,7 @@ class RunConfig:
     jit_compile: bool = False
     seed: int = 12345
     init_checkpoint: str | None = None
+    freeze: str | None = None
     strategy: str = "default"
     tpu_name: str | None = None
     tpu_zone: str | None = None
@@ -200,10 +204,12 @@ class RunConfig:
             ("strategy", STRATEGIES),
             ("precision", PRECISIONS),
             ("on_divergence", ON_DIVERGENCE),
+            ("freeze", (None, *FREEZABLE)),
         ):
             if getattr(self, name) not in allowed:
+                known = ", ".join(map(str, allowed))
                 raise AlbertError(
-                    f"{name}={getattr(self, name)!r} is not known; use one of {', '.join(allowed)}."
+                    f"{name}={getattr(self, name)!r} is not known; use one of {known}."
                 )
         positive = (
             "train_batch_size",

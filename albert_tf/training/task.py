@@ -56,7 +56,9 @@ class Task(abc.ABC):
         """Returns a model with all weights created and a `named_weights()` method.
 
         Called inside the strategy scope and under the run's mixed-precision policy.
-        `named_weights()` maps the official variable names to variables, in creation order.
+        `named_weights()` maps the official variable names to variables, in creation order. Layers
+        whose `trainable` is False are not trained: their weights are saved as all others are, and
+        never change.
         """
 
     @abc.abstractmethod
@@ -125,3 +127,10 @@ class Task(abc.ABC):
     def progress(self, means: Mapping[str, float]) -> str:
         """The task's part of a progress line: a few short figures from `means`."""
         return f"loss {means['loss']:.4f}"
+
+
+def trainable_weights(model: tf.keras.Model) -> dict[str, tf.Variable]:
+    """`named_weights()` without those of layers whose `trainable` is False."""
+    frozen = {variable.ref() for variable in model.non_trainable_weights}
+    named = model.named_weights()
+    return {name: variable for name, variable in named.items() if variable.ref() not in frozen}

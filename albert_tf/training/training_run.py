@@ -14,8 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.convert.source import ENCODER_SCOPE, LoadReport
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.json_values import shown
+from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
 from albert_tf.signals import exit_status
@@ -28,6 +30,7 @@ from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.rollback import MAX_ROLLBACKS, DivergenceMemory, Rollbacks
 from albert_tf.training.specs import ROLLBACK, WARN, EvalSpec, TrainSpec
 from albert_tf.training.strategy import fast_precision, highest
+from albert_tf.training.task import trainable_weights
 
 if TYPE_CHECKING:
     from albert_tf.training.estimator import Estimator
@@ -64,6 +67,8 @@ class TrainingRun:
             estimator.check_input(eval_spec.input_fn, self.config.eval_batch_size)
         strategy = estimator.strategy
         weights = estimator.model.named_weights()
+        trained = trainable_weights(estimator.model)
+        self.frozen = [name for name in weights if name not in trained]
         self.chief = estimator.chief
         self.rollbacks = Rollbacks(self.config.output_dir, self.chief)
         self.detector = DivergenceDetector(
@@ -89,7 +94,7 @@ class TrainingRun:
             self.optimizer = create_optimizer(
                 self.config.optimizer,
                 schedule,
-                weights,
+                trained,
                 weight_decay_rate=self.config.weight_decay_rate,
                 bias_correction=self.config.bias_correction,
             )
@@ -130,7 +135,7 @@ class TrainingRun:
                 self.log.describe("training_data", self.train_spec.data_description)
         self.initial_step = step
         self.progress = Progress("train", last, "steps", step)
-        window = MetricsWindow(self.config.train_batch_size, self.task.training_flops)
+        window = MetricsWindow(self.config.train_batch_size, self._flops)
         self.input_watch = InputWatch()
         loop_steps, tokens, positions, over, stop = 1, 0.0, 0.0, False, None
         preemption = PreemptionHandler(self.estimator.strategy, self._note)
@@ -177,6 +182,12 @@ class TrainingRun:
         print(f"Of the positions trained on, {1 - tokens / positions:.1%} were padding.")
         return self.results
 
+    def _flops(self, length: float) -> float:
+        """Operations of training on one example; of the forward pass if the encoder is frozen."""
+        flops = self.task.training_flops(length)
+        names = self.optimizer.named_weights
+        return flops if any(name.startswith(ENCODER_SCOPE) for name in names) else flops / PASSES
+
     def _note_slow_precision(self) -> None:
         """Says so where bfloat16 would be computed without units for it."""
         fast = fast_precision(self.estimator.strategy)
@@ -197,7 +208,9 @@ class TrainingRun:
         if self.config.init_checkpoint:
             with self.estimator.strategy.scope():
                 weights = self.estimator.model.named_weights()
-                print(load_weights(self.config.init_checkpoint, weights))
+                report = load_weights(self.config.init_checkpoint, weights)
+            print(report)
+            self._warn_of_frozen_at_random(report)
         else:
             print("Training starts from random weights, not from an --init_checkpoint.")
         if self.chief:
@@ -211,6 +224,14 @@ class TrainingRun:
         if self.config.on_divergence == ROLLBACK:
             self.store.save(0)
         return 0
+
+    def _warn_of_frozen_at_random(self, report: LoadReport) -> None:
+        lacking = [name for name in report.missing if name.split(" ")[0] in self.frozen]
+        if lacking:
+            print(
+                "Warning: these weights are frozen, but the checkpoint lacks them, so they stay "
+                f"random: {', '.join(lacking)}."
+            )
 
     def _resume(self) -> int:
         """Restores the newest checkpoint of this run; gives its step. Refuses those of another."""
@@ -252,7 +273,8 @@ class TrainingRun:
     def _identity(self) -> dict[str, dict[str, object]]:
         """What decides the weights this run ends with, as JSON values."""
         return {
-            "run": self.config.decisive(),
+            # Runs from before weights could be frozen have no such entry.
+            "run": {**self.config.decisive(), "frozen": self.frozen or None},
             "task": self.task.description(),
             "train": {
                 "max_steps": self.train_spec.max_steps,

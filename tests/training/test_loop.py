@@ -4,9 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import re
+
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf import RunConfig, TrainSpec
+from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining import PretrainingTask, open_records
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.training_run import TrainingRun
@@ -24,13 +31,26 @@ WAYS = {
 OF_SENTENCES = ("bert/pooler/", "cls/seq_relationship/")
 
 
-def make_run(folder, config, paths, sop_weight=1.0, **values):
-    """A run of two steps, before its first one."""
+class PartlyFrozenTask(PretrainingTask):
+    """Trains all but the attention and its normalisation, as a user's own task might."""
+
+    def build_model(self):
+        model = super().build_model()
+        model.encoder.transformer.blocks[0].trainable = False
+        return model
+
+
+def make_run(folder, config, paths, task=PretrainingTask, steps=2, sop_weight=1.0, **values):
+    """A run before its first step."""
     source = open_records(",".join(paths), config)
-    task = PretrainingTask(config, source, sop_weight)
     settings = {"train_batch_size": 8, "learning_rate": 0.01, "num_warmup_steps": 0}
-    estimator = Estimator(task, RunConfig(str(folder), **settings, **values))
-    return TrainingRun(estimator, TrainSpec(source.train_input_fn, 2), None)
+    run_config = RunConfig(str(folder), **{**settings, **values})
+    estimator = Estimator(task(config, source, sop_weight), run_config)
+    return TrainingRun(estimator, TrainSpec(source.train_input_fn, steps), None)
+
+
+def values_of(run):
+    return {name: value.numpy() for name, value in run.estimator.model.named_weights().items()}
 
 
 def train(run):
@@ -51,3 +71,173 @@ def test_weights_without_a_gradient_keep_every_bit(way, tmp_path, tiny_config, r
     names = run.estimator.model.named_weights()
     assert weights == {name for name in names if not name.startswith(OF_SENTENCES)}
     assert slots == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
+
+
+FREEZING = {
+    "encoder": ({"freeze": "encoder"}, "bert/"),
+    "embeddings": ({"freeze": "embeddings"}, "bert/embeddings/"),
+    "a layer": (
+        {"task": PartlyFrozenTask},
+        r"bert/encoder/transformer/.*/(attention_1|LayerNorm)/",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("frozen", "way"),
+    [
+        ("encoder", "plain"),
+        ("encoder", "compiled and accumulated"),
+        ("embeddings", "two replicas, accumulated"),
+        ("embeddings", "recomputed"),
+        ("a layer", "recomputed and accumulated"),
+    ],
+)
+def test_frozen_weights_keep_every_bit_and_have_no_slots(
+    frozen, way, tmp_path, tiny_config, record_paths
+):
+    settings, pattern = FREEZING[frozen]
+    run = make_run(tmp_path, tiny_config, record_paths, **settings, **WAYS[way])
+    names = run.estimator.model.named_weights()
+    trained = {name for name in names if not re.match(pattern, name)}
+    assert 0 < len(trained) < len(names)
+    weights, slots = train(run)
+    assert weights == trained
+    assert slots == set(run.optimizer.named_slots())
+    assert slots == {f"{name}/adam_{slot}" for name in trained for slot in "mv"}
+    saved = tf.train.load_checkpoint(run.store.latest())
+    for name, value in values_of(run).items():
+        key = f"weights/{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE"
+        np.testing.assert_array_equal(saved.get_tensor(key), value, err_msg=name)
+
+
+def test_freezing_changes_neither_the_gradient_of_the_rest_nor_clips_by_what_is_frozen(
+    tmp_path, tiny_config, record_paths
+):
+    weights, norms = [], []
+    for freeze in (None, "embeddings"):
+        folder = tmp_path / str(freeze)
+        values = {"freeze": freeze, "clip_norm": 1e6, "optimizer": "adamw", "steps": 1}
+        run = make_run(folder, tiny_config, record_paths, **values)
+        run.run()
+        weights.append(values_of(run))
+        slots = run.optimizer.named_slots()
+        # After one step the first moment is a tenth of the gradient.
+        moments = [10 * slots[f"{name}/adam_m"].numpy() for name in run.optimizer.named_weights]
+        (logged,) = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        norms.append(logged["gradient_norm"])
+        assert norms[-1] == pytest.approx(np.sqrt(sum(np.sum(m**2) for m in moments)), rel=1e-4)
+    assert norms[1] < norms[0]
+    for name, value in weights[1].items():
+        if not name.startswith("bert/embeddings/"):
+            np.testing.assert_allclose(value, weights[0][name], rtol=0, atol=1e-5, err_msg=name)
+
+
+def products(function, *arguments):
+    """How many matrix products a graph computes, in the functions it calls too."""
+    graph = tf.function(function, autograph=False).get_concrete_function(*arguments).graph
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    return sum("MatMul" in node.op for node in nodes)
+
+
+def backward_products(run):
+    """How many matrix products a step takes beyond those of the forward pass."""
+    batch = dict(next(run._batches(0)))
+    task, model, strategy = run.task, run.estimator.model, run.estimator.strategy
+    step = products(lambda batch: strategy.run(run.loop.replica_step, args=(batch,)), batch)
+    return step - products(lambda batch: task.sums(model, batch, training=True), batch)
+
+
+def test_no_backward_pass_goes_through_a_frozen_encoder(tmp_path, tiny_config, record_paths):
+    counts = {}
+    for freeze in (None, "encoder"):
+        for layers in (1, 3):
+            config = dataclasses.replace(tiny_config, num_hidden_layers=layers)
+            run = make_run(tmp_path, config, record_paths, freeze=freeze)
+            counts[freeze, layers] = backward_products(run)
+    assert counts["encoder", 3] == counts["encoder", 1] > 0
+    assert counts[None, 3] > counts[None, 1]
+
+
+def test_a_frozen_encoder_counts_as_one_forward_pass(tmp_path, tiny_config, record_paths):
+    flops = {
+        freeze: make_run(tmp_path, tiny_config, record_paths, freeze=freeze)._flops(16.0)
+        for freeze in (None, "embeddings", "encoder")
+    }
+    assert flops[None] == flops["embeddings"] == pytest.approx(3 * flops["encoder"])
+
+
+def test_a_frozen_run_that_is_resumed_ends_as_the_uninterrupted_one(
+    tmp_path, tiny_config, record_paths
+):
+    values = {"freeze": "embeddings", "save_checkpoints_steps": 1}
+    run = make_run(tmp_path, tiny_config, record_paths, **values)
+    run.run()
+    run.store.forget_after(1)
+    resumed = make_run(tmp_path, tiny_config, record_paths, **values)
+    resumed.run()
+    for name, value in values_of(run).items():
+        np.testing.assert_array_equal(values_of(resumed)[name], value, err_msg=name)
+
+
+def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, tiny_config, record_paths):
+    folders = {}
+    for freeze in (None, "encoder"):
+        folders[freeze] = tmp_path / str(freeze)
+        make_run(folders[freeze], tiny_config, record_paths, freeze=freeze, steps=1).run()
+    for freeze, other, sentence in (
+        ("encoder", None, r"frozen=None there, \['bert/embeddings/.* here"),
+        ("embeddings", "encoder", r"frozen=\['bert/embeddings/.* there, "),
+        (None, "encoder", "frozen=.* there, None here"),
+    ):
+        run = make_run(folders[other], tiny_config, record_paths, freeze=freeze, steps=1)
+        with pytest.raises(AlbertError, match=f"holds another run.*{sentence}"):
+            run.run()
+    path = folders[None] / "run_config.json"
+    recorded = json.loads(path.read_text())
+    assert recorded["run"].pop("frozen") is None
+    path.write_text(json.dumps(recorded))  # As runs of former versions did.
+    run = make_run(folders[None], tiny_config, record_paths, steps=1)
+    assert run._resume() == 1
+
+
+def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(
+    tmp_path, tiny_config, record_paths, capsys
+):
+    weights = make_run(tmp_path, tiny_config, record_paths).estimator.model.named_weights()
+    held = {name: weight for name, weight in weights.items() if "pooler" not in name}
+    tf.train.Checkpoint(weights=tf.train.Checkpoint(**held)).write(str(tmp_path / "initial"))
+    values = {"init_checkpoint": str(tmp_path / "initial"), "steps": 1}
+    for freeze, warned in (("embeddings", False), ("encoder", True)):
+        make_run(tmp_path / freeze, tiny_config, record_paths, freeze=freeze, **values).run()
+        text = " ".join(capsys.readouterr().out.split())
+        sentence = "so they stay random: bert/pooler/dense/kernel, bert/pooler/dense/bias."
+        assert (sentence in text) == warned
+
+
+class AllFrozenTask(PretrainingTask):
+    def build_model(self):
+        model = super().build_model()
+        model.trainable = False
+        return model
+
+
+class NoEncoderTask(PretrainingTask):
+    def build_model(self):
+        return tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=[3])])
+
+
+@pytest.mark.parametrize(
+    ("task", "freeze", "sentence"),
+    [
+        (AllFrozenTask, None, "There is nothing to train: the loss depends on frozen weights only"),
+        (NoEncoderTask, "encoder", "is for models with an AlbertEncoder in `encoder`"),
+        (PretrainingTask, "pooler", "freeze='pooler' is not known; use one of None, embeddings,"),
+    ],
+)
+def test_what_cannot_be_frozen_is_one_sentence(
+    task, freeze, sentence, tmp_path, tiny_config, record_paths
+):
+    with pytest.raises(AlbertError, match=sentence):
+        make_run(tmp_path, tiny_config, record_paths, task=task, freeze=freeze).run()
