@@ -59,6 +59,12 @@ def convert(
         raise AlbertError(f"--weights_dtype={weights_dtype} is for --to=hf; {to} has float32 only.")
     with files.new_folder(output_dir) as folder:
         model = load_pretrained(from_path, allow_partial)
+        if model.tokenizer is None:
+            print(
+                f"There is no vocabulary beside {from_path}, and so none in the result: put it "
+                "there and convert again, or give it by --spm_model_file or --vocab_file wherever "
+                "the result is used."
+            )
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
         if rescale:

@@ -58,6 +58,16 @@ def test_the_script_offers_what_can_be_written():
     assert tuple(WRITERS) == convert_checkpoint.FORMATS
 
 
+@pytest.mark.parametrize("to", ["tf2", "hf"])
+def test_a_result_without_vocabulary_says_so(to, tf1_tiny, release, tmp_path, run_script):
+    for source, silent in ((release, True), (tf1_tiny, False)):
+        flags = (f"--from_path={source}", f"--to={to}", f"--output_dir={tmp_path / source.name}-2")
+        done = run_script(convert_checkpoint, *flags)
+        assert done.returncode == 0, done.stderr
+        text = " ".join(done.stdout.split())
+        assert (f"There is no vocabulary beside {source}" in text) != silent
+
+
 @pytest.mark.parametrize("between", ["tf2", "hf"])
 def test_tf1_comes_back_bit_by_bit_under_the_official_names(between, release, tmp_path):
     folders = chain(release, tmp_path, between, "tf1")
