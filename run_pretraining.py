@@ -19,8 +19,10 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.optimization import scaled_learning_rate
 from albert_tf.pretrained import NONE
 from albert_tf.training.flags import check_modes, define_training_flags, run_config_from_flags
+from albert_tf.training.specs import MAX_STEPS, check_number
 
 FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
@@ -68,7 +70,7 @@ def define_flags() -> None:
         "4096), which is the paper's at its batch of 4096.", 0.0
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
-    flags.DEFINE_integer("num_train_steps", 125000, "Steps to train.", 1)
+    flags.DEFINE_integer("num_train_steps", 125000, "Steps to train.", 1, MAX_STEPS)
     flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of linear warm-up.", 0)
     flags.DEFINE_integer("start_warmup_step", 0, "First step of the warm-up.", 0)
     flags.DEFINE_integer("eval_every_steps", None, "Evaluate every so many steps, too.", 1)
@@ -83,17 +85,17 @@ def _main() -> None:
     if FLAGS.do_train and not FLAGS.input_file:
         raise AlbertError("--do_train needs --input_file with training records.")
     check_modes({"do_eval": "eval_input_file"}, TRAINING_ONLY)
+    rate = FLAGS.learning_rate
+    rate = scaled_learning_rate(FLAGS.train_batch_size) if rate is None else rate
+    run_config = run_config_from_flags(learning_rate=rate)
+    check_number("--sop_weight", FLAGS.sop_weight)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.load import check_architecture
-    from albert_tf.optimization.schedule import scaled_learning_rate
     from albert_tf.tasks import pretraining
     from albert_tf.training.estimator import Estimator
     from albert_tf.training.specs import EvalSpec, TrainSpec
     from albert_tf.training.strategy import join_cluster
 
-    run_config = run_config_from_flags(
-        learning_rate=FLAGS.learning_rate or scaled_learning_rate(FLAGS.train_batch_size)
-    )
     join_cluster(run_config.strategy)
     # What is only evaluated needs no other records.
     input_file = FLAGS.input_file or FLAGS.eval_input_file

@@ -194,6 +194,14 @@ def test_the_learning_rate_is_scaled_with_the_batch_and_printed(run, tmp_path):
     assert "peak learning rate 7.78e-05" in done.stdout
 
 
+def test_a_seed_of_any_size_allowed_is_trained_with_and_a_long_warmup_is_said(run, tmp_path):
+    flags = ("--random_seed=2147483647", "--num_train_steps=1", "--num_warmup_steps=3125")
+    done = run(tmp_path, *flags)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    assert "Warning: the warm-up ends at step 3,125, but training ends at step 1:" in text
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -204,6 +212,10 @@ def test_the_learning_rate_is_scaled_with_the_batch_and_printed(run, tmp_path):
         (["--output_dir="], "--output_dir is needed"),
         (["--strategy=tpu"], "found no TPU on this machine"),
         (["--max_seq_length=64"], "have max_seq_length=128, not 64"),
+        (["--learning_rate=0"], "learning_rate=0.0 must be a number above 0"),
+        (["--sop_weight=nan"], "--sop_weight=nan must be a number of at least 0"),
+        ([f"--num_train_steps={10**20}"], "--num_train_steps=100000000000000000000: "),
+        (["--random_seed=2147483648"], "--random_seed=2147483648: "),
         (["--optimizer=lamp"], "value should be one of <lamb|adamw>"),
         (["--no_such_flag=1"], "Unknown command line flag 'no_such_flag'"),
         (["stray"], "unexpected argument 'stray'"),

@@ -1,6 +1,20 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""LAMB and AdamW with the release's numerics, and the learning rate schedule."""
+"""LAMB and AdamW with the release's numerics, and the learning rate schedule.
 
-#: Names `create_optimizer` knows; here so that flags can be defined without importing TensorFlow.
+What is defined here is what flags need, which are checked before TensorFlow is imported.
+"""
+
+import math
+
+#: Names `create_optimizer` knows.
 OPTIMIZERS = ("lamb", "adamw")
+BASE_LEARNING_RATE = 0.00176
+BASE_BATCH_SIZE = 4096
+
+
+def scaled_learning_rate(
+    batch_size: int, base: float = BASE_LEARNING_RATE, base_batch: int = BASE_BATCH_SIZE
+) -> float:
+    """Learning rate ∝ √batch; `base` belongs to `base_batch` examples (You et al., 2020)."""
+    return base * math.sqrt(batch_size / base_batch)

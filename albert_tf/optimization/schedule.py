@@ -4,21 +4,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
-BASE_LEARNING_RATE = 0.00176
-BASE_BATCH_SIZE = 4096
-
-
-def scaled_learning_rate(
-    batch_size: int, base: float = BASE_LEARNING_RATE, base_batch: int = BASE_BATCH_SIZE
-) -> float:
-    """Learning rate ∝ √batch; `base` belongs to `base_batch` examples (You et al., 2020)."""
-    return base * math.sqrt(batch_size / base_batch)
 
 
 def learning_rate_at(

@@ -16,7 +16,14 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.training.flags import check_modes, define_training_flags, run_config_from_flags
-from albert_tf.training.specs import FREEZABLE, RunConfig
+from albert_tf.training.specs import (
+    FREEZABLE,
+    MAX_SEED,
+    MAX_STEPS,
+    RunConfig,
+    check_number,
+    check_steps,
+)
 
 if TYPE_CHECKING:
     from albert_tf.tokenization import Tokenizer
@@ -35,6 +42,7 @@ _TRAINING_ONLY = (
     "warmup_step",
     "dropout",
     "classifier_dropout",
+    "freeze",
     "num_seeds",
 )
 _RECIPE = "Default: the task's recipe"
@@ -68,11 +76,22 @@ class Settings:
     dropout: float | None = None
     classifier_dropout: float = 0.1
 
-    def steps(self, num_examples: int) -> int:
-        """Training steps for so many examples."""
+    def __post_init__(self) -> None:
+        """Raises AlbertError for a number of epochs in which nothing would be trained."""
         if self.num_train_epochs is not None:
-            return max(1, math.ceil(self.num_train_epochs * num_examples / self.train_batch_size))
-        return self.train_step
+            check_number("--num_train_epochs", self.num_train_epochs, positive=True)
+
+    def steps(self, num_examples: int) -> int:
+        """Training steps for so many examples.
+
+        Raises:
+          AlbertError: they are too many.
+        """
+        if self.num_train_epochs is None:
+            return self.train_step
+        steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.train_batch_size))
+        check_steps(steps)
+        return steps
 
     def model_config(self, config: AlbertConfig) -> AlbertConfig:
         """The configuration with the dropout of these settings."""
@@ -100,6 +119,11 @@ class Settings:
             raise AlbertError(
                 f"--freeze={FLAGS.freeze} keeps weights as they are in --init_checkpoint; without "
                 "one they would stay random."
+            )
+        if FLAGS.random_seed + FLAGS.num_seeds - 1 > MAX_SEED:
+            raise AlbertError(
+                f"The last of {FLAGS.num_seeds} seeds from --random_seed={FLAGS.random_seed} on is "
+                f"larger than {MAX_SEED}."
             )
         return run_config_from_flags(
             learning_rate=self.learning_rate,
@@ -137,7 +161,7 @@ def define_finetuning_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_string("cached_dir", None, "Tokenized data. Default: cache in --output_dir.")
     flags.DEFINE_float("learning_rate", None, f"Peak learning rate. {_RECIPE}.", 0.0)
-    flags.DEFINE_integer("train_step", None, f"Steps to train. {_RECIPE}.", 1)
+    flags.DEFINE_integer("train_step", None, f"Steps to train. {_RECIPE}.", 1, MAX_STEPS)
     flags.DEFINE_float("num_train_epochs", None, "Passes over the training examples, instead.", 0.0)
     flags.DEFINE_integer(
         "warmup_step", None, f"Steps of linear warm-up. {_RECIPE}, in proportion to the steps; a "
@@ -214,10 +238,10 @@ def settings_from_flags(recipe: Mapping[str, Any]) -> Settings:
     if odd:
         raise AlbertError(f"The recipe has unknown settings: {', '.join(odd)}.")
     given = {name: FLAGS[name].value for name in names if name in FLAGS and FLAGS[name].present}
-    if given.get("train_step") and given.get("num_train_epochs"):
+    duration = {"train_step", "num_train_epochs"}
+    if duration <= set(given):
         raise AlbertError("Give --train_step or --num_train_epochs, not both.")
     values = dict(recipe)
-    duration = {"train_step", "num_train_epochs"}
     if duration & set(given):
         # The recipe's warm-up is meant for its own number of steps.
         warmup, steps = values.pop("warmup_step", None), values.get("train_step")

@@ -13,7 +13,14 @@ from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import note_unused_flags, refuse_flags
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.pretrained import DEFAULT, NONE
-from albert_tf.training.specs import ON_DIVERGENCE, PRECISIONS, STRATEGIES, WARN, RunConfig
+from albert_tf.training.specs import (
+    MAX_SEED,
+    ON_DIVERGENCE,
+    PRECISIONS,
+    STRATEGIES,
+    WARN,
+    RunConfig,
+)
 
 FLAGS = flags.FLAGS
 #: Flags that only training reads.
@@ -86,7 +93,13 @@ def define_training_flags(
         "mixed_bfloat16 there, float32 elsewhere."
     )  # fmt: skip
     flags.DEFINE_bool("jit_compile", False, "Compile the model with XLA.")
-    flags.DEFINE_integer("random_seed", 12345, "Seed of initial weights, dropout and data order.")
+    flags.DEFINE_integer(
+        "random_seed",
+        12345,
+        "Seed of initial weights, dropout and data order; at most 2³¹ − 1.",
+        0,
+        MAX_SEED,
+    )
     flags.DEFINE_integer(
         "steps_per_loop", 1000, "At most so many steps run on the device between two looks from "
         "the host; fewer where steps are slow, so that progress shows.", 1

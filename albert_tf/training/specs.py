@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
 EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
+#: Devices count steps, and take seeds, as int32.
+MAX_STEPS = MAX_SEED = 2**31 - 1
 WARN, STOP, ROLLBACK = ON_DIVERGENCE = ("warn", "stop", "rollback")
 
 
@@ -52,6 +55,21 @@ class InputContext:
 #:
 #: Where a function has the attributes `files` and `check` of a FileInput, they are used.
 InputFn = Callable[[InputContext], "tf.data.Dataset"]
+
+
+def check_steps(max_steps: int) -> None:
+    """Raises AlbertError for more than MAX_STEPS steps."""
+    if max_steps > MAX_STEPS:
+        raise AlbertError(
+            f"{max_steps:,} steps are too many: training takes at most {MAX_STEPS:,} of them."
+        )
+
+
+def check_number(name: str, value: float, positive: bool = False) -> None:
+    """Raises AlbertError for a number that is not finite, or negative, or 0 if `positive`."""
+    if not (math.isfinite(value) and (value > 0 if positive else value >= 0)):
+        least = "above 0" if positive else "of at least 0"
+        raise AlbertError(f"{name}={value} must be a number {least}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +109,10 @@ class TrainSpec:
     data_fingerprint: str = ""
     data_description: Mapping[str, object] = dataclasses.field(default_factory=dict)
     corrupt_records: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises AlbertError for more than MAX_STEPS steps."""
+        check_steps(self.max_steps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +247,27 @@ class RunConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise AlbertError(f"{name}={shown(value)} must be an integer of at least 1.")
+        for name in ("learning_rate", "clip_norm"):
+            check_number(name, getattr(self, name), positive=True)
+        for name in ("weight_decay_rate", "poly_power", "num_warmup_steps", "start_warmup_step"):
+            check_number(name, getattr(self, name))
+        if not 0 <= self.seed <= MAX_SEED:
+            raise AlbertError(
+                f"The random seed is {self.seed}; seeds are integers from 0 to {MAX_SEED}."
+            )
 
     def decisive(self) -> dict[str, object]:
         """The fields a resumed run must agree in, as JSON values."""
         return {name: getattr(self, name) for name in self.DECISIVE}
+
+    def warmup_note(self, max_steps: int) -> str | None:
+        """A warning if the learning rate does not reach its peak in so many steps."""
+        end = self.start_warmup_step + self.num_warmup_steps
+        if not self.num_warmup_steps or end < max_steps:
+            return None
+        share = max(0, max_steps - 1 - self.start_warmup_step) / self.num_warmup_steps
+        return (
+            f"Warning: the warm-up ends at step {end:,}, but training ends at step {max_steps:,}: "
+            f"the learning rate reaches {share:.0%} of its peak {self.learning_rate:g}. Shorten "
+            "the warm-up, or train for more steps."
+        )

@@ -122,6 +122,8 @@ class TrainingRun:
         if self.chief:
             files.remove_temporary(self.config.output_dir)
             self._note_slow_precision()
+            if note := self.config.warmup_note(self.train_spec.max_steps):
+                print(note)
         begun = highest(self.estimator.strategy, int(self.store.latest() is not None))
         step = self._resume() if begun else self._begin()
         last = self.train_spec.max_steps

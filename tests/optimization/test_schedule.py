@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.optimization.schedule import (
-    WarmupPolynomialDecay,
-    learning_rate_at,
-    scaled_learning_rate,
-)
+from albert_tf.optimization import scaled_learning_rate
+from albert_tf.optimization.schedule import WarmupPolynomialDecay, learning_rate_at
 
 RELEASE = {"learning_rate": 0.00176, "num_train_steps": 125000, "num_warmup_steps": 3125}
 RELEASE_RATES = {

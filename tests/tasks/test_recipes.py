@@ -107,5 +107,38 @@ def test_without_a_recipe_a_tenth_of_1000_steps_is_warm_up(parsed):
 def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
     with pytest.raises(AlbertError, match="not both"):
         parsed({}, "--train_step=5", "--num_train_epochs=2")
+    with pytest.raises(AlbertError, match="not both"):
+        parsed({}, "--train_step=5", "--num_train_epochs=0")
     with pytest.raises(AlbertError, match="unknown settings: lerning_rate"):
         parsed({"lerning_rate": 1.0})
+
+
+@pytest.mark.parametrize("epochs", ["0", "nan", "inf"])
+def test_a_number_of_epochs_that_means_no_training_is_refused(parsed, epochs):
+    with pytest.raises(AlbertError, match=f"^--num_train_epochs={epochs}.* must be a number above"):
+        parsed(RECIPE, f"--num_train_epochs={epochs}")
+
+
+def test_more_steps_than_can_be_counted_are_refused(parsed):
+    with pytest.raises(flags.Error, match=r"--train_step=100000000000000000000: .*2147483647"):
+        parsed(RECIPE, f"--train_step={10**20}")
+    settings = parsed(RECIPE, "--num_train_epochs=1e20")
+    with pytest.raises(AlbertError, match="steps are too many"):
+        settings.steps(1000)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_seeds_outside_of_int32_are_refused(parsed, seed):
+    with pytest.raises(flags.Error, match=f"--random_seed={seed}: .*2147483647"):
+        parsed({}, f"--random_seed={seed}")
+
+
+def test_the_last_of_several_seeds_must_be_one_too(parsed):
+    parsed({}, "--random_seed=2147483645", "--num_seeds=3").run_config(10)
+    with pytest.raises(AlbertError, match=r"^The last of 3 seeds from --random_seed=2147483646 on"):
+        parsed({}, "--random_seed=2147483646", "--num_seeds=3").run_config(10)
+
+
+def test_a_learning_rate_of_zero_is_refused(parsed):
+    with pytest.raises(AlbertError, match=r"^learning_rate=0.0 must be a number above 0\."):
+        parsed({}, "--learning_rate=0").run_config(10)
