@@ -114,9 +114,19 @@ class Estimator:
         return self._outputs(input_fn, max_steps, "predict")
 
     @lost_workers()
-    def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
-        """Metrics of the weights as they are."""
-        outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name)
+    def evaluate_now(
+        self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
+    ) -> dict[str, float] | None:
+        """Metrics of the weights as they are.
+
+        Args:
+          eval_spec: what to evaluate on.
+          stopped: asked before each batch; the evaluation ends, with None, once it says yes. All
+            workers of a cluster must get the same answer.
+        """
+        outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name, stopped)
+        if outputs is None:
+            return None
         return (eval_spec.metrics or self.task.metrics)(outputs)
 
     def check_input(self, input_fn: InputFn, batch_size: int) -> None:
@@ -135,7 +145,13 @@ class Estimator:
         with self.strategy.scope():
             print(load_weights(checkpoint, self.model.named_weights(), whole=True))
 
-    def _outputs(self, input_fn: InputFn, max_steps: int | None, label: str) -> dict:
+    def _outputs(
+        self,
+        input_fn: InputFn,
+        max_steps: int | None,
+        label: str,
+        stopped: Callable[[], object] | None = None,
+    ) -> dict | None:
         collected: list[dict[str, np.ndarray]] = []
         with data_errors(input_fn), Progress(label, max_steps, "batches") as progress:
             if input_fn not in self._inputs:
@@ -143,6 +159,8 @@ class Estimator:
                 self._inputs[input_fn] = distribute(self.strategy, input_fn, size)
             iterator = iter(self._inputs[input_fn])
             while len(collected) != max_steps:
+                if stopped and stopped():
+                    return None
                 outputs = self._predictor(iterator)
                 if outputs is None:
                     break

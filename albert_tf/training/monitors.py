@@ -156,6 +156,14 @@ def read_metrics(output_dir: str) -> list[dict[str, Any]]:
     return [entry for entry in map(_entry, data.splitlines()) if entry]
 
 
+def is_logged(output_dir: str, step: int, split: str) -> bool:
+    """Whether metrics.jsonl has an entry of `split` at `step`; it need not exist."""
+    if not tf.io.gfile.exists(os.path.join(output_dir, METRICS_FILE)):
+        return False
+    entries = read_metrics(output_dir)
+    return any(entry["step"] == step and entry.get("split") == split for entry in entries)
+
+
 def _entry(line: bytes) -> dict[str, Any] | None:
     """An entry; None if it is damaged."""
     try:

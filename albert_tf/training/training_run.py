@@ -25,7 +25,13 @@ from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.divergence import NOT_FINITE, Alarm, DivergenceDetector
 from albert_tf.training.loop import TrainLoop, distribute
-from albert_tf.training.monitors import InputWatch, MetricsLog, MetricsWindow, short_rate
+from albert_tf.training.monitors import (
+    InputWatch,
+    MetricsLog,
+    MetricsWindow,
+    is_logged,
+    short_rate,
+)
 from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.rollback import MAX_ROLLBACKS, DivergenceMemory, Rollbacks
 from albert_tf.training.specs import ROLLBACK, WARN, EvalSpec, TrainSpec
@@ -127,8 +133,9 @@ class TrainingRun:
         begun = highest(self.estimator.strategy, int(self.store.latest() is not None))
         step = self._resume() if begun else self._begin()
         last = self.train_spec.max_steps
+        pending = self._evaluation_pending(step)
         over = self._no_better(step)
-        if step >= last or over:
+        if not pending and (step >= last or over):
             print(over or f"{self.config.output_dir} is already trained to step {step}.")
             return None
         if self.chief:
@@ -137,51 +144,19 @@ class TrainingRun:
                 self.log.describe("training_data", self.train_spec.data_description)
         self.initial_step = step
         self.progress = Progress("train", last, "steps", step)
-        window = MetricsWindow(self.config.train_batch_size, self._flops)
-        self.input_watch = InputWatch()
-        loop_steps, tokens, positions, over, stop = 1, 0.0, 0.0, False, None
-        preemption = PreemptionHandler(self.estimator.strategy, self._note)
-        with preemption:
-            iterator = self._batches(step)
-            while not (over or stop):
-                steps = min(loop_steps, self._next_stop(step) - step)
-                began = time.monotonic()
-                with data_errors(self.train_spec.input_fn):
-                    metrics = self.loop.run(iterator, steps)
-                seconds = time.monotonic() - began
-                # The first call also traces and compiles; its speed says nothing.
-                window.add(metrics, None if step == self.initial_step else seconds)
-                per_step = seconds / steps if step > self.initial_step else LOOP_SECONDS
-                loop_steps = max(1, min(self.config.steps_per_loop, int(LOOP_SECONDS / per_step)))
-                loop_steps = highest(self.estimator.strategy, loop_steps)
-                step += steps
-                tokens, positions = (
-                    tokens + metrics["tokens"].sum(),
-                    positions + metrics["positions"].sum(),
-                )
-                self._count_skipped(step, metrics["finite"])
-                self._report(step, steps, window)
-                alarm = self._divergence(step, metrics)
-                if alarm:
-                    step = self._roll_back(alarm)
-                    iterator = self._batches(step)
-                    window.clear()
-                else:
-                    over = self._evaluate_if_due(step)
-                # An evaluation takes long, so signals are looked for after it. The checkpoint comes
-                # last: whatever it implies has then happened. A rollback leads to one there is.
-                stop = preemption.agree()
-                due = over or stop or step % self.config.save_checkpoints_steps == 0
-                if due and not alarm:
-                    self.store.save(step)
-            stop = stop or preemption.agree()  # Perhaps while the last checkpoint was written.
+        self.preemption = PreemptionHandler(self.estimator.strategy, self._note)
+        with self.preemption:
+            over = self._evaluate(step) if pending else False
+            stop = self.preemption.agree()
+            if not (over or stop):
+                step, stop = self._train(step)
+            stop = stop or self.preemption.agree()  # Perhaps while the last checkpoint was written.
         self.progress.close()
         if self.chief:
             self.log.close()
         if stop:
             print(f"Stopped at step {step} and saved; the same command goes on from there.")
             raise SystemExit(exit_status(stop))
-        print(f"Of the positions trained on, {1 - tokens / positions:.1%} were padding.")
         return self.results
 
     def _flops(self, length: float) -> float:
@@ -189,6 +164,59 @@ class TrainingRun:
         flops = self.task.training_flops(length)
         names = self.optimizer.named_weights
         return flops if any(name.startswith(ENCODER_SCOPE) for name in names) else flops / PASSES
+
+    def _train(self, step: int) -> tuple[int, int | None]:
+        """Trains from a step on until the run is over or stopped; gives the step and the signal."""
+        window = MetricsWindow(self.config.train_batch_size, self._flops)
+        self.input_watch = InputWatch()
+        loop_steps, tokens, positions, over, stop = 1, 0.0, 0.0, False, None
+        iterator = self._batches(step)
+        while not (over or stop):
+            steps = min(loop_steps, self._next_stop(step) - step)
+            began = time.monotonic()
+            with data_errors(self.train_spec.input_fn):
+                metrics = self.loop.run(iterator, steps)
+            seconds = time.monotonic() - began
+            # The first call also traces and compiles; its speed says nothing.
+            window.add(metrics, None if step == self.initial_step else seconds)
+            per_step = seconds / steps if step > self.initial_step else LOOP_SECONDS
+            loop_steps = max(1, min(self.config.steps_per_loop, int(LOOP_SECONDS / per_step)))
+            loop_steps = highest(self.estimator.strategy, loop_steps)
+            step += steps
+            tokens, positions = (
+                tokens + metrics["tokens"].sum(),
+                positions + metrics["positions"].sum(),
+            )
+            self._count_skipped(step, metrics["finite"])
+            self._report(step, steps, window)
+            alarm = self._divergence(step, metrics)
+            if alarm:
+                step = self._roll_back(alarm)  # To a checkpoint, so that nothing is to be saved.
+                iterator = self._batches(step)
+                window.clear()
+                stop = self.preemption.agree()
+            else:
+                over, stop = self._save_and_evaluate(step)
+        if not stop:
+            print(f"Of the positions trained on, {1 - tokens / positions:.1%} were padding.")
+        return step, stop
+
+    def _save_and_evaluate(self, step: int) -> tuple[bool, int | None]:
+        """Saves and evaluates where it is time; gives whether the run is over, and the signal.
+
+        A checkpoint says nothing of an evaluation at its step; the log does, see
+        `_evaluation_pending`. So the checkpoint comes first, as the evaluation may take long.
+        """
+        over, stop = step == self.train_spec.max_steps, self.preemption.agree()
+        saved = over or stop or step % self.config.save_checkpoints_steps == 0
+        if saved:
+            self.store.save(step)
+        if self._evaluation_due(step) and not stop:
+            over = self._evaluate(step)
+            stop = self.preemption.agree()
+            if (over or stop) and not saved:
+                self.store.save(step)
+        return over, stop
 
     def _note_slow_precision(self) -> None:
         """Says so where bfloat16 would be computed without units for it."""
@@ -387,17 +415,25 @@ class TrainingRun:
                 self.log.write(step, "train", {**means, **counts})
             window.clear()
 
-    def _evaluate_if_due(self, step: int) -> bool:
-        """Evaluates where a step is due for it; whether the run is over."""
-        last = step == self.train_spec.max_steps
+    def _evaluation_due(self, step: int) -> bool:
+        """Whether the run evaluates at a step."""
         spec = self.eval_spec
-        if spec and (last or (spec.every_steps and step % spec.every_steps == 0)):
-            self._evaluate(step)
-            over = self._no_better(step)
-            if over:
-                self._note(over)
-                last = True
-        return last
+        if not (spec and step):
+            return False
+        last = step == self.train_spec.max_steps
+        return last or bool(spec.every_steps and step % spec.every_steps == 0)
+
+    def _evaluation_pending(self, step: int) -> bool:
+        """Whether the run that is resumed at a step ended before the evaluation at it did.
+
+        An evaluation has happened once it is in the log, which is written after the best weights.
+        """
+        pending = (
+            self.chief
+            and self._evaluation_due(step)
+            and not is_logged(self.config.output_dir, step, self.eval_spec.name)
+        )
+        return bool(highest(self.estimator.strategy, int(pending)))
 
     def _no_better(self, step: int) -> str | None:
         """Why the run is over before its last step; None: it is not."""
@@ -415,15 +451,23 @@ class TrainingRun:
         """Prints a few lines above the progress line."""
         self.progress.note("\n  ".join(textwrap.wrap(text, 78, break_on_hyphens=False)))
 
-    def _evaluate(self, step: int) -> None:
-        self.results = self.estimator.evaluate_now(self.eval_spec)
-        shown = "  ".join(f"{k} {v:.4f}" for k, v in self.results.items())
+    def _evaluate(self, step: int) -> bool:
+        """Evaluates, unless a signal comes in between; whether the run is over."""
+        results = self.estimator.evaluate_now(self.eval_spec, self.preemption.agree)
+        if results is None:
+            return False
+        self.results = results
+        shown = "  ".join(f"{k} {v:.4f}" for k, v in results.items())
         self._note(f"{self.eval_spec.name} at step {step}: {shown}")
-        if self.chief:
-            self.log.write(step, self.eval_spec.name, self.results)
         name = self.task.best_metric
-        value = self.results[name]
+        value = results[name]
         best = self.store.best()
         sign = 1 if self.task.best_metric_larger_is_better else -1
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):
             self.store.save_best(step, name, value)
+        if self.chief:
+            self.log.write(step, self.eval_spec.name, results)  # Last, see _evaluation_pending.
+        over = self._no_better(step)
+        if over:
+            self._note(over)
+        return bool(over) or step == self.train_spec.max_steps

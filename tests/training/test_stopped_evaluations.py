@@ -1,0 +1,162 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that end within an evaluation, and go on with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import time
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import EvalSpec
+from albert_tf.signals import StopSignals
+from tests.faults.same import compare
+from tests.training.test_estimator import STEPS, InterruptedRunError, logged, make
+
+#: Steps between evaluations; between checkpoints there are 5.
+EVERY = 2
+BATCHES = 13
+
+
+def start(folder, config, paths, **values):
+    options = {"keep_checkpoint_max": 1, "steps_per_loop": 1, "log_every_steps": 1, **values}
+    estimator, train_spec, source = make(folder, config, paths, **options)
+    return estimator, train_spec, EvalSpec(source.eval_input_fn, every_steps=EVERY)
+
+
+def act_in_evaluation(eval_spec, number, action, asked=None):
+    """Calls `action` when a batch in the middle of evaluation `number`, from 1, is asked for.
+
+    `asked` is a list that grows by an item a batch.
+    """
+    asked = [] if asked is None else asked
+
+    def count():
+        asked.append(None)
+        if len(asked) == (number - 1) * BATCHES + 4:
+            action()
+
+    def input_fn(context):
+        def counted(batch):
+            with tf.control_dependencies([tf.py_function(count, [], [])]):
+                return {name: tf.identity(value) for name, value in batch.items()}
+
+        return eval_spec.input_fn(context).map(counted)
+
+    return dataclasses.replace(eval_spec, input_fn=input_fn)
+
+
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.3)  # What is in flight comes to its end.
+
+
+def fail():
+    raise InterruptedRunError
+
+
+def saved_steps(folder):
+    return [int(path.stem.partition("-")[2]) for path in folder.glob("checkpoints/*.index")]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory, tiny_config, record_paths):
+    folder = tmp_path_factory.mktemp("uninterrupted") / "run"
+    estimator, *specs = start(folder, tiny_config, record_paths)
+    estimator.train_and_evaluate(*specs)
+    return folder
+
+
+def finish_and_compare(folder, uninterrupted, config, paths, **values):
+    """Resumes the run; what it leaves must be what the uninterrupted one has left."""
+    estimator, *specs = start(folder, config, paths, **values)
+    results = estimator.train_and_evaluate(*specs)
+    comparison = compare(uninterrupted, folder)
+    # TensorFlow counts how often it has saved; a stop adds a checkpoint.
+    differences = [line for line in comparison.differences if "save_counter" not in line]
+    assert not differences and comparison.compared > 10_000
+    return results
+
+
+@pytest.mark.parametrize("step", [8, STEPS])
+def test_a_signal_ends_an_evaluation_which_the_resumed_run_begins_with(
+    tmp_path, tiny_config, record_paths, uninterrupted, step
+):
+    """No checkpoint is due at step 8; step 12 is the last."""
+    estimator, train_spec, eval_spec = start(tmp_path, tiny_config, record_paths)
+    stopped = act_in_evaluation(eval_spec, step // EVERY, terminate)
+    with pytest.raises(SystemExit) as exit_info:
+        estimator.train_and_evaluate(train_spec, stopped)
+    assert exit_info.value.code == 128 + signal.SIGTERM
+    assert [entry["step"] for entry in logged(tmp_path, "eval")] == list(range(2, step, EVERY))
+    assert saved_steps(tmp_path) == [step]
+    results = finish_and_compare(tmp_path, uninterrupted, tiny_config, record_paths)
+    assert results["loss"] == logged(tmp_path, "eval")[-1]["loss"]
+
+
+def test_a_checkpoint_that_is_due_is_saved_before_the_evaluation(
+    tmp_path, tiny_config, record_paths, uninterrupted
+):
+    step = 10
+    estimator, train_spec, eval_spec = start(tmp_path, tiny_config, record_paths)
+    killed = act_in_evaluation(eval_spec, step // EVERY, fail)
+    with pytest.raises(tf.errors.OpError):
+        estimator.train_and_evaluate(train_spec, killed)
+    assert saved_steps(tmp_path) == [step]
+    finish_and_compare(tmp_path, uninterrupted, tiny_config, record_paths)
+
+
+def test_an_evaluation_that_was_not_logged_is_repeated_once(
+    tmp_path, tiny_config, record_paths, uninterrupted
+):
+    """The log comes last: what was killed before it may have saved the best weights."""
+    folder = tmp_path / "run"
+    shutil.copytree(uninterrupted, folder)
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    assert json.loads(lines[-1])["split"] == "eval"
+    path.write_text("".join(lines[:-1]))
+    assert finish_and_compare(folder, uninterrupted, tiny_config, record_paths)
+    assert finish_and_compare(folder, uninterrupted, tiny_config, record_paths) is None
+
+
+def test_a_signal_ends_an_evaluation_outside_of_training_between_two_batches(
+    tmp_path, tiny_config, record_paths, uninterrupted
+):
+    estimator, _, eval_spec = start(tmp_path, tiny_config, record_paths)
+    asked = []
+    interrupted = act_in_evaluation(eval_spec, 1, terminate, asked)
+    with pytest.raises(KeyboardInterrupt), StopSignals() as signals:  # As every script does.
+        estimator.evaluate(interrupted, str(uninterrupted))
+    assert signals.received == signal.SIGTERM
+    assert 4 <= len(asked) < BATCHES
+
+
+def test_a_run_that_is_stopped_in_its_last_evaluation_stops_early_as_well(
+    tmp_path, tiny_config, record_paths
+):
+    # No evaluation is better than the first one.
+    def evaluations(spec):
+        return dataclasses.replace(spec, metrics=lambda outputs: {"masked_lm_accuracy": 0.5})
+
+    ends = {}
+    for name in ("whole", "stopped"):
+        folder = tmp_path / name
+        estimator, train_spec, eval_spec = start(
+            folder, tiny_config, record_paths, early_stopping_evals=2
+        )
+        eval_spec = evaluations(eval_spec)
+        if name == "stopped":
+            with pytest.raises(SystemExit):
+                estimator.train_and_evaluate(train_spec, act_in_evaluation(eval_spec, 3, terminate))
+            estimator, *_ = start(folder, tiny_config, record_paths, early_stopping_evals=2)
+        estimator.train_and_evaluate(train_spec, eval_spec)
+        ends[name] = saved_steps(folder)
+    assert ends == {"whole": [6], "stopped": [6]}
+    assert not compare(tmp_path / "whole", tmp_path / "stopped").differences
