@@ -95,7 +95,7 @@ def _main() -> None:
     data = (FLAGS.data_dir, FLAGS.data_source)
     todo = glue.Actions(*actions)
     if FLAGS.task_name == "all":
-        print(glue.run_all(_run_glue, todo, *data, FLAGS.output_dir))
+        glue.run_all(_run_glue, todo, *data, FLAGS.output_dir)
     else:
         task = find_task(FLAGS.task_name)
         _run_glue(task, todo, glue.read_texts(task, todo, *data), FLAGS.output_dir)

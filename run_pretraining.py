@@ -12,12 +12,11 @@ where they were. On SIGTERM or SIGINT (Ctrl-C) it ends the steps under way, save
 
 from __future__ import annotations
 
-import os
 import sys
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf import cli
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import scaled_learning_rate
 from albert_tf.pretrained import NONE
@@ -93,6 +92,7 @@ def _main() -> None:
     from albert_tf.convert.load import check_architecture
     from albert_tf.tasks import pretraining
     from albert_tf.training.estimator import Estimator
+    from albert_tf.training.results import write_results
     from albert_tf.training.specs import EvalSpec, TrainSpec
     from albert_tf.training.strategy import join_cluster
 
@@ -142,10 +142,7 @@ def _main() -> None:
     if FLAGS.do_eval:
         results = estimator.evaluate(eval_spec)
         print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
-        if estimator.chief:
-            path = os.path.join(FLAGS.output_dir, "eval_results.json")
-            files.write_json(path, results)
-            print(f"Written to {path}.")
+        write_results(FLAGS.output_dir, results, estimator.chief)
 
 
 def main() -> None:

@@ -17,5 +17,9 @@ class StoppedError(AlbertError):
     """Work stopped for a reason that is not in its input; the same command continues it."""
 
 
+class DivergedError(AlbertError):
+    """A training that went wrong, or a model that computes no numbers; other runs may do well."""
+
+
 class DamagedError(AlbertError):
     """What a program of ours wrote is cut off or altered; an older copy may do in its place."""

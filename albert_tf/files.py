@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.json_values import parse_json, shown
+from albert_tf.json_values import finite_only, parse_json, shown
 
 #: What systems say when a file cannot grow: of the disk, of a quota, of the process.
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -256,8 +256,12 @@ def read_text(path: str, what: str = "file") -> str:
 
 
 def write_json(path: str, value: Any) -> None:
-    """Writes `value` as indented JSON with sorted keys, atomically."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    """Writes `value` as indented JSON with sorted keys, atomically.
+
+    Numbers that are not finite become null.
+    """
+    text = json.dumps(finite_only(value), indent=2, sort_keys=True, ensure_ascii=False)
+    write_text(path, text + "\n")
 
 
 def read_json(path: str, what: str = "file") -> Any:

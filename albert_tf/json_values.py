@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -39,6 +40,15 @@ def parse_json(text: str, where: str) -> Any:
     except JSON_ERRORS as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise AlbertError(f"{where} is not JSON{line}: {json_fault(error)}.") from error
+
+
+def finite_only(value: Any) -> Any:
+    """The value with None for each number that is not finite, which JSON has no way to write."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite_only(part) for name, part in value.items()}
+    return [finite_only(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def shown(value: object, limit: int = 60) -> str:

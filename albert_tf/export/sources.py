@@ -34,7 +34,7 @@ from albert_tf.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks import text_classification
-from albert_tf.tasks.fine_tune import RESULTS_FILE, SEEDS_FILE, model_folder
+from albert_tf.tasks.fine_tune import SEEDS_FILE, model_folder
 from albert_tf.tasks.finetuning import TASK_FILE
 from albert_tf.tasks.multiple_choice import task as multiple_choice
 from albert_tf.tasks.squad.answering import QuestionAnswerer
@@ -42,6 +42,7 @@ from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
 from albert_tf.tasks.squad.task import SquadTask, load_squad_task
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
+from albert_tf.training.results import RESULTS_FILE
 from albert_tf.training.training_run import RUN_CONFIG, TRAINING_DATA
 
 

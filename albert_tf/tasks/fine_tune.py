@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
@@ -15,14 +16,14 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.tasks.finetuning import ExampleTask, FineTuningTask
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.results import write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
 
 SEEDS_FILE = "seeds.json"
-RESULTS_FILE = "eval_results.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +111,7 @@ def fine_tune(
     During training the first of `eval_specs` is evaluated, if its `every_steps` says so, and picks
     the best weights by the task's `best_metric`; `report` then evaluates all of them. With several
     seeds, run i has the seed `config.seed + i` and the folder seed-<seed>, and seeds.json tells
-    which is the best.
+    which is the best. A seed that diverges has the value null there, and the others go on.
 
     Args:
       task: what is trained.
@@ -125,24 +126,35 @@ def fine_tune(
 
     Raises:
       AlbertError: several seeds without anything to choose by.
+      DivergedError: the training has diverged, that of all seeds.
     """
     if num_seeds == 1:
-        return _train(task, config, source, max_steps, eval_specs)
+        estimator = Estimator(task, config)
+        _train(estimator, source, max_steps, eval_specs)
+        return estimator
     if not eval_specs:
         raise AlbertError("--num_seeds needs --do_eval: the best run is chosen by evaluation.")
     files.remove_temporary(config.output_dir)
     results: dict[str, dict[str, float]] = {}
+    values: dict[str, float | None] = {}
     for seed in range(config.seed, config.seed + num_seeds):
         name = f"seed-{seed}"
-        print(f"Seed {seed} ({len(results) + 1} of {num_seeds}):")
+        print(f"Seed {seed} ({len(values) + 1} of {num_seeds}):")
         folder = os.path.join(config.output_dir, name)
-        run = dataclasses.replace(config, seed=seed, output_dir=folder)
-        estimator = _train(task, run, source.reseeded(seed), max_steps, eval_specs)
-        results[name] = evaluate(estimator, eval_specs)
         tf.keras.backend.clear_session()
-    values = {name: result[task.best_metric] for name, result in results.items()}
+        estimator = Estimator(task, dataclasses.replace(config, seed=seed, output_dir=folder))
+        values[name] = None
+        try:
+            _train(estimator, source.reseeded(seed), max_steps, eval_specs)
+            result = evaluate(estimator, eval_specs)
+            if math.isfinite(result[task.best_metric]):
+                results[name], values[name] = result, result[task.best_metric]
+        except DivergedError as error:
+            print(error)
+    if not results:
+        raise DivergedError(f"The training of all {num_seeds} seeds has diverged, see above.")
     sign = 1 if task.best_metric_larger_is_better else -1
-    best = max(values, key=lambda name: sign * values[name])
+    best = max(results, key=lambda name: sign * values[name])
     summary = {"metric": task.best_metric, "values": values, "best": best}
     if estimator.chief:
         files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
@@ -152,18 +164,12 @@ def fine_tune(
 
 
 def _train(
-    task: FineTuningTask,
-    config: RunConfig,
-    source: RecordSource,
-    max_steps: int,
-    eval_specs: Sequence[EvalSpec],
-) -> Estimator:
+    estimator: Estimator, source: RecordSource, max_steps: int, eval_specs: Sequence[EvalSpec]
+) -> None:
     train_spec = TrainSpec(source.train_input_fn, max_steps, source.fingerprint, source.description)
     # With one evaluation only, at the end, there is nothing to choose from: `report` does it.
     chooser = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
-    estimator = Estimator(task, config)
     estimator.train_and_evaluate(train_spec, chooser)
-    return estimator
 
 
 def open_trained(task: FineTuningTask, config: RunConfig) -> Estimator:
@@ -198,27 +204,31 @@ def evaluate(estimator: Estimator, eval_specs: Sequence[EvalSpec]) -> dict[str, 
 def report(
     estimator: Estimator, eval_specs: Sequence[EvalSpec], output_dir: str
 ) -> dict[str, float]:
-    """Evaluates, prints the metrics and writes eval_results.json into `output_dir`."""
+    """Evaluates, prints the metrics and writes eval_results.json into `output_dir`.
+
+    Raises:
+      DivergedError: a metric is not finite.
+    """
     results = evaluate(estimator, eval_specs)
     print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
-    if estimator.chief:
-        path = os.path.join(output_dir, RESULTS_FILE)
-        files.write_json(path, results)
-        print(f"Written to {path}.")
+    write_results(output_dir, results, estimator.chief)
     return results
 
 
 def _seeds_line(
     task: FineTuningTask,
-    values: Mapping[str, float],
+    values: Mapping[str, float | None],
     best: str,
     result: Mapping[str, float],
 ) -> str:
     """A line a seed, and one with median, best, spread and what a constant answer reaches."""
     baseline = result[task.baseline_metric] if task.baseline_metric else 0.0
     lines = [f"{task.best_metric} of {len(values)} seeds:"]
-    lines += [f"  {name:12} {value:.4f}" for name, value in values.items()]
-    ordered = sorted(values.values())
+    lines += [
+        f"  {name:12} {'diverged' if value is None else f'{value:.4f}'}"
+        for name, value in values.items()
+    ]
+    ordered = sorted(value for value in values.values() if value is not None)
     lines.append(
         f"  median {statistics.median(ordered):.4f}, best {values[best]:.4f} ({best}), "
         f"spread {ordered[0]:.4f} to {ordered[-1]:.4f};"

@@ -91,7 +91,8 @@ class DivergenceDetector:
       start_warmup_step: the step at which they begin.
       max_steps: of the run.
       clip_norm: the norm that gradients are clipped to.
-      max_nonfinite_steps: so many steps in a row that are not finite are an alarm.
+      max_nonfinite_steps: so many steps in a row that are not finite are an alarm; at the end of
+        the run, any number.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class DivergenceDetector:
         max_nonfinite_steps: int = 10,
     ) -> None:
         self._clip_norm, self._max_nonfinite = clip_norm, max_nonfinite_steps
-        self._nonfinite = 0
+        self._nonfinite, self._max_steps = 0, max_steps
         self._loss, self._norm = _Running(), _Running()
         shortest = max(num_warmup_steps, int(_WINDOW_SHARE * max_steps))
         warm = start_warmup_step + num_warmup_steps
@@ -144,14 +145,16 @@ class DivergenceDetector:
             part.memory = type(part.memory)(**state[name])
 
     def _not_finite(self, step: int) -> Alarm | None:
-        if self._nonfinite < self._max_nonfinite:
+        # A run that ends on such steps has nothing that shows its weights to be good.
+        few = self._nonfinite < self._max_nonfinite
+        if few and not (self._nonfinite and step == self._max_steps):
             return None
+        count = "1 step" if self._nonfinite == 1 else f"{self._nonfinite} steps in a row"
         return Alarm(
             NOT_FINITE,
             step,
             step - self._nonfinite,
-            f"{self._nonfinite} steps in a row before step {step} gave a loss or gradient that is "
-            "not finite",
+            f"{count} before step {step} gave a loss or gradient that is not finite",
             "Try a lower learning rate or a longer warm-up.",
             repeated=self._nonfinite > self._max_nonfinite,
         )

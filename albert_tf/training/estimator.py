@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.convert.checkpoint_files import has_checkpoint
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import load_weights
@@ -86,8 +86,8 @@ class Estimator:
           The metrics of the last evaluation, None without one.
 
         Raises:
-          AlbertError: the directory holds another run, the data is damaged, or the training has
-            diverged and `on_divergence` does not allow to go on.
+          AlbertError: the directory holds another run, or the data is damaged.
+          DivergedError: the training has diverged and `on_divergence` does not allow to go on.
         """
         return TrainingRun(self, train_spec, eval_spec).run()
 
@@ -108,16 +108,27 @@ class Estimator:
           input_fn: yields the batches, once.
           checkpoint: as in `evaluate`.
           max_steps: at most so many batches; how many there are, for the time left.
+
+        Raises:
+          DivergedError: an output is NaN.
         """
         self.check_input(input_fn, self.config.eval_batch_size)
         self._load(checkpoint)
-        return self._outputs(input_fn, max_steps, "predict")
+        outputs = self._outputs(input_fn, max_steps, "predict")
+        bad = _rows_with_nan(outputs)
+        if bad:
+            raise DivergedError(
+                f"The model gives NaN for {bad:,} of {len(next(iter(outputs.values()))):,} "
+                "examples: its training has diverged. Use another checkpoint, or train again with "
+                "a lower learning rate."
+            )
+        return outputs
 
     @lost_workers()
     def evaluate_now(
         self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
     ) -> dict[str, float] | None:
-        """Metrics of the weights as they are.
+        """Metrics of the weights as they are; all are NaN if an output of the model is.
 
         Args:
           eval_spec: what to evaluate on.
@@ -127,7 +138,12 @@ class Estimator:
         outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name, stopped)
         if outputs is None:
             return None
-        return (eval_spec.metrics or self.task.metrics)(outputs)
+        metrics = eval_spec.metrics or self.task.metrics
+        if _rows_with_nan(outputs):
+            # The best of several NaNs is the first one: an accuracy would pass for a result.
+            zeros = {name: np.nan_to_num(values) for name, values in outputs.items()}
+            return dict.fromkeys(metrics(zeros), float("nan"))
+        return metrics(outputs)
 
     def check_input(self, input_fn: InputFn, batch_size: int) -> None:
         """Raises AlbertError if the devices cannot run on such batches or reach their files."""
@@ -171,6 +187,14 @@ class Estimator:
         outputs = {k: np.concatenate([part[k] for part in collected]) for k in collected[0]}
         order = np.argsort(outputs.pop("example_index"), kind="stable")
         return {name: values[order] for name, values in outputs.items()}
+
+
+def _rows_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
+    """For how many examples an output is NaN."""
+    bad = np.zeros(len(next(iter(outputs.values()))), bool)
+    for values in outputs.values():
+        bad |= np.isnan(values).any(axis=tuple(range(1, values.ndim)))
+    return int(bad.sum())
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.json_values import JSON_ERRORS
+from albert_tf.json_values import JSON_ERRORS, finite_only
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -44,8 +43,7 @@ class MetricsLog:
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Appends {"step", "split", …values}; numbers that are not finite become null."""
-        finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
-        entry = {"step": step, "split": split, **finite}
+        entry = {"step": step, "split": split, **finite_only(values)}
         with files.space_for(f"the metrics of step {step}, in {self._path} and {self._events}"):
             with tf.io.gfile.GFile(self._path, "a") as f:
                 f.write(json.dumps(entry) + "\n")

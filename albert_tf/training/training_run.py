@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.convert.source import ENCODER_SCOPE, LoadReport
-from albert_tf.errors import AlbertError, DamagedError
+from albert_tf.errors import AlbertError, DamagedError, DivergedError
 from albert_tf.json_values import shown
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
@@ -333,7 +333,7 @@ class TrainingRun:
         """Warns of divergences; gives one after which the run has to go back.
 
         Raises:
-          AlbertError: the run has to end.
+          DivergedError: the run has to end.
         """
         act = self.config.on_divergence
         for alarm in self.detector.look(step, metrics):
@@ -348,7 +348,7 @@ class TrainingRun:
             tried = " --on_divergence=rollback goes on from there by itself."
             if act == ROLLBACK:
                 tried = f" {self.rollbacks.count} rollbacks did not help."
-            raise AlbertError(
+            raise DivergedError(
                 f"Training has diverged: {alarm.text}; the last good checkpoint is "
                 f"{good}. {alarm.advice}{tried}"
             )
@@ -388,7 +388,7 @@ class TrainingRun:
             except DamagedError as error:
                 self._note(str(error))
                 del kept[target]
-        raise AlbertError(
+        raise DivergedError(
             f"Training has diverged: {alarm.text}; there is no checkpoint to go back to. "
             f"{alarm.advice}"
         )

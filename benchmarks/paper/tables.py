@@ -91,7 +91,8 @@ def _value(name: str, cell: Any, column: Mapping[str, Any]) -> Any:
     seeds = os.path.join(cell.folder, _SEEDS_FILE)
     if len(values) == 1 and tf.io.gfile.exists(seeds):
         # Section 4.2.2: the median of several runs.
-        values = [factor * statistics.median(files.read_json(seeds)["values"].values())]
+        found = files.read_json(seeds)["values"].values()
+        values = [factor * statistics.median(value for value in found if value is not None)]
     return values if len(values) > 1 else values[0]
 
 

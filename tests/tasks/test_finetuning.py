@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.convert.conversion import WRITERS
+from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.text_tables import TextExample
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.fine_tune import Examples, fine_tune, model_folder, report, run
 from albert_tf.tasks.finetuning import load_model_files, read_task_file
@@ -186,6 +187,40 @@ def test_seeds_are_trained_apart_and_the_best_is_remembered(task, tmp_path, caps
     assert "a constant answer has 0.5000" in printed
     results = report(best, [evaluation], config.output_dir)
     assert results["accuracy"] == record["values"][record["best"]]
+
+
+def spoil_seeds(monkeypatch, *seeds):
+    """Gives the runs of these seeds labels that are not finite."""
+
+    def train_input_fn(self, context, former=RecordSource.train_input_fn):
+        factor = np.nan if self.seed in seeds else 1.0
+        return former(self, context).map(
+            lambda batch: {**batch, "label_ids": batch["label_ids"] * factor}
+        )
+
+    monkeypatch.setattr(RecordSource, "train_input_fn", train_input_fn)
+
+
+def test_a_seed_that_diverges_does_not_hide_the_others(tokenizer, tmp_path, monkeypatch, capsys):
+    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
+    examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
+    source = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
+    config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3)
+    config = dataclasses.replace(config, num_warmup_steps=0)
+    evaluation = EvalSpec(source.eval_input_fn)
+    spoil_seeds(monkeypatch, 4)
+    fine_tune(task, config, source, 2, [evaluation], num_seeds=3)
+    record = json.loads((tmp_path / "run" / "seeds.json").read_text())
+    assert record["values"]["seed-4"] is None and record["best"] != "seed-4"
+    assert None not in (record["values"]["seed-3"], record["values"]["seed-5"])
+    printed = capsys.readouterr().out
+    assert "Training has diverged: 2 steps in a row" in printed
+    assert "seed-4       diverged" in printed
+    spoil_seeds(monkeypatch, 1, 2)
+    config = dataclasses.replace(config, seed=1, output_dir=str(tmp_path / "other"))
+    with pytest.raises(DivergedError, match="The training of all 2 seeds has diverged"):
+        fine_tune(task, config, source, 2, [evaluation], num_seeds=2)
+    assert not (tmp_path / "other/seeds.json").exists()
 
 
 def test_seeds_without_evaluation_are_refused(task, tmp_path):

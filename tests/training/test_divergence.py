@@ -191,3 +191,11 @@ def test_nothing_depends_on_the_steps_looked_at_together():
     ways = [alarms(curves, n, new_only=False, plateaus=plateaus()) for n in (1, 3, 10, 64, 3000)]
     assert len(ways[0]) > 100
     assert all(way == ways[0] for way in ways)
+
+
+@pytest.mark.parametrize(("bad", "found"), [([95, 96], []), ([99], [100]), ([97, 98, 99], [100])])
+def test_steps_that_are_not_finite_are_few_enough_unless_the_run_ends_on_them(bad, found):
+    finite = np.ones(100)
+    finite[bad] = 0
+    curves = {"finite": finite}
+    assert [alarm.step for alarm in alarms(curves, max_steps=100, num_warmup_steps=10)] == found

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.data.text_tables import TextExample
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.json_values import shown
 from albert_tf.tasks.fine_tune import Examples, model_folder
 from albert_tf.tasks.glue.data import find_tasks, read_split
@@ -140,8 +140,8 @@ def run_all(
     data_dir: str | None,
     source: str,
     output_dir: str,
-) -> str:
-    """Runs every task that there is data for, in a folder of its own, and gives GLUE's table.
+) -> None:
+    """Runs every task that there is data for, in a folder of its own, and prints GLUE's table.
 
     AX is predicted by MNLI's model, into MNLI's folder.
 
@@ -152,12 +152,12 @@ def run_all(
       source: see `read_split`.
       output_dir: the tasks' folders, called like the tasks, lie in it.
 
-    Returns:
-      The table; without evaluation, the tasks that were run.
+    Prints the table; without evaluation, the tasks that were run.
 
     Raises:
       AlbertError: there is no task, or a file of any task is missing or malformed; nothing is
         trained then.
+      DivergedError: some tasks have diverged; the others were run, and the table is printed.
     """
     tasks = list(GLUE_TASKS) if source == "tfds" else find_tasks(data_dir)
     names = [task.name for task in tasks]
@@ -173,16 +173,30 @@ def run_all(
         plans.append((task, todo))
     results: dict[str, dict[str, dict[str, float]]] = {}
     majority: dict[str, dict[str, dict[str, float]]] = {}
+    diverged: list[GlueTask] = []
     for number, (task, todo) in enumerate(plans, start=1):
         print(f"\n{task.title} ({number} of {len(plans)})")
         texts = read_texts(task, todo, data_dir, source)
-        metrics = run_task(task, todo, texts, os.path.join(output_dir, task.model_of or task.name))
+        model = task.model_of or task.name
+        if model in [other.name for other in diverged]:
+            print(f"{task.title} is left out, as {model} has diverged.")
+            continue
+        tf.keras.backend.clear_session()
+        try:
+            metrics = run_task(task, todo, texts, os.path.join(output_dir, model))
+        except DivergedError as error:
+            print(error)
+            diverged.append(task)
+            continue
         if todo.evaluate:
             results[task.name] = metrics_by_split(task, metrics)
             majority[task.name] = {
                 name: majority_metrics(task, examples) for name, examples in texts.evaluate.items()
             }
-        tf.keras.backend.clear_session()
-    if not results:
-        return f"\nDone: {', '.join(task.title for task, _ in plans)}."
-    return "\n" + score_table(results, majority)
+    if results:
+        print("\n" + score_table(results, majority))
+    elif not diverged:
+        print(f"\nDone: {', '.join(task.title for task, _ in plans)}.")
+    if diverged:
+        names = ", ".join(task.title for task in diverged)
+        raise DivergedError(f"Of {len(plans)} tasks, {len(diverged)} diverged, see above: {names}.")

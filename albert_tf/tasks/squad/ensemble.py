@@ -16,7 +16,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answer_files import read_answers, write_answers
 from albert_tf.tasks.squad.answers import Answers
 from albert_tf.tasks.squad.data import Question, check_threshold
-from albert_tf.tasks.squad.evaluation import write_results
+from albert_tf.tasks.squad.evaluation import report
 from albert_tf.tasks.squad.question_set import score_answers
 
 
@@ -64,7 +64,7 @@ def ensemble(
         threshold = results["null_threshold"]
     path = write_answers(output_dir, answers, threshold if version == "2.0" else None)
     if results:
-        write_results(output_dir, results)
+        report(output_dir, results)
     return path
 
 

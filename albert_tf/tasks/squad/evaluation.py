@@ -8,22 +8,23 @@ that is best for the dev data is kept beside the model, for questions whose answ
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.tasks.squad.answer_files import write_answers
 from albert_tf.tasks.squad.answers import Answers
 from albert_tf.tasks.squad.data import check_threshold
 from albert_tf.tasks.squad.question_set import QuestionSet
 from albert_tf.tasks.squad.task import BASELINE
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.results import write_results
 
 THRESHOLDS_FILE = "thresholds.json"
-RESULTS_FILE = "eval_results.json"
 #: Where dev data has not given a threshold: no answer wins if the model holds it the likelier.
 DEFAULT_THRESHOLD = 0.0
 
@@ -53,10 +54,15 @@ def evaluate(
 
     Raises:
       AlbertError: see `check_threshold`.
+      DivergedError: the model gives NaN; eval_results.json says so by null.
     """
     check_threshold(asked.task.spec.version, threshold)
     folder = estimator.config.output_dir
-    answers = _answers(estimator, asked)
+    try:
+        answers = _answers(estimator, asked)
+    except DivergedError:
+        write_results(output_dir, {asked.task.best_metric: math.nan}, estimator.chief)
+        raise
     if asked.task.spec.version == "2.0" and not (find_threshold and threshold is None):
         threshold = _known_threshold(folder, threshold)
     results = asked.score(answers, threshold)
@@ -68,18 +74,16 @@ def evaluate(
         files.write_json(os.path.join(folder, THRESHOLDS_FILE), kept)
         print(f"Threshold on the null odds: {threshold:.4f}, the best for {asked.path}; kept.")
     write_answers(output_dir, answers, threshold)
-    write_results(output_dir, results)
+    report(output_dir, results)
     return results
 
 
-def write_results(output_dir: str, results: Mapping[str, float]) -> None:
-    """Writes eval_results.json and prints it."""
-    path = os.path.join(output_dir, RESULTS_FILE)
-    files.write_json(path, results)
+def report(output_dir: str, results: Mapping[str, float]) -> None:
+    """Prints the scores and writes eval_results.json."""
     print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
     if results["f1"] <= results.get(BASELINE, 0.0):
         print("That is no better than leaving every question unanswered.")
-    print(f"Written to {path}; the answers lie beside it.")
+    write_results(output_dir, results)
 
 
 def predict(

@@ -1,0 +1,38 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""eval_results.json: what a script that evaluates leaves."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+
+from albert_tf import files
+from albert_tf.errors import DivergedError
+from albert_tf.json_values import shown_names
+
+RESULTS_FILE = "eval_results.json"
+
+
+def write_results(output_dir: str, results: Mapping[str, float], writes: bool = True) -> None:
+    """Writes eval_results.json into `output_dir`; metrics that are not finite are null in it.
+
+    Args:
+      output_dir: the run's folder.
+      results: metrics by name.
+      writes: False on workers other than the chief.
+
+    Raises:
+      DivergedError: a metric is not finite; the file is written.
+    """
+    path = os.path.join(output_dir, RESULTS_FILE)
+    if writes:
+        files.write_json(path, results)
+        print(f"Written to {path}.")
+    bad = [name for name, value in results.items() if not math.isfinite(value)]
+    if bad:
+        raise DivergedError(
+            f"The evaluation is not finite ({shown_names(bad, 80)}; null in {path}): the training "
+            "has diverged. Use another checkpoint, or train again with a lower learning rate."
+        )

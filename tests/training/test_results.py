@@ -1,0 +1,81 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Models that compute NaN: what is said, what is written, and what is not the best."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+
+from albert_tf import EvalSpec, RunConfig
+from albert_tf.errors import DivergedError
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.results import write_results
+from tests.small_tasks import open_small_task
+from tests.training.test_estimator import logged, make
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def strict_json(path):
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def test_results_that_are_not_finite_are_null_and_an_error(tmp_path, capsys):
+    write_results(str(tmp_path), {"loss": 0.5})
+    assert strict_json(tmp_path / "eval_results.json") == {"loss": 0.5}
+    results = {"loss": math.nan, "accuracy": 0.5, "perplexity": math.inf}
+    with pytest.raises(DivergedError, match=r"not finite \(loss, perplexity; null in .*\.json\)"):
+        write_results(str(tmp_path), results)
+    written = strict_json(tmp_path / "eval_results.json")
+    assert written == {"loss": None, "accuracy": 0.5, "perplexity": None}
+    assert capsys.readouterr().out.count("Written to") == 2
+    with pytest.raises(DivergedError):
+        write_results(str(tmp_path / "none"), results, writes=False)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", ["classification", "squad_2"])
+def test_no_metric_of_a_model_that_computes_nan_passes_for_a_result(tmp_path, tiny_config, name):
+    task, _, held_out = open_small_task(name, tiny_config, tmp_path)
+    estimator = Estimator(task, RunConfig(str(tmp_path), train_batch_size=8, eval_batch_size=8))
+    whole = estimator.evaluate_now(held_out)
+    assert all(math.isfinite(value) for value in whole.values())
+    for weight in estimator.model.named_weights().values():
+        weight.assign(weight * math.nan)
+    results = estimator.evaluate_now(held_out)
+    assert results.keys() == whole.keys()
+    assert all(math.isnan(value) for value in results.values())
+
+
+def test_a_training_that_ends_with_nan_is_an_error_and_leaves_no_best_weights_of_it(
+    tmp_path, capsys, tiny_config, record_paths
+):
+    # The first step has the rate 0, the second one ruins the weights. The run is over before
+    # --max_nonfinite_steps have passed.
+    estimator, spec, source = make(
+        tmp_path, tiny_config, record_paths, learning_rate=1e30, log_every_steps=1
+    )
+    spec = spec.__class__(source.train_input_fn, 8)
+    with pytest.raises(DivergedError) as error:
+        estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
+    found = re.match(
+        r"Training has diverged: \d steps in a row before step 8 gave a loss or gradient that is "
+        r"not finite; the last good checkpoint is none\.",
+        str(error.value),
+    )
+    assert found, error.value
+    evaluations = logged(tmp_path, "eval")
+    assert evaluations[0]["loss"] > 0 and evaluations[-1]["loss"] is None
+    assert evaluations[-1]["masked_lm_accuracy"] is None
+    best = strict_json(tmp_path / "best/best.json")
+    assert best["step"] <= 2
+    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
+    with pytest.raises(DivergedError, match="gives NaN for 101 of 101 examples"):
+        estimator.predict(source.eval_input_fn, str(tmp_path / "checkpoints"))
