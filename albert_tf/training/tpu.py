@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 
@@ -24,12 +25,18 @@ def tpu_name(config: RunConfig) -> str:
 
 
 def make_tpu_strategy(config: RunConfig) -> tf.distribute.Strategy:
-    """Connects to the TPU, starts it, and returns its strategy.
+    """Connects to the TPU and starts it, once a process, and returns its strategy.
 
     Raises:
       AlbertError: there is none, or it cannot be used.
     """
     name = tpu_name(config)
+    return _connected(name, config.tpu_zone, config.gcp_project)
+
+
+@functools.cache
+def _connected(name: str, zone: str | None, project: str | None) -> tf.distribute.Strategy:
+    """A TPU is started once a process: that takes long, and ends what was there before."""
     if name == LOCAL and not any(map(os.path.exists, _DEVICES)):
         raise AlbertError(
             "--strategy=tpu found no TPU on this machine; run on a TPU VM, or name a TPU by "
@@ -37,7 +44,7 @@ def make_tpu_strategy(config: RunConfig) -> tf.distribute.Strategy:
         )
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=name, zone=config.tpu_zone, project=config.gcp_project
+            tpu=name, zone=zone, project=project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
