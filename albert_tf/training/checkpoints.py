@@ -32,6 +32,8 @@ from albert_tf.convert.load import open_source
 from albert_tf.convert.source import LoadReport, Source, assign_weights, first_line
 from albert_tf.errors import AlbertError, DamagedError, StoppedError
 
+_Memory = tf.train.experimental.PythonState
+
 
 def _trackable(named_weights: Mapping[str, tf.Variable]) -> tf.train.Checkpoint:
     return tf.train.Checkpoint(**named_weights)
@@ -47,7 +49,8 @@ class CheckpointStore:
       output_dir: the run's folder.
       named_weights: the model's weights by official name.
       optimizer: with its slots already created.
-      state: what else to save, by name.
+      state: what else to save, by name. A PythonState takes "{}" for nothing, which it is given
+        for a checkpoint of before there was such a state.
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief: they take part in saving (a collective
         operation), into a folder that is deleted again.
@@ -58,7 +61,7 @@ class CheckpointStore:
         output_dir: str,
         named_weights: Mapping[str, tf.Variable],
         optimizer: tf.keras.optimizers.legacy.Optimizer,
-        state: Mapping[str, tf.Variable | tf.train.experimental.PythonState],
+        state: Mapping[str, tf.Variable | _Memory],
         keep_max: int,
         writes: bool = True,
     ) -> None:
@@ -69,7 +72,8 @@ class CheckpointStore:
         self._folder = os.path.join(folder, CHECKPOINTS)
         self._best_folder = os.path.join(folder, BEST)
         weights = _trackable(named_weights)
-        self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
+        self._parts = {"weights": weights, "optimizer": optimizer, **state}
+        self._checkpoint = tf.train.Checkpoint(**self._parts)
         self._best = tf.train.Checkpoint(weights=weights)
         self._output_dir, self._keep_max = output_dir, keep_max
         self._best_record: BestRecord | None = None
@@ -162,8 +166,17 @@ class CheckpointStore:
           AlbertError: it cannot be read, lacks a value, or has one of another shape.
         """
         try:
-            status = self._checkpoint.restore(prefix)
-            status.assert_existing_objects_matched()
+            tensors = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+            # What Python remembers may be younger than the checkpoint; then it begins anew.
+            memories = {k: v for k, v in self._parts.items() if isinstance(v, _Memory)}
+            lacking = [k for k in memories if not any(t.startswith(f"{k}/") for t in tensors)]
+            checkpoint = self._checkpoint
+            if lacking:
+                parts = {k: v for k, v in self._parts.items() if k not in lacking}
+                checkpoint = tf.train.Checkpoint(**parts)
+            checkpoint.restore(prefix).assert_existing_objects_matched()
+            for name in lacking:
+                memories[name].deserialize("{}")
         except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise AlbertError(
                 f"The checkpoint {prefix} does not fit this run ({first_line(error)}); give "

@@ -112,8 +112,10 @@ class DivergenceDetector:
         shortest = max(num_warmup_steps, int(_WINDOW_SHARE * max_steps))
         warm = start_warmup_step + num_warmup_steps
         self._windows = [_Window(plateau, warm, shortest, batch_size) for plateau in plateaus]
-        self._parts = {"loss": self._loss, "norm": self._norm}
-        self._parts.update({window.plateau.metric: window for window in self._windows})
+        self._parts: dict[str, _Running | _Window] = {"loss": self._loss, "norm": self._norm}
+        for window in self._windows:
+            metric = window.plateau.metric
+            self._parts[metric if metric not in self._parts else f"{metric} plateau"] = window
 
     def look(self, step: int, metrics: Mapping[str, np.ndarray]) -> list[Alarm]:
         """Takes the metrics of the steps up to `step`, [steps] each; gives what they show."""
@@ -138,11 +140,18 @@ class DivergenceDetector:
         parts = {name: vars(part.memory).copy() for name, part in self._parts.items()}
         return {"nonfinite": self._nonfinite, **parts}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a `state`."""
-        self._nonfinite = state["nonfinite"]
+    def restore(self, state: Mapping[str, Any]) -> list[str]:
+        """Goes on from a `state`; gives the names of the parts that it lacks, which begin anew."""
+        self._nonfinite = state.get("nonfinite", 0)
+        lacking = []
         for name, part in self._parts.items():
-            part.memory = type(part.memory)(**state[name])
+            memory, known = type(part.memory), state.get(name, {})
+            if known.keys() == vars(memory()).keys():
+                part.memory = memory(**known)
+            else:
+                part.memory = memory()
+                lacking.append(name)
+        return lacking
 
     def _not_finite(self, step: int) -> Alarm | None:
         # A run that ends on such steps has nothing that shows its weights to be good.

@@ -136,12 +136,14 @@ class DivergenceMemory(tf.train.experimental.PythonState):
 
     Attributes:
       rollbacks: how many there were before the checkpoint that was restored.
+      begun_anew: what the detector looks at and that checkpoint, of another version, lacks.
     """
 
     def __init__(self, detector: DivergenceDetector, rollbacks: Rollbacks) -> None:
         super().__init__()
         self._detector, self._rollbacks = detector, rollbacks
         self.rollbacks = 0
+        self.begun_anew: list[str] = []
 
     def serialize(self) -> str:
         """JSON of the detector's state and the number of rollbacks."""
@@ -151,5 +153,5 @@ class DivergenceMemory(tf.train.experimental.PythonState):
     def deserialize(self, serialized: str) -> None:
         """Restores the detector's state."""
         state = json.loads(serialized)
-        self._detector.restore(state["detector"])
-        self.rollbacks = state["rollbacks"]
+        self.begun_anew = self._detector.restore(state.get("detector", {}))
+        self.rollbacks = state.get("rollbacks", 0)

@@ -199,3 +199,35 @@ def test_steps_that_are_not_finite_are_few_enough_unless_the_run_ends_on_them(ba
     finite[bad] = 0
     curves = {"finite": finite}
     assert [alarm.step for alarm in alarms(curves, max_steps=100, num_warmup_steps=10)] == found
+
+
+def detector(*plateaus):
+    return DivergenceDetector(plateaus, batch_size=8, num_warmup_steps=0, max_steps=1000)
+
+
+def looked(*plateaus):
+    """A detector that remembers something of each figure."""
+    made = detector(*plateaus)
+    figures = {"loss": 4.0, "gradient_norm": 2.0, "finite": 1.0, "mlm": 3.0, "sop": 0.5}
+    made.look(25, {name: np.full(25, value) for name, value in figures.items()})
+    return made
+
+
+def test_what_the_memory_lacks_begins_anew_and_is_named():
+    state = looked(*plateaus()).state()
+    old = {name: part for name, part in state.items() if name != "sop"}
+    old["norm"] = {"of": "another version"}
+    resumed = detector(*plateaus())
+    assert resumed.restore(old) == ["norm", "sop"]
+    fresh = detector(*plateaus()).state()
+    assert resumed.state() == {**state, "norm": fresh["norm"], "sop": fresh["sop"]}
+    assert detector(*plateaus()).restore({}) == ["loss", "norm", "mlm", "sop"]
+
+
+def test_a_plateau_of_the_loss_and_jumps_of_the_loss_are_remembered_apart():
+    plateau = Plateau("loss", lambda: 0.7, "the loss", "Do.")
+    state = looked(plateau).state()
+    resumed = detector(plateau)
+    assert resumed.restore(state) == []
+    assert resumed.state() == state
+    assert state["loss"]["medians"] and state["loss plateau"]["counts"] == [25, 0]
