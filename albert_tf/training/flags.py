@@ -40,6 +40,13 @@ TRAINING_ONLY = (
 #: Flags about the evaluations during training.
 _EVALUATION_DURING_TRAINING = ("eval_every_steps", "early_stopping_evals")
 _TPU_ONLY = ("tpu_name", "tpu_zone", "gcp_project")
+#: Flags that are not named like the setting they give; which one it is depends on the script.
+_OTHER_NAMES = {
+    "max_steps": ("num_train_steps", "train_step"),
+    "num_warmup_steps": ("num_warmup_steps", "warmup_step"),
+    "seed": ("random_seed",),
+    "dropout_rate": ("classifier_dropout",),
+}
 
 
 def define_training_flags(
@@ -90,7 +97,7 @@ def define_training_flags(
     flags.DEFINE_enum(
         "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
         "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. auto: "
-        "mixed_bfloat16 there, float32 elsewhere."
+        "mixed_bfloat16 there, float32 elsewhere; an existing run keeps its own."
     )  # fmt: skip
     flags.DEFINE_bool("jit_compile", False, "Compile the model with XLA.")
     flags.DEFINE_integer(
@@ -127,7 +134,7 @@ def define_training_flags(
     )
     flags.DEFINE_enum(
         "strategy", "default", STRATEGIES, "default: one device; mirrored: all GPUs of this "
-        "machine; multi_worker: the machines of TF_CONFIG; tpu: a Cloud TPU."
+        "machine, at least two; multi_worker: the machines of TF_CONFIG; tpu: a Cloud TPU."
     )  # fmt: skip
     flags.DEFINE_bool("use_tpu", False, "The same as --strategy=tpu.")
     flags.DEFINE_string(
@@ -163,6 +170,12 @@ def check_modes(files: Mapping[str, str], training_only: Sequence[str] = ()) -> 
     for action, file in files.items():
         if not FLAGS[action].value:
             note_unused_flags([file], action)
+
+
+def flag_name(setting: str) -> str:
+    """The flag that a setting is given by, with its dashes; the setting's name without one."""
+    names = _OTHER_NAMES.get(setting, (setting,))
+    return next((f"--{name}" for name in names if name in FLAGS), setting)
 
 
 def run_config_from_flags(**values: object) -> RunConfig:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.signals import kept_handlers
+from albert_tf.training.devices import missing_gpu
 from albert_tf.training.specs import RunConfig
 from albert_tf.training.tpu import make_tpu_strategy
 
@@ -27,18 +28,33 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
         device = "/gpu:0" if tf.config.list_physical_devices("GPU") else "/cpu:0"
         return tf.distribute.OneDeviceStrategy(device)
     if config.strategy == "mirrored":
-        gpus = tf.config.list_logical_devices("GPU")
-        if gpus:
-            return tf.distribute.MirroredStrategy([device.name for device in gpus])
-        # Collectives on CPU devices get in each other's way when a process makes two strategies.
-        return tf.distribute.MirroredStrategy(
-            [device.name for device in tf.config.list_logical_devices("CPU")],
-            cross_device_ops=tf.distribute.ReductionToOneDevice(),
-        )
+        return _mirrored_strategy()
     if config.strategy == "multi_worker":
         return _multi_worker_strategy()
     with kept_handlers():
         return make_tpu_strategy(config)
+
+
+def _mirrored_strategy() -> tf.distribute.Strategy:
+    """All GPUs; without any, all CPUs, of which a process has one unless it is told to have more.
+
+    Raises:
+      AlbertError: there is one device only.
+    """
+    gpus = tf.config.list_logical_devices("GPU")
+    names = [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
+    if len(names) < 2:
+        found = "one GPU" if gpus else "no GPU"
+        raise AlbertError(
+            f"--strategy=mirrored needs at least two GPUs, and TensorFlow sees {found}; "
+            f"--strategy=default uses one device. {missing_gpu()}".strip()
+        )
+    if gpus:
+        return tf.distribute.MirroredStrategy(names)
+    # Collectives on CPU devices get in each other's way when a process makes two strategies.
+    return tf.distribute.MirroredStrategy(
+        names, cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
 
 
 def join_cluster(strategy: str) -> None:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import tensorflow as tf
 
 from albert_tf import RunConfig
 from albert_tf.errors import AlbertError
+from albert_tf.training import devices
 from albert_tf.training.strategy import make_strategy
 
 HOSTS = ["host0:2222", "host1:2222"]
@@ -48,3 +50,42 @@ def test_a_cluster_joined_too_late_is_one_sentence(monkeypatch):
     tf.constant(1)
     with pytest.raises(AlbertError, match=r"computed something already; call .*join_cluster"):
         make_strategy(RunConfig("runs/a", strategy="multi_worker"))
+
+
+def test_mirrored_with_one_device_is_refused(monkeypatch):
+    (one, *_) = tf.config.list_logical_devices("CPU")
+    there = {"GPU": [], "CPU": [one]}
+    monkeypatch.setattr(tf.config, "list_logical_devices", there.get)
+    with pytest.raises(AlbertError, match="needs at least two GPUs, and TensorFlow sees no GPU; "):
+        make_strategy(RunConfig("runs/a", strategy="mirrored"))
+    there["GPU"] = [one]
+    with pytest.raises(AlbertError, match="sees one GPU; --strategy=default uses one device"):
+        make_strategy(RunConfig("runs/a", strategy="mirrored"))
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="has a GPU")
+@pytest.mark.parametrize(("name", "words"), [("default", "1 CPU"), ("mirrored", "2 CPUs")])
+def test_the_devices_in_use_are_told_once(monkeypatch, capsys, name, words):
+    monkeypatch.setattr(devices, "_DRIVER", ())
+    devices._print_once.cache_clear()
+    for _ in range(2):
+        devices.announce_devices(make_strategy(RunConfig("runs/a", strategy=name)))
+    assert capsys.readouterr().out == f"Devices: {words}.\n"
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="has a GPU")
+def test_a_gpu_that_tensorflow_does_not_see_is_told_with_what_to_do(monkeypatch, capsys, tmp_path):
+    assert not devices.missing_gpu() or any(map(os.path.exists, devices._DRIVER))
+    (tmp_path / "version").touch()
+    monkeypatch.setattr(devices, "_DRIVER", (str(tmp_path / "version"),))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert devices.missing_gpu().endswith("sees no GPU: CUDA_VISIBLE_DEVICES='-1' hides it.")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    if not devices._loads("libcuda.so.1"):
+        assert "libcuda.so.1 cannot be loaded. A container" in devices.missing_gpu()
+    monkeypatch.setattr(devices, "_loads", lambda library: library.startswith("libcuda."))
+    install = f'pip install "tensorflow[and-cuda]=={tf.__version__}"'
+    assert devices.missing_gpu().endswith(install)
+    devices._print_once.cache_clear()
+    devices.announce_devices(make_strategy(RunConfig("runs/a")))
+    assert capsys.readouterr().out.splitlines() == ["Devices: 1 CPU.", devices.missing_gpu()]
