@@ -173,9 +173,16 @@ class RecordSource:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What the data are and how they were made, as JSON values; empty without a manifest."""
+        """What the data are and how they were made, as JSON values.
+
+        Without a manifest the names of the shards and how many examples they hold.
+        """
         if self.manifest is None:
-            return {}
+            shards = [
+                {"examples": count, "name": os.path.basename(path)}
+                for path, count in zip(self.files, self.counts)
+            ]
+            return {"examples": self.num_examples, "shards": shards}
         options = dict(self.manifest.options)
         if "input_files" in options:
             options["input_files"] = [

@@ -43,7 +43,7 @@ from albert_tf.tasks.squad.task import SquadTask, load_squad_task
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.results import RESULTS_FILE
-from albert_tf.training.training_run import RUN_CONFIG, TRAINING_DATA
+from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,10 @@ from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.data_errors import data_errors
+from albert_tf.training.devices import announce_devices
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.preemption import lost_workers
+from albert_tf.training.run_identity import recorded_precision
 from albert_tf.training.specs import (
     ENCODER,
     EvalSpec,
@@ -54,19 +56,31 @@ class Estimator:
 
     def __init__(self, task: Task, run_config: RunConfig) -> None:
         self.strategy = make_strategy(run_config)
+        announce_devices(self.strategy)
         self.chief = is_chief(self.strategy)
         if run_config.precision == "auto":
-            run_config = dataclasses.replace(run_config, precision=fast_precision(self.strategy))
+            run_config = dataclasses.replace(run_config, precision=self._precision(run_config))
         self.task, self.config = task, run_config
         check_batch_sizes(run_config, self.strategy.num_replicas_in_sync)
         tf.keras.utils.set_random_seed(run_config.seed)
-        with self.strategy.scope(), _precision(run_config.precision):
+        with self.strategy.scope(), _policy(run_config.precision):
             self.model = task.build_model()
         if run_config.freeze:
             _freeze(self.model, run_config.freeze)
         self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
         # Evaluations are often repeated, and making their input is a large part of a short one.
         self._inputs: dict[InputFn, tf.distribute.DistributedDataset] = {}
+
+    def _precision(self, run_config: RunConfig) -> str:
+        """What "auto" stands for: the precision of the run that is there, or else the fastest."""
+        fast = fast_precision(self.strategy)
+        kept = recorded_precision(run_config.output_dir) or fast
+        if kept != fast:
+            print(
+                f"{run_config.output_dir} was trained in {kept}, which --precision=auto keeps; "
+                f"for a new run on these devices it would choose {fast}."
+            )
+        return kept
 
     def train(self, train_spec: TrainSpec) -> None:
         """Trains up to `train_spec.max_steps`, going on from the newest checkpoint."""
@@ -198,7 +212,7 @@ def _rows_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
 
 
 @contextlib.contextmanager
-def _precision(name: str) -> Iterator[None]:
+def _policy(name: str) -> Iterator[None]:
     """Sets Keras' mixed-precision policy while a model is built."""
     former = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(name)

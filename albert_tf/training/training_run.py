@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 import time
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.convert.source import ENCODER_SCOPE, LoadReport
 from albert_tf.errors import AlbertError, DamagedError, DivergedError
-from albert_tf.json_values import shown
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
@@ -34,6 +32,7 @@ from albert_tf.training.monitors import (
 )
 from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.rollback import MAX_ROLLBACKS, DivergenceMemory, Rollbacks
+from albert_tf.training.run_identity import RunIdentity
 from albert_tf.training.specs import ROLLBACK, WARN, EvalSpec, TrainSpec
 from albert_tf.training.strategy import fast_precision, highest
 from albert_tf.training.task import trainable_weights
@@ -41,8 +40,6 @@ from albert_tf.training.task import trainable_weights
 if TYPE_CHECKING:
     from albert_tf.training.estimator import Estimator
 
-RUN_CONFIG = "run_config.json"
-TRAINING_DATA = "training_data.json"
 #: Seconds a loop on the device may take, so that the host keeps talking.
 LOOP_SECONDS = 5.0
 
@@ -75,6 +72,7 @@ class TrainingRun:
         weights = estimator.model.named_weights()
         trained = trainable_weights(estimator.model)
         self.frozen = [name for name in weights if name not in trained]
+        self.identity = RunIdentity(self.config, self.task, train_spec, self.frozen)
         self.chief = estimator.chief
         self.rollbacks = Rollbacks(self.config.output_dir, self.chief)
         self.detector = DivergenceDetector(
@@ -127,7 +125,6 @@ class TrainingRun:
         """
         if self.chief:
             files.remove_temporary(self.config.output_dir)
-            self._note_slow_precision()
             if note := self.config.warmup_note(self.train_spec.max_steps):
                 print(note)
         begun = highest(self.estimator.strategy, int(self.store.latest() is not None))
@@ -244,12 +241,10 @@ class TrainingRun:
         else:
             print("Training starts from random weights, not from an --init_checkpoint.")
         if self.chief:
+            self._note_slow_precision()
             self.store.begin()
             self.task.save_files(self.config.output_dir)
-            folder = self.config.output_dir
-            files.write_json(os.path.join(folder, RUN_CONFIG), self._identity())
-            data = dict(self.train_spec.data_description)
-            files.write_json(os.path.join(folder, TRAINING_DATA), data)
+            self.identity.write(self.config.output_dir)
             self.rollbacks.forget()
         if self.config.on_divergence == ROLLBACK:
             self.store.save(0)
@@ -266,25 +261,7 @@ class TrainingRun:
     def _resume(self) -> int:
         """Restores the newest checkpoint of this run; gives its step. Refuses those of another."""
         folder = self.config.output_dir
-        path = os.path.join(folder, RUN_CONFIG)
-        held = files.read_object(path, "run configuration")
-        for part in self._identity():
-            if not isinstance(held.get(part), dict):
-                raise AlbertError(
-                    f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
-                    "give another --output_dir."
-                )
-        differing = [
-            f"{key}={shown(held[part].get(key))} there, {shown(value)} here"
-            for part, values in self._identity().items()
-            for key, value in values.items()
-            if held[part].get(key) != value
-        ]
-        if differing:
-            raise AlbertError(
-                f"{folder} holds another run ({'; '.join(differing[:4])}); give another "
-                "--output_dir, or the same settings to resume it."
-            )
+        self.identity.check(folder)
         with self.estimator.strategy.scope():
             self.store.restore_newest()
         step = int(self.optimizer.iterations.numpy())
@@ -298,19 +275,13 @@ class TrainingRun:
         self.rollbacks.resume(step, self.memory.rollbacks)
         self.rate_factor.assign(self.rollbacks.learning_rate_factor)
         print(f"Resuming {folder} at step {step}.")
+        if self.memory.begun_anew:
+            names = ", ".join(self.memory.begun_anew)
+            print(
+                f"The checkpoint has no history of {names}, as another version wrote it; the "
+                "detection of divergences starts afresh for these."
+            )
         return step
-
-    def _identity(self) -> dict[str, dict[str, object]]:
-        """What decides the weights this run ends with, as JSON values."""
-        return {
-            # Runs from before weights could be frozen have no such entry.
-            "run": {**self.config.decisive(), "frozen": self.frozen or None},
-            "task": self.task.description(),
-            "train": {
-                "max_steps": self.train_spec.max_steps,
-                "data": self.train_spec.data_fingerprint,
-            },
-        }
 
     def _next_stop(self, step: int) -> int:
         """The next step at which the host has something to do."""

@@ -26,7 +26,7 @@ from albert_tf.export.model_card import CARD_FILE, model_card
 from albert_tf.export.sources import ModelFolder
 from albert_tf.json_values import parse_json
 from albert_tf.text_files import read_lines
-from albert_tf.training.training_run import RUN_CONFIG, TRAINING_DATA
+from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
 from albert_tf.version import __version__
 from benchmarks import machine
 from benchmarks.bundled_model import heldout

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -17,8 +18,10 @@ import albert_tf.training.training_run
 from albert_tf import EvalSpec, RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining import PretrainingTask, open_records
+from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import InputContext
+from albert_tf.training.training_run import TrainingRun
 
 STEPS = 12
 
@@ -176,6 +179,45 @@ def test_another_run_in_the_output_dir_is_refused(
     estimator, spec, _ = make(uninterrupted[0], tiny_config, record_paths, **changes)
     with pytest.raises(AlbertError, match=f"holds another run.*{named}"):
         estimator.train(spec)
+
+
+def test_auto_precision_keeps_that_of_the_run_that_is_there(
+    tmp_path, monkeypatch, uninterrupted, tiny_config, record_paths, capsys
+):
+    monkeypatch.setattr(albert_tf.training.estimator, "fast_precision", lambda _: "mixed_bfloat16")
+    folder = uninterrupted[0]
+    estimator, spec, _ = make(folder, tiny_config, record_paths, precision="auto")
+    assert estimator.config.precision == "float32"
+    assert f"{folder} was trained in float32, which --precision=auto" in capsys.readouterr().out
+    estimator.train(spec)
+    assert "already trained to step 12" in capsys.readouterr().out
+    explicit, spec, _ = make(folder, tiny_config, record_paths, precision="mixed_bfloat16")
+    with pytest.raises(AlbertError, match="precision=float32 there, mixed_bfloat16 here"):
+        explicit.train(spec)
+    # What has no checkpoint is no run yet.
+    (tmp_path / "run_config.json").write_text('{"run": {"precision": "float32"}}')
+    estimator, *_ = make(tmp_path, tiny_config, record_paths, precision="auto")
+    assert estimator.config.precision == "mixed_bfloat16"
+
+
+def test_a_checkpoint_of_before_the_divergence_detector_is_resumed_with_a_new_one(
+    tmp_path, uninterrupted, tiny_config, record_paths, capsys
+):
+    folder = tmp_path / "run"
+    shutil.copytree(uninterrupted[0], folder)
+    estimator, spec, _ = make(folder, tiny_config, record_paths)
+    run = TrainingRun(estimator, spec, None)
+    run.store.restore_newest()
+    assert not run.memory.begun_anew
+    weights = estimator.model.named_weights()
+    state = {"skipped_steps": run.skipped}
+    CheckpointStore(str(folder), weights, run.optimizer, state, 5).save(STEPS)
+    again, spec, _ = make(folder, tiny_config, record_paths)
+    again.train(spec)
+    printed = capsys.readouterr().out
+    assert "no history of loss, norm, masked_lm_loss, sentence_order_accuracy, as" in printed
+    assert "already trained to step 12" in printed
+    assert_same(weights_of(again), uninterrupted[1])
 
 
 def test_a_run_that_saved_nothing_gives_way_to_another(tmp_path, tiny_config, record_paths):

@@ -1,0 +1,141 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What decides the weights that a run ends with; by it a run is told from another one.
+
+`run_config.json` and `training_data.json` in the output directory keep it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.convert.checkpoint_files import has_checkpoint
+from albert_tf.errors import AlbertError
+from albert_tf.json_values import shown, shown_names
+from albert_tf.training.flags import flag_name
+
+if TYPE_CHECKING:
+    from albert_tf.training.specs import RunConfig, TrainSpec
+    from albert_tf.training.task import Task
+
+RUN_CONFIG = "run_config.json"
+TRAINING_DATA = "training_data.json"
+#: Differences that an error names.
+_SHOWN = 4
+_DIGEST = re.compile(r"[0-9a-f]{32,}")
+
+
+class RunIdentity:
+    """The settings and the data of a run.
+
+    Args:
+      config: how it trains.
+      task: what it trains.
+      train_spec: what on, and for how long.
+      frozen: names of the weights that are not trained.
+    """
+
+    def __init__(
+        self, config: RunConfig, task: Task, train_spec: TrainSpec, frozen: Sequence[str] = ()
+    ) -> None:
+        self._values: dict[str, dict[str, Any]] = {
+            # Runs from before weights could be frozen have no such entry.
+            "run": {**config.decisive(), "frozen": list(frozen) or None},
+            "task": task.description(),
+            "train": {"max_steps": train_spec.max_steps, "data": train_spec.data_fingerprint},
+        }
+        self._data = dict(train_spec.data_description)
+
+    def write(self, folder: str) -> None:
+        """Writes both files."""
+        files.write_json(os.path.join(folder, RUN_CONFIG), self._values)
+        files.write_json(os.path.join(folder, TRAINING_DATA), self._data)
+
+    def check(self, folder: str) -> None:
+        """Compares with the files of a run that is to be resumed.
+
+        Raises:
+          AlbertError: it is another run; says in what. Or run_config.json is damaged.
+        """
+        path = os.path.join(folder, RUN_CONFIG)
+        held = files.read_object(path, "run configuration")
+        for part in self._values:
+            if not isinstance(held.get(part), dict):
+                raise AlbertError(
+                    f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
+                    "give another --output_dir."
+                )
+        found = [
+            difference
+            for part, values in self._values.items()
+            for name, value in values.items()
+            if held[part].get(name) != value
+            for difference in (
+                self._data_differences(folder, str(held[part].get(name)), value)
+                if (part, name) == ("train", "data")
+                else _differences(held[part].get(name), value, flag_name(name))
+            )
+        ]
+        if found:
+            more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            raise AlbertError(
+                f"{folder} holds another run ({'; '.join(found[:_SHOWN])}{more}); give another "
+                "--output_dir, or the same settings to resume it."
+            )
+
+    def _data_differences(self, folder: str, held: str, here: str) -> Iterator[str]:
+        """What differs between the training data of two fingerprints, as far as is known."""
+        path = os.path.join(folder, TRAINING_DATA)
+        there = files.read_object(path) if tf.io.gfile.exists(path) else {}
+        found = list(_differences(there, self._data)) if there and self._data else []
+        if there.get("order_version") != self._data.get("order_version"):
+            yield "another version of albert_tf reads the training data in another order"
+        elif found:
+            yield from (f"training data: {difference}" for difference in found[:2])
+        elif held.partition("-")[0] == here.partition("-")[0]:
+            yield "training data: the same records, padded to other lengths or masked otherwise"
+        else:
+            yield "training data: other records"
+
+
+def recorded_precision(folder: str) -> str | None:
+    """The precision of the run in an output directory; None if there is none, or no telling."""
+    if not has_checkpoint(folder):
+        return None
+    try:
+        run = files.read_object(os.path.join(folder, RUN_CONFIG)).get("run")
+    except AlbertError:
+        return None  # If the run is resumed, `RunIdentity.check` says what is wrong.
+    precision = run.get("precision") if isinstance(run, Mapping) else None
+    return precision if precision in ("float32", "mixed_bfloat16") else None
+
+
+def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
+    """Says how two values differ, of a setting or of several by name."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in dict.fromkeys([*here, *there]):
+            if there.get(key) != here.get(key):
+                yield from _differences(there.get(key), here.get(key), f"{name}.{key}".strip("."))
+        return
+    sides = _short(there), _short(here)
+    if isinstance(there, list) and isinstance(here, list):
+        only = [[x for x in a if x not in b] for a, b in ((there, here), (here, there))]
+        sides = [shown_names(map(_short, values), 80) for values in only]
+        if not any(only):
+            yield f"{name} in another order"
+            return
+        yield f"{name}: only there {sides[0]}, only here {sides[1]}"
+    elif sides[0] == sides[1] or any(_DIGEST.fullmatch(side) for side in sides):
+        yield f"another {name}"  # Nobody can compare digests, or what is cut off.
+    else:
+        yield f"{name}={sides[0]} there, {sides[1]} here"
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) and len(value) <= 64 else shown(value)

@@ -1,0 +1,105 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a run that is refused says of the one that is there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from absl import flags
+
+import run_classifier
+import run_pretraining
+from albert_tf import RunConfig, TrainSpec
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.pretraining import PretrainingTask, open_records
+from albert_tf.training.run_identity import RunIdentity
+
+CONFIG = RunConfig("runs/a", train_batch_size=8, seed=1)
+
+
+@pytest.fixture
+def of(tiny_config, record_paths):
+    """The identity of a run, with changes to it; some records of all."""
+
+    def of(paths=record_paths, model=None, max_steps=100, fingerprint=None, **values):
+        source = open_records(",".join(paths), dataclasses.replace(tiny_config, **(model or {})))
+        task = PretrainingTask(dataclasses.replace(tiny_config, **(model or {})), source)
+        spec = TrainSpec(
+            source.train_input_fn,
+            max_steps,
+            fingerprint or source.fingerprint,
+            source.description,
+        )
+        return RunIdentity(dataclasses.replace(CONFIG, **values), task, spec)
+
+    return of
+
+
+@pytest.fixture
+def refusal(of, tmp_path):
+    of().write(str(tmp_path))
+    of().check(str(tmp_path))
+
+    def refusal(**changes):
+        with pytest.raises(AlbertError, match="holds another run") as error:
+            of(**changes).check(str(tmp_path))
+        return str(error.value)
+
+    return refusal
+
+
+@pytest.fixture
+def flags_of():
+    known = set(flags.FLAGS)
+    yield lambda script: script.define_flags()
+    for name in set(flags.FLAGS) - known:
+        delattr(flags.FLAGS, name)
+
+
+@pytest.mark.parametrize(
+    ("script", "steps", "warmup"),
+    [
+        (run_pretraining, "--num_train_steps", "--num_warmup_steps"),
+        (run_classifier, "--train_step", "--warmup_step"),
+    ],
+)
+def test_settings_go_by_the_names_of_the_script_s_flags(refusal, flags_of, script, steps, warmup):
+    flags_of(script)
+    text = refusal(max_steps=200, num_warmup_steps=7, seed=2, learning_rate=0.5)
+    assert f"{steps}=100 there, 200 here" in text
+    assert f"{warmup}=3125 there, 7 here" in text
+    assert "--random_seed=1 there, 2 here" in text
+    assert "--learning_rate=0.00176 there, 0.5 here" in text
+
+
+def test_of_the_model_s_configuration_only_what_differs_is_shown(refusal):
+    text = refusal(model={"hidden_size": 32, "num_hidden_layers": 3})
+    assert (
+        "(config.hidden_size=16 there, 32 here; config.num_hidden_layers=2 there, 3 here)" in text
+    )
+
+
+def test_more_than_four_differences_are_counted(refusal):
+    text = refusal(max_steps=1, seed=2, clip_norm=2.0, poly_power=2.0, optimizer="adamw")
+    assert text.count(" there, ") == 4 and "; and 1 more)" in text
+
+
+def test_other_records_are_told_by_their_names_and_numbers(refusal, record_paths):
+    text = refusal(paths=record_paths[:2])
+    assert "training data: examples=101 there, 47 here" in text
+    assert "shards: only there {'examples': 54, 'name': 'shard-2.tfrecord'}, only here none" in text
+
+
+def test_records_that_are_described_alike_are_told_without_digests(refusal, of):
+    digest = "0123456789abcdef" * 4
+    text = refusal(fingerprint=digest)
+    assert "(training data: other records)" in text and digest not in text
+
+
+def test_values_that_look_alike_once_cut_off_are_not_shown(of, tmp_path):
+    begin = "gs://bucket/" + "x" * 80
+    of(init_checkpoint=f"{begin}/a").write(str(tmp_path))
+    with pytest.raises(AlbertError, match=r"another run \(another init_checkpoint\); give"):
+        of(init_checkpoint=f"{begin}/b").check(str(tmp_path))
