@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import signal
 import time
 
@@ -81,6 +82,34 @@ def stop_one(folder, logs, index, number):
 
 def test_a_signal_to_one_worker_stops_both_at_the_same_step(tmp_path):
     assert 0 < stop_one(tmp_path / "run", tmp_path, 1, signal.SIGTERM) < 60
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_worker_stops_both_within_an_evaluation(tmp_path):
+    # 400 batches, which take seconds.
+    copies = [tmp_path / f"held-out-{i}.tfrecord" for i in range(20)]
+    for path in copies:
+        shutil.copy(ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord", path)
+    values = {
+        "do_eval": True,
+        "eval_input_file": ",".join(map(str, copies)),
+        "eval_batch_size": 2,
+        "max_eval_steps": 400,
+        "eval_every_steps": 2,
+        "num_train_steps": 4,
+    }
+    folder = tmp_path / "run"
+    with Cluster(command(folder, **values), tmp_path) as cluster:
+        while not re.search(r"^eval \d+/400", cluster.stderr(1), re.M):
+            assert all(process.poll() is None for process in cluster.processes), cluster.stderr(1)
+            time.sleep(0.05)
+        cluster.processes[1].send_signal(signal.SIGTERM)
+        exits = cluster.wait()
+    for done in exits:
+        assert done.returncode == 143 and "Traceback" not in done.stderr, done
+        assert "Stopped at step 2 and saved" in done.stdout
+        assert "eval at step" not in done.stderr
+    assert (folder / "checkpoints/ckpt-2.index").exists()
 
 
 @pytest.mark.slow
