@@ -45,6 +45,7 @@ _OTHER_NAMES = {
     "max_steps": ("num_train_steps", "train_step"),
     "num_warmup_steps": ("num_warmup_steps", "warmup_step"),
     "seed": ("random_seed",),
+    "frozen": ("freeze",),
     "dropout_rate": ("classifier_dropout",),
 }
 
