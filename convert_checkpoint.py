@@ -16,19 +16,20 @@ import warnings
 
 from absl import flags, logging
 
-from albert_tf import cli
+from albert_tf import cli, files
+from albert_tf.convert.formats import FORMATS, WEIGHTS_DTYPES, check_weights_dtype
+from albert_tf.path_flags import define_path
+from albert_tf.pretrained import check_model
 
 FLAGS = flags.FLAGS
-FORMATS = ("tf2", "tf1", "hf", "tfhub")
-WEIGHTS_DTYPES = ("float32", "float16")
 
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    flags.DEFINE_string(
+    define_path(
         "from_path", None, "The model: an output directory or checkpoint of ours, a folder or "
         "archive (.tar.gz) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub.",
-        required=True
+        required=True, check=check_model
     )  # fmt: skip
     flags.DEFINE_enum(
         "to", None, FORMATS, "tf2: ours, a checkpoint with albert_config.json and tokenizer.json. "
@@ -36,7 +37,13 @@ def define_flags() -> None:
         "tfhub: an encoder SavedModel with .mlm and .sop; see also export_tfhub.py.",
         required=True
     )  # fmt: skip
-    flags.DEFINE_string("output_dir", None, "A new folder for the result.", required=True)
+    define_path(
+        "output_dir",
+        None,
+        "A new folder for the result.",
+        required=True,
+        check=files.check_new_folder,
+    )
     flags.DEFINE_bool(
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
         "write the weights that pretrained models have; what is left out is listed."
@@ -54,6 +61,7 @@ def define_flags() -> None:
 
 
 def _main() -> None:
+    check_weights_dtype(FLAGS.to, FLAGS.weights_dtype)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.conversion import convert
 

@@ -19,9 +19,12 @@ from __future__ import annotations
 
 from absl import flags, logging
 
-from albert_tf import cli
+from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.export.formats import check_lite
 from albert_tf.flag_modes import refuse_flags
+from albert_tf.path_flags import define_path
+from albert_tf.pretrained import check_model
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
@@ -30,12 +33,14 @@ TASKS = ["classifier", "squad", "multiple_choice"]
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    flags.DEFINE_string(
+    define_path(
         "albert_directory", None, "What to export: the output directory of a run, or anything that "
         "--init_checkpoint takes, with configuration and vocabulary beside the weights.",
-        required=True,
+        required=True, check=check_model,
     )  # fmt: skip
-    flags.DEFINE_string("export_path", None, "The folder to make.", required=True)
+    define_path(
+        "export_path", None, "The folder to make.", required=True, check=files.check_new_folder
+    )
     flags.DEFINE_enum(
         "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
         "the pretraining heads, as .mlm and .sop; preprocessing: the tokenizer and packing of "
@@ -68,6 +73,8 @@ def _main() -> None:
         raise AlbertError("--quantization is for --format=tflite alone.")
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["seq_length"], "it goes with --export_type=preprocessing.")
+    if FLAGS.format == "tflite":
+        check_lite(FLAGS.export_type)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export import sources
 

@@ -18,20 +18,24 @@ with the model, so that predicting needs no more. Settings come from recipes by 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf import cli, files
+from albert_tf.data.text_tables import check_table
 from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import refuse_flags
 from albert_tf.json_values import shown_names
+from albert_tf.path_flags import define_path
 from albert_tf.tasks.finetuning_flags import (
     check_finetuning_modes,
+    check_settings,
     define_finetuning_flags,
     settings_from_flags,
 )
-from albert_tf.tasks.glue.data import DATA_SOURCES
+from albert_tf.tasks.glue.data import DATA_SOURCES, check_splits, find_tasks
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, find_task
 
 if TYPE_CHECKING:
@@ -56,17 +60,50 @@ def define_flags() -> None:
         "diagnostic set, is predicted with a model of mnli); or all that are in --data_dir.",
         case_sensitive=False
     )  # fmt: skip
-    flags.DEFINE_string("data_dir", None, "The folder with GLUE's CoLA, SST-2, … in it.")
+    define_path(
+        "data_dir",
+        None,
+        "The folder with GLUE's CoLA, SST-2, … in it.",
+        check=files.check_folder,
+        when=_reads_glue_files,
+    )
     flags.DEFINE_enum("data_source", "files", DATA_SOURCES, "tfds: TensorFlow Datasets.")
     table = "a .tsv, .csv or .jsonl file (.gz, .bz2 and .xz too) with named columns."
-    flags.DEFINE_string("train_file", None, f"Training examples: {table}")
-    flags.DEFINE_string("eval_file", None, f"Examples to evaluate on: {table}")
-    flags.DEFINE_string("predict_file", None, f"Examples to predict, labelled or not: {table}")
+    define_path(
+        "train_file",
+        None,
+        f"Training examples: {table}",
+        check=check_table,
+        when=lambda: _reads("do_train"),
+    )
+    define_path(
+        "eval_file",
+        None,
+        f"Examples to evaluate on: {table}",
+        check=check_table,
+        when=lambda: _reads("do_eval"),
+    )
+    define_path(
+        "predict_file",
+        None,
+        f"Examples to predict, labelled or not: {table}",
+        check=check_table,
+        when=lambda: _reads("do_predict"),
+    )
     flags.DEFINE_string("text_column", None, "Column of the text. Default: text.")
     flags.DEFINE_string("text_pair_column", None, "Column of the second text, for pairs.")
     flags.DEFINE_string("label_column", None, "Column of the label. Default: label.")
     flags.DEFINE_string("id_column", None, "Column naming a row. Default: its number, from 0.")
     flags.DEFINE_bool("regression", False, "Labels are numbers to predict, not classes.")
+
+
+def _reads(action: str) -> bool:
+    """Whether a table of the user's own is read for something to do."""
+    return FLAGS.task_name == "custom" and FLAGS[action].value
+
+
+def _reads_glue_files() -> bool:
+    return FLAGS.task_name != "custom" and FLAGS.data_source == "files"
 
 
 def _main() -> None:
@@ -83,7 +120,9 @@ def _main() -> None:
         reason = f"with --task_name={FLAGS.task_name} all data come from --data_dir."
         refuse_flags(CUSTOM_ONLY, f"{reason} For files of your own, leave --task_name out.")
     check_finetuning_modes(FILES)
-    settings_from_flags({}).run_config(0)
+    if not custom and files.is_local(FLAGS.data_dir or ""):
+        _check_glue_files(actions)
+    check_settings(None if FLAGS.task_name == "all" else FLAGS.task_name)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.glue import run as glue
     from albert_tf.training.strategy import join_cluster
@@ -101,6 +140,13 @@ def _main() -> None:
         _run_glue(task, todo, glue.read_texts(task, todo, *data), FLAGS.output_dir)
 
 
+def _check_glue_files(actions: Sequence[bool]) -> None:
+    if FLAGS.task_name != "all":
+        check_splits(find_task(FLAGS.task_name), *actions, FLAGS.data_dir, FLAGS.data_source)
+    elif FLAGS.data_source == "files":
+        find_tasks(FLAGS.data_dir)
+
+
 def _run_custom() -> None:
     """Runs on the texts of --train_file, --eval_file and --predict_file."""
     from albert_tf.data.text_tables import TextColumns
@@ -108,7 +154,7 @@ def _run_custom() -> None:
     from albert_tf.tasks import text_classification as classification
     from albert_tf.tasks.classification_features import label_set
     from albert_tf.tasks.classification_flags import read_files
-    from albert_tf.tasks.fine_tune import model_folder
+    from albert_tf.tasks.model_folders import model_folder
     from albert_tf.tasks.prediction_tables import write_predictions
 
     given = {c: FLAGS[f"{c}_column"].value for c in ("text", "text_pair", "label", "id")}

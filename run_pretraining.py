@@ -16,12 +16,20 @@ import sys
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf import cli, files
+from albert_tf.config import NO_CONFIG, AlbertConfig
+from albert_tf.convert.config_files import config_in
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import scaled_learning_rate
-from albert_tf.pretrained import NONE
-from albert_tf.training.flags import check_modes, define_training_flags, run_config_from_flags
-from albert_tf.training.specs import MAX_STEPS, check_number
+from albert_tf.path_flags import check_records, define_path
+from albert_tf.pretrained import NONE, resolve_name
+from albert_tf.training.flags import (
+    check_modes,
+    check_run,
+    define_training_flags,
+    run_config_from_flags,
+)
+from albert_tf.training.specs import MAX_STEPS, RunConfig, check_number
 
 FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
@@ -38,15 +46,22 @@ def define_flags() -> None:
         save_checkpoints_steps=5000,
         without_init=f"Default: {NONE}.",
     )
-    flags.DEFINE_string(
+    define_path(
         "input_file", None, "Training records: comma list of TFRecord files, globs, or folders "
-        "that create_pretraining_data.py wrote. Needed for --do_train."
+        "that create_pretraining_data.py wrote. Needed for --do_train.",
+        check=check_records, many=True
     )  # fmt: skip
-    flags.DEFINE_string("eval_input_file", None, "Held-out records to evaluate on, likewise.")
-    flags.DEFINE_string(
+    define_path(
+        "eval_input_file",
+        None,
+        "Held-out records to evaluate on, likewise.",
+        check=check_records,
+        many=True,
+    )
+    define_path(
         "albert_config_file", None, "Model configuration: a JSON file, or a preset's name such as "
         "albert_base_v2 (its vocab_size then follows the records). Default: that of "
-        "--init_checkpoint."
+        "--init_checkpoint.", check=AlbertConfig.load
     )  # fmt: skip
     flags.DEFINE_integer("max_seq_length", None, "Checked against the records if given.")
     flags.DEFINE_integer("max_predictions_per_seq", None, "Checked against the records if given.")
@@ -88,6 +103,7 @@ def _main() -> None:
     rate = scaled_learning_rate(FLAGS.train_batch_size) if rate is None else rate
     run_config = run_config_from_flags(learning_rate=rate)
     check_number("--sop_weight", FLAGS.sop_weight)
+    _check_settings(run_config)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.load import check_architecture
     from albert_tf.tasks import pretraining
@@ -143,6 +159,30 @@ def _main() -> None:
         results = estimator.evaluate(eval_spec)
         print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
         write_results(FLAGS.output_dir, results, estimator.chief)
+
+
+def _check_settings(run_config: RunConfig) -> None:
+    """Checks what can be told of a run without TensorFlow.
+
+    Raises:
+      AlbertError: the settings are impossible.
+    """
+    check_run(run_config)
+    length, predictions = FLAGS.max_seq_length, FLAGS.max_predictions_per_seq
+    if length and predictions and predictions >= length:
+        raise AlbertError(
+            f"--max_predictions_per_seq={predictions} must be less than --max_seq_length={length}."
+        )
+    config = None
+    if FLAGS.albert_config_file:
+        if files.is_local(FLAGS.albert_config_file):
+            config = AlbertConfig.load(FLAGS.albert_config_file)
+    elif not run_config.init_checkpoint:
+        raise AlbertError(NO_CONFIG)
+    elif files.is_local(run_config.init_checkpoint):
+        config = config_in(resolve_name(run_config.init_checkpoint))
+    if config and length:
+        config.check_length(length)
 
 
 def main() -> None:

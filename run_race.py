@@ -19,22 +19,28 @@ for the model's size; --gradient_accumulation_steps fits its 128 sequences a ste
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import refuse_flags
+from albert_tf.path_flags import define_path
 from albert_tf.tasks.finetuning_flags import (
     Settings,
     cache_dir,
     check_finetuning_modes,
+    check_settings,
     define_finetuning_flags,
     open_model_files,
     pads_to_max,
     settings_from_flags,
 )
+from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, check_race
+from albert_tf.text_files import check_text_file
 
 if TYPE_CHECKING:
     from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
@@ -55,12 +61,21 @@ def define_flags() -> None:
     """Defines the flags of this script."""
     define_finetuning_flags()
     FLAGS.set_default("eval_batch_size", 16)  # As many sequences as other tasks' 64.
-    flags.DEFINE_string("data_dir", None, "The folder with RACE's train, dev and test in it.")
+    define_path(
+        "data_dir", None, "The folder with RACE's train, dev and test in it.",
+        check=files.check_folder, when=lambda: any(_race_splits())
+    )  # fmt: skip
     flags.DEFINE_bool("high_only", False, "Read the questions of high schools alone.")
     flags.DEFINE_bool("middle_only", False, "Read the questions of middle schools alone.")
     for action, (name, split) in DATA.items():
         what = f"Questions for --{action}, a .jsonl file (.gz, .bz2 and .xz too)."
-        flags.DEFINE_string(name, None, f"{what} Default: {split} of --data_dir.")
+        define_path(
+            name,
+            None,
+            f"{what} Default: {split} of --data_dir.",
+            check=check_text_file,
+            when=functools.partial(_is_done, action),
+        )
     flags.DEFINE_integer(
         "num_choices", None, "Options of every question. Default: 4, or as the model was trained.",
         2, 26
@@ -101,11 +116,28 @@ def _main() -> None:
         write_outputs(unseen, outputs["predict"]["probabilities"], FLAGS.output_dir)
 
 
+def _is_done(action: str) -> bool:
+    return FLAGS[action].value
+
+
+def _race_splits() -> Iterator[str]:
+    """The splits of RACE that are read."""
+    for action, (file, split) in DATA.items():
+        if _is_done(action) and not FLAGS[file].value:
+            yield split
+
+
+def _race_groups() -> tuple[str, ...]:
+    """The groups of RACE that are read."""
+    excluded = {"middle": FLAGS.high_only, "high": FLAGS.middle_only}
+    return tuple(group for group in RACE_GROUPS if not excluded[group])
+
+
 def _check_flags() -> None:
-    if not any(FLAGS[action].value for action in DATA):
+    if not any(_is_done(action) for action in DATA):
         raise AlbertError("There is nothing to do: give --do_train, --do_eval or --do_predict.")
     for action, (file, _) in DATA.items():
-        if FLAGS[action].value and not FLAGS[file].value and not FLAGS.data_dir:
+        if _is_done(action) and not FLAGS[file].value and not FLAGS.data_dir:
             raise AlbertError(f"--{action} needs --data_dir (for RACE) or --{file}.")
     if FLAGS.high_only and FLAGS.middle_only:
         raise AlbertError("Give --high_only or --middle_only, not both; without them all is read.")
@@ -113,26 +145,27 @@ def _check_flags() -> None:
         reason = "all questions are read from --train_file, --eval_file and --predict_file."
         refuse_flags(("data_dir", "high_only", "middle_only"), reason)
     check_finetuning_modes({action: file for action, (file, _) in DATA.items()})
-    settings_from_flags({}).run_config(0)
+    if FLAGS.data_dir and files.is_local(FLAGS.data_dir):
+        for split in _race_splits():
+            check_race(FLAGS.data_dir, split, _race_groups())
+    check_settings("race")
 
 
 def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
     """The questions for something to do; none if it is not to be done."""
     from albert_tf.tasks.multiple_choice import data
 
-    if not FLAGS[action].value:
+    if not _is_done(action):
         return []
     file, split = DATA[action]
     if FLAGS[file].value:
         return data.read_questions(FLAGS[file].value, num_choices)
-    excluded = {"middle": FLAGS.high_only, "high": FLAGS.middle_only}
-    groups = tuple(group for group in data.RACE_GROUPS if not excluded[group])
-    return data.read_race(FLAGS.data_dir, split, groups, num_choices)
+    return data.read_race(FLAGS.data_dir, split, _race_groups(), num_choices)
 
 
 def _open_task() -> tuple[MultipleChoiceTask, Settings]:
     """The task to train; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.fine_tune import model_folder
+    from albert_tf.tasks.model_folders import model_folder
     from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask, load_task
     from albert_tf.tasks.recipes import load_recipe

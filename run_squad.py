@@ -22,6 +22,7 @@ from absl import flags
 from albert_tf import cli
 from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import refuse_flags
+from albert_tf.path_flags import check_squad_file, define_path
 from albert_tf.tasks import finetuning_flags as shared
 from albert_tf.tasks.squad.data import check_threshold
 
@@ -41,9 +42,27 @@ def define_flags() -> None:
     """Defines the flags of this script."""
     shared.define_finetuning_flags()
     flags.DEFINE_enum("version", None, ["1.1", "2.0"], "Of SQuAD; 2.0 has unanswerable questions.")
-    flags.DEFINE_string("train_file", None, "Questions to train on, in SQuAD's JSON layout.")
-    flags.DEFINE_string("eval_file", None, "Questions to evaluate on, with their answers.")
-    flags.DEFINE_string("predict_file", None, "Questions to answer, with or without answers.")
+    define_path(
+        "train_file",
+        None,
+        "Questions to train on, in SQuAD's JSON layout.",
+        check=check_squad_file,
+        when=lambda: FLAGS.do_train,
+    )
+    define_path(
+        "eval_file",
+        None,
+        "Questions to evaluate on, with their answers.",
+        check=check_squad_file,
+        when=lambda: FLAGS.do_eval,
+    )
+    define_path(
+        "predict_file",
+        None,
+        "Questions to answer, with or without answers.",
+        check=check_squad_file,
+        when=lambda: FLAGS.do_predict,
+    )
     flags.DEFINE_bool("interactive", False, "Answer questions typed at the terminal.")
     flags.DEFINE_enum(
         "head", None, ["span", "beam"], "span: start and end by themselves; beam: the end given "
@@ -68,7 +87,8 @@ def define_flags() -> None:
 def _main() -> None:
     _check_flags()
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.fine_tune import fine_tune, model_folder, open_trained
+    from albert_tf.tasks.fine_tune import fine_tune, open_trained
+    from albert_tf.tasks.model_folders import model_folder
     from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
     from albert_tf.tasks.squad.evaluation import evaluate, predict
     from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
@@ -122,7 +142,7 @@ def _check_flags() -> None:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
     shared.check_finetuning_modes(FILES)
     check_threshold(FLAGS.version or "2.0", FLAGS.null_score_diff_threshold)
-    shared.settings_from_flags({}).run_config(0)
+    shared.check_settings(f"squad{FLAGS.version}")
 
 
 def _changes() -> dict[str, object]:
@@ -132,7 +152,7 @@ def _changes() -> dict[str, object]:
 
 def _open_task() -> tuple[SquadTask, shared.Settings]:
     """The task of --version; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.fine_tune import model_folder
+    from albert_tf.tasks.model_folders import model_folder
     from albert_tf.tasks.recipes import load_recipe
     from albert_tf.tasks.squad.task import SquadSpec, SquadTask, load_squad_task
 

@@ -13,6 +13,7 @@ from absl import app, flags
 
 from albert_tf.errors import AlbertError
 from albert_tf.files import space_for
+from albert_tf.path_flags import check_paths
 from albert_tf.signals import StopSignals, exit_status, stopped_by
 
 
@@ -24,7 +25,8 @@ def run(
     """Defines the script's flags, parses the command line, runs `main` and exits.
 
     Flags are defined here rather than at import time, so that any two scripts can be imported
-    together. All of them appear in the script's ``--help``.
+    together. All of them appear in the script's ``--help``. Paths are checked before `main` is
+    called: see `albert_tf.path_flags`.
 
     Args:
       main: takes the arguments, returns an exit status or None for 0.
@@ -50,6 +52,7 @@ def run(
             print(f"error: {missing} is missing; see --help.", file=sys.stderr)
             return 1
         try:
+            check_paths(flags.FLAGS)
             # Files say what they are; this is for what is written by others' code.
             with space_for("the program's output"):
                 return main(*given)

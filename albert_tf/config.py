@@ -19,6 +19,11 @@ from albert_tf.json_values import shown
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 
+#: What scripts say that train a model and are not told which one.
+NO_CONFIG = "--albert_config_file is needed: no --init_checkpoint tells it."
+#: Added to the variance in every layer normalisation; the same in all models of the release.
+LAYER_NORM_EPSILON = 1e-12
+
 #: Name of the configuration beside checkpoints and exports.
 CONFIG_FILE = "albert_config.json"
 _PRESET_FOLDER = pathlib.Path(__file__).parent / "configs" / "models"
@@ -230,6 +235,14 @@ class AlbertConfig:
     def to_json(self, path: str) -> None:
         """Writes the configuration to `path`, which is either complete or untouched."""
         files.write_json(path, self.to_dict())
+
+    def check_length(self, max_seq_length: int) -> None:
+        """Raises AlbertError if the model cannot read sequences of so many tokens."""
+        if max_seq_length > self.max_position_embeddings:
+            raise AlbertError(
+                f"max_seq_length={max_seq_length} exceeds the model's "
+                f"max_position_embeddings={self.max_position_embeddings}."
+            )
 
     def attention_group(self, layer: int) -> int:
         """Group whose attention weights `layer` uses."""

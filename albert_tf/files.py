@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files through tf.io.gfile: names, globs, atomic writes, checksums.
 
-TensorFlow is imported inside the functions: scripts answer ``--help`` without it.
+TensorFlow is imported inside the functions: scripts answer ``--help`` without it. What looks at
+local paths or reads a whole local file does not need it, so that bad input is refused at once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
+import glob
 import hashlib
 import json
 import os
@@ -26,6 +29,8 @@ from albert_tf.json_values import finite_only, parse_json, shown
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 #: What the functions below make, and TensorFlow beside its list of checkpoints.
 _TEMPORARY = re.compile(r"\.tmp-?[0-9a-f]{8,32}$")
+#: How TensorFlow tells a path on another file system: gs://, hdfs://, ram://, …
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*://")
 
 
 def _gfile() -> Any:
@@ -50,6 +55,92 @@ def path_of(path: Any, what: str) -> str:
     return text
 
 
+def is_local(path: str) -> bool:
+    """Whether a path is on this machine's own file system: it has no scheme, such as gs://."""
+    return not _SCHEME.match(path)
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or folder at a path."""
+    return os.path.exists(path) if is_local(path) else _gfile().exists(path)
+
+
+def isdir(path: str) -> bool:
+    """Whether there is a folder at a path."""
+    return os.path.isdir(path) if is_local(path) else _gfile().isdir(path)
+
+
+def check_file(path: str, what: str = "file") -> None:
+    """Raises AlbertError unless there is a file at `path`; `what` says what it is."""
+    if not exists(path):
+        raise AlbertError(f"The {what} {path} does not exist.")
+    if isdir(path):
+        raise AlbertError(f"The {what} {path} is a folder; give a file.")
+
+
+def check_folder(path: str, what: str = "folder") -> None:
+    """Raises AlbertError unless there is a folder at `path`; `what` says what it is."""
+    if not exists(path):
+        raise AlbertError(f"The {what} {path} does not exist.")
+    if not isdir(path):
+        raise AlbertError(f"The {what} {path} is a file; give a folder.")
+
+
+def check_pattern(pattern: str, what: str = "input file") -> None:
+    """Raises AlbertError if a local path or glob matches nothing; `what` says what it is."""
+    if not _matches_something(pattern):
+        raise _no_match(pattern, what)
+
+
+def check_new_folder(path: str) -> None:
+    """Raises AlbertError unless a folder can be made at `path`; an empty one may be there."""
+    path = path.rstrip("/")
+    if exists(path) and (not isdir(path) or _listed(path)):
+        raise AlbertError(f"{path} is there already; delete it, or give another path.")
+    check_output_folder(path)
+
+
+def check_output_folder(path: str) -> None:
+    """Raises AlbertError if a local folder cannot be made, or no files in it."""
+    if not is_local(path):
+        return
+    folder = os.path.abspath(path)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        raise AlbertError(f"{path} cannot be a folder, as {folder} is not one.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise AlbertError(f"{path} cannot be written: there is no permission to write to {folder}.")
+
+
+def check_output_file(path: str) -> None:
+    """Raises AlbertError if a local file cannot be written; it may be there."""
+    if os.path.isdir(path):
+        raise AlbertError(f"{path} is a folder; give the name of a file.")
+    check_output_folder(os.path.dirname(path) or ".")
+
+
+def _listed(folder: str) -> list[str]:
+    return os.listdir(folder) if is_local(folder) else _gfile().listdir(folder)
+
+
+def _matches_something(pattern: str) -> bool:
+    """Whether a local path or glob matches anything. If only TensorFlow can tell, True."""
+    if any(c in pattern for c in "[\\"):
+        return True  # Python reads brackets and backslashes a little differently.
+    if not glob.has_magic(pattern):
+        return os.path.exists(pattern)
+    # Not glob.glob for the last part, where, unlike TensorFlow, it passes over hidden files.
+    folder, name = os.path.split(pattern)
+    folders = glob.glob(folder) if glob.has_magic(folder) else [folder or "."]
+    names = (other for f in folders if os.path.isdir(f) for other in os.listdir(f))
+    return any(fnmatch.fnmatchcase(other, name) for other in names)
+
+
+def _no_match(pattern: str, what: str) -> AlbertError:
+    return AlbertError(f"No {what} matches {pattern!r}; check the path.")
+
+
 def expand_globs(patterns: str | list[str], what: str = "input file") -> list[str]:
     """Expands a comma list of paths and globs to existing files, sorted within each pattern.
 
@@ -64,7 +155,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
     for pattern in patterns:
         matches = sorted(_gfile().glob(pattern))
         if not matches:
-            raise AlbertError(f"No {what} matches {pattern!r}; check the path.")
+            raise _no_match(pattern, what)
         files += [m for m in matches if m not in files]
     return files
 
@@ -131,10 +222,10 @@ def new_folder(path: str) -> Iterator[str]:
       AlbertError: there is something at `path` already; an empty folder does not count.
       StoppedError: there is no space left.
     """
-    gfile, path = _gfile(), path.rstrip("/")
+    path = path.rstrip("/")
+    check_new_folder(path)
+    gfile = _gfile()
     if gfile.exists(path):
-        if not gfile.isdir(path) or gfile.listdir(path):
-            raise AlbertError(f"{path} is there already; delete it, or give another path.")
         gfile.rmtree(path)
     for left in _temporaries_of(path):
         print(f"{left} is of an attempt that was killed, or that still runs; if not, delete it.")
@@ -232,14 +323,17 @@ def read_bytes(path: str, what: str = "file") -> bytes:
     """Reads a file whole.
 
     Raises:
-      AlbertError: the file is missing or a folder.
+      AlbertError: the file is missing, a folder or not to be read by this user.
     """
-    if not _gfile().exists(path):
-        raise AlbertError(f"The {what} {path} does not exist.")
-    if _gfile().isdir(path):
-        raise AlbertError(f"The {what} {path} is a folder; give a file.")
-    with _gfile().GFile(path, "rb") as f:
-        return f.read()
+    check_file(path, what)
+    if not is_local(path):
+        with _gfile().GFile(path, "rb") as f:
+            return f.read()
+    try:
+        with open(path, "rb") as f:
+            return f.read()
+    except OSError as error:
+        raise AlbertError(f"The {what} {path} cannot be read: {error.strerror}.") from error
 
 
 def read_text(path: str, what: str = "file") -> str:

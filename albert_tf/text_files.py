@@ -34,6 +34,20 @@ def _compressed(raw: IO[bytes], path: str, mode: str) -> IO[bytes]:
     return raw
 
 
+def check_text_file(path: str) -> None:
+    """Raises AlbertError unless there is a file at `path`."""
+    if files.isdir(path):
+        raise AlbertError(f"{path} is a folder; give text files, for example {path}/*.txt.")
+    files.check_file(path, "text file")
+
+
+def check_text_files(pattern: str) -> None:
+    """Raises AlbertError if a local path or glob matches nothing, or is a folder."""
+    if files.isdir(pattern):
+        check_text_file(pattern)
+    files.check_pattern(pattern)
+
+
 @contextlib.contextmanager
 def atomic_text_writer(path: str) -> Iterator[Callable[[str], None]]:
     """Yields a function that appends text to `path` (UTF-8), compressed as its suffix says.
@@ -54,10 +68,7 @@ def _read_blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[b
     """Blocks of at most _BLOCK_BYTES of the decompressed file, none empty."""
     import tensorflow as tf
 
-    if not tf.io.gfile.exists(path):
-        raise AlbertError(f"The text file {path} does not exist.")
-    if tf.io.gfile.isdir(path):
-        raise AlbertError(f"{path} is a folder; give text files, for example {path}/*.txt.")
+    check_text_file(path)
     try:
         with tf.io.gfile.GFile(path, "rb") as raw:
             f = _compressed(raw, path, "rb")

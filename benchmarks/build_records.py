@@ -29,6 +29,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.normalization import normalize
+from albert_tf.path_flags import define_path
 from albert_tf.text_files import read_lines
 from benchmarks import machine
 from data_prep import local_runner, pretraining_build, pretraining_shards, spill
@@ -49,8 +50,8 @@ _inside = [0.0]
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_string("input_file", None, "Sentence file, one sentence a line.", required=True)
-    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
+    define_path("input_file", None, "Sentence file, one sentence a line.", required=True)
+    define_path("spm_model_file", None, "SentencePiece model.", required=True)
     flags.DEFINE_float("megabytes", 6.0, "Megabytes of the text to use.", lower_bound=0.1)
     flags.DEFINE_integer("turns", 5, "Turns through all cases; 0: none.", lower_bound=0)
     flags.DEFINE_multi_integer("workers", [1, 2], "Numbers of workers to compare.", lower_bound=1)

@@ -29,6 +29,7 @@ from albert_tf import cli, files
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
+from albert_tf.path_flags import define_path
 from albert_tf.tasks.finetuning import load_model_files
 from albert_tf.tasks.glue.data import read_split
 from albert_tf.tasks.glue.registry import find_task
@@ -61,11 +62,11 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
-    flags.DEFINE_string("albert_config_file", None, "Model.", required=True)
-    flags.DEFINE_string("glue_dir", None, "Folder with SST-2/ and CoLA/; none: they are left out.")
+    define_path("spm_model_file", None, "SentencePiece model.", required=True)
+    define_path("albert_config_file", None, "Model.", required=True)
+    define_path("glue_dir", None, "Folder with SST-2/ and CoLA/; none: they are left out.")
     flags.DEFINE_list("glue_tasks", ["SST-2", "CoLA"], "Tasks of GLUE to train on.")
-    flags.DEFINE_string("squad_file", None, "Questions of SQuAD 1.1; none: they are left out.")
+    define_path("squad_file", None, "Questions of SQuAD 1.1; none: they are left out.")
     flags.DEFINE_integer("questions", 500, "Questions to answer, at random.", 1)
     flags.DEFINE_integer("glue_length", 128, "Longest sequence of GLUE.", 16)
     flags.DEFINE_integer("squad_length", 384, "Longest window of SQuAD.", 64)
@@ -74,7 +75,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)
     flags.DEFINE_enum("precision", "auto", ["auto", "float32", "mixed_bfloat16"], "Precision.")
     flags.DEFINE_integer("workers", 0, "Also cut windows of SQuAD with so many processes.", 0)
-    flags.DEFINE_string("json", None, "File to write the figures to.")
+    define_path("json", None, "File to write the figures to.")
 
 
 class Contestant:

@@ -34,6 +34,7 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.training_order import SHUFFLE_WINDOW, TrainingOrder
+from albert_tf.path_flags import PathParser, define_path
 from albert_tf.tasks.pretraining import PretrainingTask, model_config, open_records
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import InputContext, RunConfig, TrainSpec
@@ -49,11 +50,18 @@ MakeDataset = Callable[[], tf.data.Dataset]
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_multi_string("records", None, "Folder with records.", required=True)
+    flags.DEFINE_multi(
+        PathParser(),
+        flags.ArgumentSerializer(),
+        "records",
+        None,
+        "Folder with records.",
+        required=True,
+    )
     flags.DEFINE_integer("batch_size", 512, "Examples in a batch that is read.", 1)
     flags.DEFINE_float("seconds", 2.0, "Seconds to read in a turn, about.", 0.1)
     flags.DEFINE_integer("turns", 5, "Turns.", 1)
-    flags.DEFINE_string("albert_config_file", None, "Model to train, e.g. albert_tiny.")
+    define_path("albert_config_file", None, "Model to train, e.g. albert_tiny.")
     flags.DEFINE_integer("train_batch_size", 16, "Examples in a training step.", 1)
     flags.DEFINE_integer("train_steps", 30, "Steps to train on each of the records.", 1)
     flags.DEFINE_string("precision", "auto", "Of training: float32, mixed_bfloat16 or auto.")

@@ -37,6 +37,7 @@ from albert_tf.convert.conversion import convert
 from albert_tf.errors import AlbertError
 from albert_tf.export.sources import ModelFolder, export_encoder, export_preprocessor
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.path_flags import define_path, define_path_list
 from albert_tf.text_files import read_lines
 from albert_tf.tokenization import Tokenizer
 from benchmarks.interchange_peers import TRANSFORMERS_MODELS
@@ -63,12 +64,12 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_string("spm_model_file", None, "SentencePiece model of 30000.", required=True)
-    flags.DEFINE_list(
+    define_path("spm_model_file", None, "SentencePiece model of 30000.", required=True)
+    define_path_list(
         "transformers_python", [], "Pythons with transformers: with PyTorch, models are exchanged; "
         "without, its tokenizers are tried alone."
     )  # fmt: skip
-    flags.DEFINE_string("model_garden_python", None, "Python with tf-models-official.")
+    define_path("model_garden_python", None, "Python with tf-models-official.")
 
 
 class OurModel:

@@ -26,6 +26,7 @@ from absl import flags
 from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path_list
 from benchmarks import machine
 from benchmarks.random_step import PRECISIONS, RandomStep
 
@@ -36,7 +37,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_list(
+    define_path_list(
         "configs", [f"albert_{size}_v2" for size in ("base", "large", "xlarge", "xxlarge")],
         "Models: presets or JSON files."
     )  # fmt: skip

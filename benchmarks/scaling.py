@@ -29,6 +29,7 @@ from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
+from albert_tf.path_flags import define_path, define_path_list
 from benchmarks import drawing, machine
 from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of
 
@@ -41,16 +42,14 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the flags."""
     sizes = [f"albert_{size}_v2" for size in ("base", "large", "xlarge", "xxlarge")]
-    flags.DEFINE_list("configs", sizes, "Models to measure: presets or JSON files.")
+    define_path_list("configs", sizes, "Models to measure: presets or JSON files.")
     flags.DEFINE_list("layers", [], "Measure the first model with so many layers, too.")
     flags.DEFINE_list("seq_lengths", ["128"], "Positions of an example.")
     flags.DEFINE_integer("tokens", 512, "Tokens of a step.", 1)
     flags.DEFINE_enum("precision", "bf16", list(PRECISIONS), "Compute type of the products.")
     flags.DEFINE_integer("turns", 3, "Steps that are timed, after one that is not.", 1)
-    flags.DEFINE_string(
-        "sharing_config", "albert_base_v2", "Model to measure sharing on; '': none."
-    )
-    flags.DEFINE_string("plot", None, "File for the picture, such as scaling.png.")
+    define_path("sharing_config", "albert_base_v2", "Model to measure sharing on; '': none.")
+    define_path("plot", None, "File for the picture, such as scaling.png.")
 
 
 def parameters(config: AlbertConfig) -> int:

@@ -26,6 +26,7 @@ from absl import flags
 
 from albert_tf import cli
 from albert_tf.config import AlbertConfig
+from albert_tf.path_flags import define_path, define_path_list
 from benchmarks import machine
 
 #: Phases in the order of the table.
@@ -41,9 +42,9 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.", required=True)
-    flags.DEFINE_string("input_file", None, "Pretraining records.", required=True)
-    flags.DEFINE_list("albert_config_files", ["albert_tiny", "albert_base_v2"], "Models.")
+    define_path("spm_model_file", None, "SentencePiece model.", required=True)
+    define_path("input_file", None, "Pretraining records.", required=True, many=True)
+    define_path_list("albert_config_files", ["albert_tiny", "albert_base_v2"], "Models.")
     flags.DEFINE_integer("batch_size", 8, "Of all steps.", 1)
     flags.DEFINE_string("precision", "auto", "See the scripts.")
     flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)

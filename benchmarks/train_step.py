@@ -36,6 +36,7 @@ from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
+from albert_tf.path_flags import define_path
 from benchmarks import machine
 from benchmarks.peers.protocol import Peer, PeerError
 from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of, random_columns
@@ -47,14 +48,14 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_string("config", "albert_base_v2", "The model: a preset or a JSON file.")
+    define_path("config", "albert_base_v2", "The model: a preset or a JSON file.")
     flags.DEFINE_integer("seq_length", 128, "Positions of an example.", 1)
     flags.DEFINE_integer("batch_size", 16, "Examples of a step.", 1)
     flags.DEFINE_enum("precision", "bf16", list(PRECISIONS), "Compute type of the products.")
     flags.DEFINE_integer("turns", 5, "Turns of each.", 1)
     flags.DEFINE_integer("steps", 3, "Steps of a turn.", 1)
     flags.DEFINE_enum("peer", None, _PEERS, "Library to compare with; none if not given.")
-    flags.DEFINE_string("peer_python", None, "The Python of its environment, see the README.")
+    define_path("peer_python", None, "The Python of its environment, see the README.")
     flags.DEFINE_enum(
         "peer_mode",
         "compile",

@@ -28,6 +28,8 @@ from absl import flags
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import refuse_flags
+from albert_tf.path_flags import check_vocabulary, define_path
+from albert_tf.text_files import check_text_files
 from data_prep.instances import OBJECTIVES
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import (
@@ -46,15 +48,20 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_string(
+    define_path(
         "input_file",
         None,
         "Comma list of text files or globs; .gz, .bz2 and .xz are read too. One sentence a line, "
         "a blank line between documents; a file's end ends a document.",
         required=True,
+        check=check_text_files,
+        many=True,
     )
-    flags.DEFINE_string(
-        "output_dir", None, "Folder for the shards, manifest.json and the tokenizer."
+    define_path(
+        "output_dir",
+        None,
+        "Folder for the shards, manifest.json and the tokenizer.",
+        check=files.check_output_folder,
     )
     flags.DEFINE_integer(
         "num_shards",
@@ -62,17 +69,26 @@ def define_flags() -> None:
         "Number of shards in --output_dir; each is written by one worker. Default: 10, or fewer "
         "for a very small corpus.",
     )
-    flags.DEFINE_string(
+    define_path(
         "output_file",
         None,
         "Instead of --output_dir: comma list of the shards' paths, all in one folder.",
+        check=files.check_output_file,
+        many=True,
     )
-    flags.DEFINE_string(
+    define_path(
         "spm_model_file",
         None,
         "SentencePiece model, or a tokenizer.json. Goes before --vocab_file if both are given.",
+        check=check_vocabulary,
     )
-    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, or a tokenizer.json.")
+    define_path(
+        "vocab_file",
+        None,
+        "WordPiece vocabulary, or a tokenizer.json.",
+        check=check_vocabulary,
+        when=lambda: not FLAGS.spm_model_file,
+    )
     flags.DEFINE_bool(
         "do_lower_case", True, "Lower-case the text. A tokenizer.json says so itself."
     )

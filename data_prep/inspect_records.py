@@ -21,6 +21,7 @@ from absl import flags
 from albert_tf import cli
 from albert_tf.data import records
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import check_records, check_vocabulary, define_path
 from albert_tf.tokenization import WORDPIECE, Tokenizer
 from data_prep.record_files import RecordFiles, find_records
 
@@ -34,19 +35,22 @@ _MEANINGS = {
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_string(
+    define_path(
         "input_file",
         None,
         "Comma list of TFRecord files, globs, and folders with a manifest.json.",
         required=True,
+        check=check_records,
+        many=True,
     )
     flags.DEFINE_integer("num_examples", 3, "Records to print.", lower_bound=1)
     flags.DEFINE_integer("skip", 0, "Records to pass over first.", lower_bound=0)
-    flags.DEFINE_string(
+    define_path(
         "vocab_file",
         None,
         "SentencePiece model, WordPiece vocabulary or tokenizer.json of the records. Default: the "
         "tokenizer.json beside them.",
+        check=check_vocabulary,
     )
 
 

@@ -20,6 +20,7 @@ from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import refuse_flags
 from albert_tf.json_values import parse_json
+from albert_tf.path_flags import define_path
 from albert_tf.progress import Progress, total_bytes
 from albert_tf.text_files import atomic_text_writer, read_lines
 
@@ -307,19 +308,22 @@ def list_files(patterns: str) -> list[str]:
 
 def define_flags() -> None:
     """Flags of this script."""
-    flags.DEFINE_string(
+    define_path(
         "input_file",
         None,
         "Raw text: a comma list of paths and globs; a folder stands for all files below it. UTF-8, "
         "plain or compressed (.gz, .bz2, .xz). The end of a file ends a document.",
         required=True,
+        check=files.check_pattern,
+        many=True,
     )
-    flags.DEFINE_string(
+    define_path(
         "output_file",
         None,
         "Where to write one sentence a line, with a blank line between documents; compressed if "
         "the name ends in .gz, .bz2 or .xz.",
         required=True,
+        check=files.check_output_file,
     )
     flags.DEFINE_enum(
         "input_format",

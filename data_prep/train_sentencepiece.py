@@ -23,8 +23,9 @@ from absl import flags
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from albert_tf.normalization import normalize
+from albert_tf.path_flags import define_path
 from albert_tf.progress import Progress, total_bytes
-from albert_tf.text_files import read_lines
+from albert_tf.text_files import check_text_files, read_lines
 from albert_tf.tokenization import SENTENCEPIECE, SPEC_FILE, Tokenizer, TokenizerSpec
 
 #: Ids 0 to 12 of every vocabulary (google-research/albert, README and 30k-clean.vocab).
@@ -299,19 +300,22 @@ def _existing(
 def define_flags() -> None:
     """Flags of this script."""
     defaults = Settings()
-    flags.DEFINE_string(
+    define_path(
         "input_file",
         None,
         "Text, one sentence a line: a comma list of paths and globs. UTF-8, plain or compressed "
         "(.gz, .bz2, .xz).",
         required=True,
+        check=check_text_files,
+        many=True,
     )
-    flags.DEFINE_string(
+    define_path(
         "output_prefix",
         None,
         "Path of the results without their suffix: PREFIX.model, PREFIX.vocab and "
         "PREFIX.training.json are written, and tokenizer.json into the same folder.",
         required=True,
+        check=lambda prefix: files.check_output_file(f"{prefix}.model"),
     )
     flags.DEFINE_integer(
         "vocab_size",

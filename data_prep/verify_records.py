@@ -20,23 +20,27 @@ from albert_tf import cli, files
 from albert_tf.data.record_faults import scan_shard
 from albert_tf.data.records import Section, ShardInfo
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import check_records, check_vocabulary, define_path
 from albert_tf.progress import Progress, total_bytes
 from data_prep.record_files import RecordFiles, find_record_folders
 
 
 def define_flags() -> None:
     """Defines the flags."""
-    flags.DEFINE_string(
+    define_path(
         "input_file",
         None,
         "Comma list of TFRecord files, globs, and folders with a manifest.json.",
         required=True,
+        check=check_records,
+        many=True,
     )
-    flags.DEFINE_string(
+    define_path(
         "vocab_file",
         None,
         "SentencePiece model, WordPiece vocabulary or tokenizer.json of the records. Default: the "
         "tokenizer.json beside them; without any, ids are not checked against a vocabulary.",
+        check=check_vocabulary,
     )
 
 

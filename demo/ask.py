@@ -21,11 +21,12 @@ def main(_: list[str]) -> None:
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  It registers the operations that read text.
 
-    classify = tf.saved_model.load(FLAGS.saved_model)
+    classify = tf.saved_model.load(os.path.expanduser(FLAGS.saved_model))
     found = classify([FLAGS.text])
     label, probability = found["label"][0].numpy().decode(), float(max(found["probabilities"][0]))
     print(f"{FLAGS.text}\n→ {label} ({probability:.0%})")
-    with tf.io.gfile.GFile(os.path.join(FLAGS.output_dir, "answer.json"), "w") as f:
+    path = os.path.join(os.path.expanduser(FLAGS.output_dir), "answer.json")
+    with tf.io.gfile.GFile(path, "w") as f:
         json.dump({"text": FLAGS.text, "label": label, "probability": probability}, f)
 
 

@@ -19,6 +19,7 @@ from collections import Counter
 from absl import flags
 
 from albert_tf import cli, files
+from albert_tf.path_flags import define_path
 from albert_tf.pretrained import DEFAULT, FOLDER, MANIFEST_FILE
 from albert_tf.stages import Stage, run_stages
 from albert_tf.text_files import read_lines
@@ -59,7 +60,12 @@ FINE_TUNING = {
 
 def define_flags() -> None:
     """Flags of this script."""
-    flags.DEFINE_string("output_dir", "runs/demo", "Folder for everything the demo makes.")
+    define_path(
+        "output_dir",
+        "runs/demo",
+        "Folder for everything the demo makes.",
+        check=files.check_output_folder,
+    )
 
 
 def stages(out: str) -> list[Stage]:

@@ -31,7 +31,9 @@ HEADER = """\
 # Flags
 
 Every script prints this with `--help`. Flags are given as `--name=value`; those that are true or
-false also as `--name` and `--noname`. This page is generated: `make docs` writes it anew.
+false also as `--name` and `--noname`. Where a path is expected, `~` or `~user` at its beginning is
+the home directory, in each item of a comma list, too. This page is generated: `make docs` writes it
+anew.
 """
 
 

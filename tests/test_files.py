@@ -16,7 +16,7 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.fine_tune import model_folder
+from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tokenization import Tokenizer
 from data_prep.record_files import find_records
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.json_values import from_json, shown
-from albert_tf.pretrained import bundled_names
+from albert_tf.pretrained import no_model
 
 #: Folders of an output directory, and the file that tells which weights are the best.
 CHECKPOINTS = "checkpoints"
@@ -87,11 +87,7 @@ def candidates(path: str) -> Iterator[str]:
         listed = ", ".join(os.path.basename(name)[: -len(".index")] for name in names)
         raise AlbertError(f"{path} holds several checkpoints; name one of them: {listed}.")
     else:
-        raise AlbertError(
-            f"There is no checkpoint at {path}; give an output directory of a run, a folder or "
-            "archive of a release, a Hugging Face folder, a SavedModel, the name of a checkpoint "
-            f"without its .index ending, or that of a bundled model ({', '.join(bundled_names())})."
-        )
+        raise no_model(path)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.convert.checkpoint import write_tf1, write_tf2
+from albert_tf.convert.formats import FLOAT16, FLOAT32, HF, TF1, TF2, TFHUB, check_weights_dtype
 from albert_tf.convert.huggingface import write_hugging_face
 from albert_tf.convert.load import load_pretrained, open_source
 from albert_tf.convert.rescaling import rescale_embeddings
@@ -25,12 +26,11 @@ Writer = Callable[[str, AlbertConfig, "Tokenizer | None", Mapping[str, np.ndarra
 
 #: What writes each format.
 WRITERS: dict[str, Writer] = {
-    "tf2": write_tf2,
-    "tf1": write_tf1,
-    "hf": write_hugging_face,
-    "tfhub": write_hub_encoder,
+    TF2: write_tf2,
+    TF1: write_tf1,
+    HF: write_hugging_face,
+    TFHUB: write_hub_encoder,
 }
-FLOAT32, FLOAT16 = "float32", "float16"
 
 
 def convert(
@@ -55,8 +55,7 @@ def convert(
       AlbertError: the source cannot be loaded, the format has no such model, a weight is too large
         for float16, or there is something in the folder.
     """
-    if weights_dtype != FLOAT32 and to != "hf":
-        raise AlbertError(f"--weights_dtype={weights_dtype} is for --to=hf; {to} has float32 only.")
+    check_weights_dtype(to, weights_dtype)
     with files.new_folder(output_dir) as folder:
         model = load_pretrained(from_path, allow_partial)
         if model.tokenizer is None:

@@ -18,46 +18,26 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.config import AlbertConfig
+from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
+from albert_tf.convert.config_files import (
+    ACTIVATIONS,
+    HUGGING_FACE_CONFIG,
+    SAME_KEYS,
+    check_groups,
+    read_hugging_face_config,
+)
 from albert_tf.convert.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.convert.names import PROJECTION, hugging_face_names, shared_by_groups
 from albert_tf.convert.safetensors import SafetensorsFile, write_safetensors
 from albert_tf.convert.source import Source, find_only
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.tokenization import SENTENCEPIECE, Tokenizer
 
-CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TORCH_WEIGHTS = "pytorch_model.bin"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _PIPELINE = "tokenizer.json"
 _PREFIX = "albert."
-_SAME_KEYS = (
-    "attention_probs_dropout_prob",
-    "embedding_size",
-    "hidden_dropout_prob",
-    "hidden_size",
-    "initializer_range",
-    "inner_group_num",
-    "intermediate_size",
-    "max_position_embeddings",
-    "num_attention_heads",
-    "num_hidden_groups",
-    "num_hidden_layers",
-    "type_vocab_size",
-    "vocab_size",
-)
-#: Hugging Face's "gelu" is the exact function, not the approximation of the TF1 release.
-_ACTIVATIONS = {
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu": "gelu_erf",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
 #: Copies of tied weights, which some files hold as well, and what they are copies of.
 _COPIES = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
@@ -95,7 +75,7 @@ class HuggingFaceSource(Source):
         path = os.path.join(self.location, TORCH_WEIGHTS)
         if tf.io.gfile.exists(path):
             return _TorchFile(path)
-        raise AlbertError(f"{self.location} has a {CONFIG} but no {WEIGHTS}.")
+        raise AlbertError(f"{self.location} has a {HUGGING_FACE_CONFIG} but no {WEIGHTS}.")
 
     @functools.cached_property
     def _stored(self) -> dict[str, tuple[str, bool]]:
@@ -169,7 +149,7 @@ class HuggingFaceSource(Source):
 
     def config(self) -> AlbertConfig:
         """The configuration of config.json."""
-        return read_config(os.path.join(self.location, CONFIG))
+        return read_hugging_face_config(os.path.join(self.location, HUGGING_FACE_CONFIG))
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """Of spiece.model or vocab.txt; tokenizer.json here is of another kind than ours."""
@@ -221,50 +201,6 @@ class _TorchFile:
         return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
 
 
-def read_config(path: str) -> AlbertConfig:
-    """Reads Hugging Face's config.json.
-
-    Raises:
-      AlbertError: it is missing or lacks a key (Hugging Face would put in that of xxlarge), or is
-        not of an ALBERT that we can compute.
-    """
-    values = files.read_object(path, "model configuration")
-    if values.get("model_type") != "albert":
-        found = shown(values.get("model_type"))
-        raise AlbertError(f"{path} is not of an ALBERT: its model_type is {found}.")
-    for key, wanted in (
-        ("layer_norm_eps", LAYER_NORM_EPSILON),
-        ("position_embedding_type", "absolute"),
-        ("tie_word_embeddings", True),
-    ):
-        if values.get(key, wanted) != wanted:
-            raise AlbertError(f"{path}: {key} must be {wanted!r}, not {shown(values[key])}.")
-    activation = values.get("hidden_act", "gelu_new")
-    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-        raise AlbertError(
-            f"{path}: hidden_act must be one of {', '.join(_ACTIVATIONS)}, not {shown(activation)}."
-        )
-    ours = {key: values[key] for key in _SAME_KEYS if key in values}
-    config = AlbertConfig.from_dict({**ours, "hidden_act": _ACTIVATIONS[activation]}, source=path)
-    _check_groups(config)
-    return config
-
-
-def _check_groups(config: AlbertConfig) -> None:
-    """Hugging Face divides where the TF1 release multiplies, and rounds otherwise for some sizes.
-
-    Raises:
-      AlbertError: a layer would be of another group.
-    """
-    layers, groups = config.num_hidden_layers, config.num_hidden_groups
-    for layer in range(layers):
-        if int(layer / (layers / groups)) != config.attention_group(layer):
-            raise AlbertError(
-                f"With {layers} layers in {groups} groups, Hugging Face's layer {layer} is of "
-                "another group than the TF1 release's; there is no converting that."
-            )
-
-
 def write_hugging_face(
     folder: str,
     config: AlbertConfig,
@@ -283,10 +219,10 @@ def write_hugging_face(
       AlbertError: Hugging Face's code has no such model.
     """
     config = shared_by_groups(config)
-    _check_groups(config)
+    check_groups(config)
     values = config.to_dict()
-    spelled = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
-    written = {key: values[key] for key in _SAME_KEYS}
+    spelled = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    written = {key: values[key] for key in SAME_KEYS}
     written.update(
         architectures=["AlbertForPreTraining"],
         classifier_dropout_prob=0.1,  # As in the TF1 release's classifier.
@@ -299,7 +235,7 @@ def write_hugging_face(
         written["pad_token_id"] = tokenizer.pad_id
         written["bos_token_id"], written["eos_token_id"] = tokenizer.cls_id, tokenizer.sep_id
         _write_tokenizer(folder, tokenizer)
-    files.write_json(os.path.join(folder, CONFIG), written)
+    files.write_json(os.path.join(folder, HUGGING_FACE_CONFIG), written)
     names = hugging_face_names(config)
     tensors = {names[k].name: v.T if names[k].transposed else v for k, v in weights.items()}
     if config.embedding_size == config.hidden_size:

@@ -13,9 +13,10 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert import huggingface
 from albert_tf.convert.archive import ENDINGS, unpack
 from albert_tf.convert.checkpoint import CheckpointSource
+from albert_tf.convert.config_files import HUGGING_FACE_CONFIG, SAVED_MODEL
 from albert_tf.convert.huggingface import HuggingFaceSource
 from albert_tf.convert.source import LoadReport, Source, assign_weights
-from albert_tf.convert.tfhub import HANDLE, SAVED_MODEL, SavedModelSource, resolve_handle
+from albert_tf.convert.tfhub import HANDLE, SavedModelSource, resolve_handle
 from albert_tf.errors import AlbertError
 from albert_tf.files import path_of
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -43,12 +44,12 @@ def open_source(path: str) -> Source:
         path = os.path.dirname(path)
     there = {
         name: tf.io.gfile.exists(os.path.join(path, name))
-        for name in (SAVED_MODEL, CONFIG_FILE, huggingface.CONFIG)
+        for name in (SAVED_MODEL, CONFIG_FILE, HUGGING_FACE_CONFIG)
     }
     if there[SAVED_MODEL]:
         return SavedModelSource(path)
     # Where both are, config.json may be anything.
-    if there[huggingface.CONFIG] and not there[CONFIG_FILE]:
+    if there[HUGGING_FACE_CONFIG] and not there[CONFIG_FILE]:
         return HuggingFaceSource(path)
     return CheckpointSource(path)
 

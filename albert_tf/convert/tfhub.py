@@ -26,7 +26,6 @@ from albert_tf.convert.source import VOCABULARIES, Source, find_only, first_line
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 
-SAVED_MODEL = "saved_model.pb"
 #: What the handle of a module begins with.
 HANDLE = "https://"
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"

@@ -26,8 +26,9 @@ from absl import flags
 
 from albert_tf import cli
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import check_vocabulary, define_path
 from albert_tf.progress import Progress
-from albert_tf.text_files import read_lines
+from albert_tf.text_files import check_text_file, read_lines
 
 if TYPE_CHECKING:
     from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -261,10 +262,16 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
 
 def define_flags() -> None:
     """Defines the flags of this script."""
-    flags.DEFINE_string("text", None, "Text: a sentence a line, documents apart.", required=True)
-    flags.DEFINE_string(
+    define_path(
+        "text",
+        None,
+        "Text: a sentence a line, documents apart.",
+        required=True,
+        check=check_text_file,
+    )
+    define_path(
         "vocab_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json. "
-        "Default: that beside the weights."
+        "Default: that beside the weights.", check=check_vocabulary
     )  # fmt: skip
     flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as the source says, or yes.")
     flags.DEFINE_integer("max_seq_length", 128, "Pieces of a sequence, at most.", 16)

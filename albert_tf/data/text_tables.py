@@ -13,7 +13,7 @@ from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import parse_json, shown, shown_names
-from albert_tf.text_files import COMPRESSED_SUFFIXES, read_lines
+from albert_tf.text_files import COMPRESSED_SUFFIXES, check_text_file, read_lines
 
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
 #: What separates the columns of other programs' files.
@@ -48,6 +48,12 @@ class TextExample:
     where: str
 
 
+def check_table(path: str) -> None:
+    """Raises AlbertError unless there is a file at `path` and its name is that of a table."""
+    _kind(path)
+    check_text_file(path)
+
+
 def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
     """Reads a table whose name ends in .tsv, .csv or .jsonl, possibly followed by .gz, .bz2 or .xz.
 
@@ -59,18 +65,8 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
       AlbertError: the file is missing, empty, of another kind or malformed, lacks a column, or has
         an id twice.
     """
-    stem = path
-    for suffix in COMPRESSED_SUFFIXES:
-        stem = stem.removesuffix(suffix)
-    kind = stem.rpartition(".")[2].lower()
-    if kind == "jsonl":
-        rows = _json_rows(path)
-    elif kind in ("tsv", "csv"):
-        rows = _table_rows(path, kind, columns)
-    else:
-        raise AlbertError(
-            f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
-        )
+    kind = _kind(path)
+    rows = _json_rows(path) if kind == "jsonl" else _table_rows(path, kind, columns)
     examples: list[TextExample] = []
     places: dict[str, str] = {}
     for line, row in rows:
@@ -93,6 +89,18 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
     if not examples:
         raise AlbertError(f"{path} holds no examples.")
     return examples
+
+
+def _kind(path: str) -> str:
+    stem = path
+    for suffix in COMPRESSED_SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    kind = stem.rpartition(".")[2].lower()
+    if kind not in ("tsv", "csv", "jsonl"):
+        raise AlbertError(
+            f"{path} has an unknown format; its name should end in .tsv, .csv or .jsonl."
+        )
+    return kind
 
 
 def _field(row: dict[str, Any], column: str, where: str) -> str:

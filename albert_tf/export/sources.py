@@ -19,6 +19,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.export import tflite
 from albert_tf.export.classifier import build_classifier
 from albert_tf.export.encoder import encoder_export, input_specs, serving_signature
+from albert_tf.export.formats import check_lite
 from albert_tf.export.model_card import CARD_FILE, ModelFacts, model_card
 from albert_tf.export.multiple_choice import build_multiple_choice
 from albert_tf.export.preprocessor import build_preprocessor
@@ -34,8 +35,7 @@ from albert_tf.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks import text_classification
-from albert_tf.tasks.fine_tune import SEEDS_FILE, model_folder
-from albert_tf.tasks.finetuning import TASK_FILE
+from albert_tf.tasks.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from albert_tf.tasks.multiple_choice import task as multiple_choice
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
@@ -232,7 +232,7 @@ def export_lite(source: ModelFolder, kind: str, path: str, quantization: str) ->
       path: the folder to make.
       quantization: of tflite.QUANTIZATIONS.
     """
-    tflite.check_kind(kind)
+    check_lite(kind)
     labels: tuple[str, ...] = ()
     if kind == "classifier":
         task = text_classification.load_task(source.path, {})

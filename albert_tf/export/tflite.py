@@ -36,32 +36,8 @@ QUANTIZATIONS = ("none", "float16", "int8")
 #: times what was measured. The converter clips weights that are too large for float16 silently.
 TOLERANCES = {"none": 1e-4, "float16": 0.05, "int8": 0.5}
 
-_STRINGS = (
-    "TensorFlow Lite has no built-in operations for the strings that it takes; give ids to an "
-    "exported encoder, or export a SavedModel."
-)
-_REFUSED = {
-    "model_with_mlm": "the pretraining heads stay behind; take --export_type=model.",
-    "preprocessing": _STRINGS,
-    "squad": _STRINGS,
-    "multiple_choice": _STRINGS,
-}
-
 #: Outputs by name of the model's inputs by name and of `training`.
 Outputs = Callable[[Mapping[str, tf.Tensor], bool], dict[str, tf.Tensor]]
-
-
-def check_kind(export_type: str) -> None:
-    """Refuses what does not become a TensorFlow Lite model.
-
-    Raises:
-      AlbertError: `export_type` is none of "model" and "classifier".
-    """
-    if export_type in _REFUSED:
-        raise AlbertError(
-            f"--export_type={export_type} cannot be exported to TensorFlow Lite: "
-            f"{_REFUSED[export_type]}"
-        )
 
 
 def encoder_outputs(model: AlbertEncoder) -> Outputs:

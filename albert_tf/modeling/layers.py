@@ -9,9 +9,8 @@ from typing import Any, Union
 
 import tensorflow as tf
 
+from albert_tf.config import LAYER_NORM_EPSILON
 from albert_tf.modeling.fusion import fused, own_gradient
-
-LAYER_NORM_EPSILON = 1e-12
 
 #: A Keras precision policy or its name; None means the global one.
 Policy = Union[str, tf.keras.mixed_precision.Policy, None]

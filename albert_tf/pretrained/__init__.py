@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 
+from albert_tf import files
+from albert_tf.errors import AlbertError
+
 #: Where the models' folders are.
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 MANIFEST_FILE = "manifest.json"
@@ -31,7 +34,27 @@ def bundled_names() -> list[str]:
 
 def resolve_name(path: str) -> str:
     """The folder of the bundled model whose name `path` is; else, or if `path` exists, `path`."""
-    import tensorflow as tf
+    return path if _is_there(path) or path not in bundled_names() else os.path.join(FOLDER, path)
 
-    there = any(tf.io.gfile.exists(name) for name in (path, f"{path}.index"))
-    return path if there or path not in bundled_names() else os.path.join(FOLDER, path)
+
+def check_model(path: str) -> None:
+    """Raises AlbertError if nothing lies at a path that could be a model, and none has that name.
+
+    Args:
+      path: what --init_checkpoint takes.
+    """
+    if path not in (NONE, *bundled_names()) and not _is_there(path):
+        raise no_model(path)
+
+
+def no_model(path: str) -> AlbertError:
+    """The error for a path where there is no model."""
+    return AlbertError(
+        f"There is no checkpoint at {path}; give an output directory of a run, a folder or "
+        "archive of a release, a Hugging Face folder, a SavedModel, the name of a checkpoint "
+        f"without its .index ending, or that of a bundled model ({', '.join(bundled_names())})."
+    )
+
+
+def _is_there(path: str) -> bool:
+    return any(files.exists(name) for name in (path, f"{path}.index"))

@@ -13,8 +13,8 @@ import tensorflow as tf
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification_features import featurize
-from albert_tf.tasks.fine_tune import model_folder
 from albert_tf.tasks.glue.registry import find_task
+from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tasks.text_classification import (
     ClassificationSpec,
     TextClassificationTask,

@@ -10,6 +10,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import check_run_dirs, define_path
 
 FLAGS = flags.FLAGS
 
@@ -20,14 +21,18 @@ def define_ensemble_flags(script: str) -> None:
     Args:
       script: the one whose runs are averaged, for the help.
     """
-    flags.DEFINE_string(
+    define_path(
         "run_dirs",
         None,
         f"Comma list of output directories of {script}, and of globs; what each last predicted "
         "must be these questions.",
         required=True,
+        check=check_run_dirs,
+        many=True,
     )
-    flags.DEFINE_string("output_dir", None, "Where the mean goes.", required=True)
+    define_path(
+        "output_dir", None, "Where the mean goes.", required=True, check=files.check_output_folder
+    )
 
 
 def member_dirs() -> list[str]:

@@ -16,14 +16,13 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.errors import DivergedError
 from albert_tf.tasks.finetuning import ExampleTask, FineTuningTask
+from albert_tf.tasks.model_folders import SEEDS_FILE, check_seeds, model_folder
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.results import write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
-
-SEEDS_FILE = "seeds.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,8 +131,7 @@ def fine_tune(
         estimator = Estimator(task, config)
         _train(estimator, source, max_steps, eval_specs)
         return estimator
-    if not eval_specs:
-        raise AlbertError("--num_seeds needs --do_eval: the best run is chosen by evaluation.")
+    check_seeds(num_seeds, bool(eval_specs))
     files.remove_temporary(config.output_dir)
     results: dict[str, dict[str, float]] = {}
     values: dict[str, float | None] = {}
@@ -176,16 +174,6 @@ def open_trained(task: FineTuningTask, config: RunConfig) -> Estimator:
     """The Estimator of the model in an output directory, or of its best seed."""
     folder = model_folder(config.output_dir)
     return Estimator(task, dataclasses.replace(config, output_dir=folder))
-
-
-def model_folder(output_dir: str) -> str:
-    """The folder of the model in an output directory: itself, or that of its best seed."""
-    output_dir = files.path_of(output_dir, "model's output directory")
-    path = os.path.join(output_dir, SEEDS_FILE)
-    if not tf.io.gfile.exists(path):
-        return output_dir
-    record = files.read_object(path, "record of the seeds")
-    return files.join_named(output_dir, record.get("best"), path)
 
 
 def evaluate(estimator: Estimator, eval_specs: Sequence[EvalSpec]) -> dict[str, float]:

@@ -17,12 +17,10 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.convert.load import check_architecture, open_source
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
 from albert_tf.modeling.flops import training_flops
+from albert_tf.tasks.model_folders import TASK_FILE
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.task import Batch, Task, correct
-
-TASK_FILE = "task.json"
 
 
 class FineTuningTask(Task):
@@ -54,11 +52,7 @@ class FineTuningTask(Task):
                 f"The vocabulary {tokenizer.spec.model_file} has {tokenizer.vocab_size} pieces, "
                 f"but the model vocab_size={config.vocab_size}; give the checkpoint's vocabulary."
             )
-        if max_seq_length > config.max_position_embeddings:
-            raise AlbertError(
-                f"max_seq_length={max_seq_length} exceeds the model's "
-                f"max_position_embeddings={config.max_position_embeddings}."
-            )
+        config.check_length(max_seq_length)
         self.config, self.tokenizer = config, tokenizer
         self.max_seq_length, self.dropout_rate = max_seq_length, dropout_rate
 
@@ -142,29 +136,6 @@ def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     right = tf.cast(correct(logits, labels), tf.float32)
     return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(right)}
-
-
-def read_task_file(folder: str, name: str) -> dict[str, object]:
-    """Reads task.json from the output directory of a run.
-
-    Args:
-      folder: the output directory.
-      name: of the task it should be a model of, `Task.name`.
-
-    Raises:
-      AlbertError: the folder is not that of a model fine-tuned for the task.
-    """
-    path = os.path.join(folder, TASK_FILE)
-    if not tf.io.gfile.exists(path):
-        raise AlbertError(
-            f"{folder} holds no fine-tuned model (it has no {TASK_FILE}); give the output "
-            "directory of a training run, or train with --do_train."
-        )
-    value = files.read_object(path, "task description")
-    found = value.pop("task", None)
-    if found != name:
-        raise AlbertError(f"{path} describes a model for the task {shown(found)}, not {name!r}.")
-    return value
 
 
 def load_model_files(

@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from albert_tf import files
 from albert_tf.config import AlbertConfig
+from albert_tf.convert.config_files import config_in
 from albert_tf.errors import AlbertError
-from albert_tf.pretrained import DEFAULT, NONE
-from albert_tf.training.flags import check_modes, define_training_flags, run_config_from_flags
+from albert_tf.path_flags import check_vocabulary, define_path
+from albert_tf.pretrained import DEFAULT, NONE, resolve_name
+from albert_tf.tasks.model_folders import check_seeds, check_trained, model_folder
+from albert_tf.tasks.recipes import load_recipe
+from albert_tf.training.flags import (
+    check_modes,
+    check_run,
+    define_training_flags,
+    run_config_from_flags,
+)
 from albert_tf.training.specs import (
     FREEZABLE,
     MAX_SEED,
@@ -147,9 +157,27 @@ def define_finetuning_flags() -> None:
     FLAGS.set_default("precision", "auto")
     flags.DEFINE_bool("do_predict", False, "Predict; works alone from a trained --output_dir.")
     beside = f"Default: that of --init_checkpoint; with {NONE}, of {DEFAULT}."
-    flags.DEFINE_string("albert_config_file", None, f"JSON file or preset's name. {beside}")
-    flags.DEFINE_string("spm_model_file", None, f"SentencePiece model. {beside}")
-    flags.DEFINE_string("vocab_file", None, f"WordPiece vocabulary, or tokenizer.json. {beside}")
+    define_path(
+        "albert_config_file",
+        None,
+        f"JSON file or preset's name. {beside}",
+        check=AlbertConfig.load,
+        when=lambda: FLAGS.do_train,
+    )
+    define_path(
+        "spm_model_file",
+        None,
+        f"SentencePiece model. {beside}",
+        check=check_vocabulary,
+        when=lambda: FLAGS.do_train,
+    )
+    define_path(
+        "vocab_file",
+        None,
+        f"WordPiece vocabulary, or tokenizer.json. {beside}",
+        check=check_vocabulary,
+        when=lambda: FLAGS.do_train,
+    )
     flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as tokenizer.json says, or yes.")
     flags.DEFINE_integer(
         "max_seq_length", None, "Tokens of the longest sequences; longer ones are cut. "
@@ -159,7 +187,12 @@ def define_finetuning_flags() -> None:
         "pad_to_max", False, "Pad every batch to --max_seq_length, instead of to the longest of "
         "its own, similar sequences. For TPUs, where it is the default."
     )  # fmt: skip
-    flags.DEFINE_string("cached_dir", None, "Tokenized data. Default: cache in --output_dir.")
+    define_path(
+        "cached_dir",
+        None,
+        "Tokenized data. Default: cache in --output_dir.",
+        check=files.check_output_folder,
+    )
     flags.DEFINE_float("learning_rate", None, f"Peak learning rate. {_RECIPE}.", 0.0)
     flags.DEFINE_integer("train_step", None, f"Steps to train. {_RECIPE}.", 1, MAX_STEPS)
     flags.DEFINE_float("num_train_epochs", None, "Passes over the training examples, instead.", 0.0)
@@ -198,8 +231,6 @@ def check_finetuning_modes(files: Mapping[str, str], training_only: Sequence[str
       AlbertError: a flag that was given would be ignored.
     """
     check_modes(files, (*_TRAINING_ONLY, *training_only))
-    if FLAGS.do_train and FLAGS.num_seeds > 1 and not FLAGS.do_eval:
-        raise AlbertError("--num_seeds needs --do_eval: the best run is chosen by evaluation.")
 
 
 def starts_from_default() -> bool:
@@ -253,6 +284,41 @@ def settings_from_flags(recipe: Mapping[str, Any]) -> Settings:
     if values.get("train_step") is None and values.get("num_train_epochs") is None:
         values["train_step"] = 1000
     return Settings(**values)
+
+
+def check_settings(recipe: str | None) -> None:
+    """Checks what can be told of a run without TensorFlow.
+
+    Args:
+      recipe: of the task; None if there are several.
+
+    Raises:
+      AlbertError: the settings are impossible, or --output_dir holds no model to go on with.
+    """
+    if not FLAGS.do_train:
+        run = settings_from_flags({}).run_config(0)
+        check_run(run)
+        if recipe and files.is_local(run.output_dir):
+            check_trained(model_folder(run.output_dir))
+        return
+    config = _config_at_hand()
+    known = config is not None and recipe is not None
+    settings = settings_from_flags(load_recipe(recipe, config) if known else {})
+    run = settings.run_config(0)
+    check_run(run, batch_size_known=known or FLAGS["train_batch_size"].present)
+    check_seeds(FLAGS.num_seeds, FLAGS.do_eval)
+    if config:
+        config.check_length(settings.sequence_length(config))
+
+
+def _config_at_hand() -> AlbertConfig | None:
+    """The configuration of the model to train, if it is a local file."""
+    path = FLAGS.albert_config_file
+    if path:
+        return AlbertConfig.load(path) if files.is_local(path) else None
+    path = FLAGS.init_checkpoint or DEFAULT
+    path = resolve_name(DEFAULT if path == NONE else path)
+    return config_in(path) if files.is_local(path) else None
 
 
 def cache_dir() -> str:

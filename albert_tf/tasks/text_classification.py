@@ -26,13 +26,12 @@ from albert_tf.tasks.classification_features import (
 )
 from albert_tf.tasks.classification_metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.finetuning import (
-    TASK_FILE,
     ExampleTask,
     choice_sums,
     load_model_files,
     model_inputs,
-    read_task_file,
 )
+from albert_tf.tasks.model_folders import TASK_FILE, read_task_file
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 

@@ -28,10 +28,11 @@ from albert_tf.training.specs import (
     InputFn,
     RunConfig,
     TrainSpec,
+    check_batch_sizes,
 )
 from albert_tf.training.strategy import fast_precision, highest, is_chief, make_strategy
 from albert_tf.training.task import Task
-from albert_tf.training.tpu import check_batch_sizes, check_tpu_run
+from albert_tf.training.tpu import check_tpu_run
 from albert_tf.training.training_run import TrainingRun
 
 

@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from absl import flags
 
+from albert_tf import files
 from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import note_unused_flags, refuse_flags
 from albert_tf.optimization import OPTIMIZERS
-from albert_tf.pretrained import DEFAULT, NONE
+from albert_tf.path_flags import define_path
+from albert_tf.pretrained import DEFAULT, NONE, check_model
+from albert_tf.training.cluster import check_cluster
 from albert_tf.training.specs import (
     MAX_SEED,
     ON_DIVERGENCE,
@@ -20,6 +23,7 @@ from albert_tf.training.specs import (
     STRATEGIES,
     WARN,
     RunConfig,
+    check_batch_sizes,
 )
 
 FLAGS = flags.FLAGS
@@ -63,16 +67,17 @@ def define_training_flags(
     The arguments are a runner's own defaults; `without_init` says what it does without
     --init_checkpoint.
     """
-    flags.DEFINE_string(
+    define_path(
         "output_dir", None, "Folder for checkpoints, metrics and results. A run found there with "
-        "the same settings is resumed; with other settings it is refused."
+        "the same settings is resumed; with other settings it is refused.",
+        check=files.check_output_folder
     )  # fmt: skip
-    flags.DEFINE_string(
+    define_path(
         "init_checkpoint", None, "Weights to start from: an output directory of another run (its "
         "best weights), a checkpoint's name without .index, a folder or archive (.tar.gz) of the "
         "TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…), the "
         f"name of a bundled model ({DEFAULT}), or {NONE} for random weights. {without_init} Not "
-        "for resuming, which needs no flag."
+        "for resuming, which needs no flag.", check=check_model, when=_starts_anew
     )  # fmt: skip
     flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
     flags.DEFINE_bool("do_train", True, "Train.")
@@ -177,6 +182,27 @@ def flag_name(setting: str) -> str:
     """The flag that a setting is given by, with its dashes; the setting's name without one."""
     names = _OTHER_NAMES.get(setting, (setting,))
     return next((f"--{name}" for name in names if name in FLAGS), setting)
+
+
+def _starts_anew() -> bool:
+    """Whether --init_checkpoint will be read: what resumes a run does not need it any more."""
+    return FLAGS.do_train and not (FLAGS.output_dir and files.exists(FLAGS.output_dir))
+
+
+def check_run(config: RunConfig, batch_size_known: bool = True) -> None:
+    """Checks what can be told of a run without its devices.
+
+    Args:
+      config: of the run.
+      batch_size_known: whether its training batch size is final.
+
+    Raises:
+      AlbertError: its batches cannot be cut evenly, or it has no cluster.
+    """
+    if FLAGS.do_train and batch_size_known:
+        check_batch_sizes(config, replicas=1)
+    if config.strategy == "multi_worker":
+        check_cluster()
 
 
 def run_config_from_flags(**values: object) -> RunConfig:

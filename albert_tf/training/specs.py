@@ -271,3 +271,16 @@ class RunConfig:
             f"the learning rate reaches {share:.0%} of its peak {self.learning_rate:g}. Shorten "
             "the warm-up, or train for more steps."
         )
+
+
+def check_batch_sizes(config: RunConfig, replicas: int) -> None:
+    """Raises AlbertError unless batches can be cut evenly; any strategy needs that."""
+    for name, parts in (
+        ("train_batch_size", replicas * config.gradient_accumulation_steps),
+        ("eval_batch_size", replicas),
+    ):
+        if getattr(config, name) % parts:
+            raise AlbertError(
+                f"{name}={getattr(config, name)} does not divide by {parts} "
+                "(replicas × gradient_accumulation_steps)."
+            )

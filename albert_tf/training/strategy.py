@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.signals import kept_handlers
+from albert_tf.training.cluster import check_cluster
 from albert_tf.training.devices import missing_gpu
 from albert_tf.training.specs import RunConfig
 from albert_tf.training.tpu import make_tpu_strategy
@@ -89,23 +88,7 @@ def fast_precision(strategy: tf.distribute.Strategy) -> str:
 @functools.lru_cache(maxsize=1)
 def _multi_worker_strategy() -> tf.distribute.Strategy:
     """A process joins one cluster, once, however many Estimators it makes."""
-    try:
-        config = json.loads(os.environ.get("TF_CONFIG", ""))
-        machines = {k: v for k, v in config["cluster"].items() if k in ("chief", "worker")}
-        kind, index = config["task"]["type"], int(config["task"]["index"])
-        number_of_kind = len(machines[kind])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise AlbertError(
-            "--strategy=multi_worker needs the environment variable TF_CONFIG with a JSON object "
-            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}.'
-        ) from None
-    if not 0 <= index < number_of_kind:
-        raise AlbertError(
-            f"TF_CONFIG says that this is {kind} {index}, and there are {number_of_kind}, counted "
-            "from 0."
-        )
-    if sum(map(len, machines.values())) < 2:
-        raise AlbertError("TF_CONFIG names one worker only; use --strategy=mirrored or default.")
+    check_cluster()
     try:
         with kept_handlers():
             return tf.distribute.MultiWorkerMirroredStrategy()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.training.specs import PRECISIONS, RunConfig
+from albert_tf.training.specs import PRECISIONS, RunConfig, check_batch_sizes
 
 #: The name of the TPU of this machine.
 LOCAL = "local"
@@ -53,19 +53,6 @@ def _connected(name: str, zone: str | None, project: str | None) -> tf.distribut
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise AlbertError(f"The TPU {name!r} cannot be used: {reason}") from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-def check_batch_sizes(config: RunConfig, replicas: int) -> None:
-    """Raises AlbertError unless batches can be cut evenly; any strategy needs that."""
-    for name, parts in (
-        ("train_batch_size", replicas * config.gradient_accumulation_steps),
-        ("eval_batch_size", replicas),
-    ):
-        if getattr(config, name) % parts:
-            raise AlbertError(
-                f"{name}={getattr(config, name)} does not divide by {parts} "
-                "(replicas × gradient_accumulation_steps)."
-            )
 
 
 def check_tpu_run(

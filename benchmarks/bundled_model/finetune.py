@@ -18,6 +18,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path
 from albert_tf.pretrained import DEFAULT, FOLDER, NONE
 from albert_tf.stages import Stage, run_stages
 from benchmarks import machine
@@ -108,12 +109,12 @@ BENCHMARKS = {
 
 def define_flags() -> None:
     """Flags of `finetune`."""
-    flags.DEFINE_string(
+    define_path(
         "data_dir", None, "Folder with glue/ (CoLA, RTE, SST-2, STS-B), squad/ (dev-v1.1.json, "
         "train_parts/train-v1.1….json: all of the training set, or a part) and race/ (train, dev).",
         required=True
     )  # fmt: skip
-    flags.DEFINE_string(
+    define_path(
         "output_dir", None, f"Folder for the runs and {RESULTS_FILE}; what is finished there is "
         "reused, what was interrupted goes on.", required=True
     )  # fmt: skip

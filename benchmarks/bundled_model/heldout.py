@@ -17,6 +17,7 @@ from absl import flags
 from albert_tf import files
 from albert_tf.convert.load import open_source
 from albert_tf.convert.source import find_only
+from albert_tf.path_flags import define_path
 from albert_tf.pretrained import DEFAULT, resolve_name
 from albert_tf.stages import Stage, run_stages
 from albert_tf.tokenization import SPEC_FILE
@@ -32,8 +33,8 @@ MASKS = {"n-grams up to 3": 3, "single words": 1}
 
 def define_flags() -> None:
     """Flags of `heldout`."""
-    flags.DEFINE_string("model", DEFAULT, "What to evaluate: see --init_checkpoint of the runners.")
-    flags.DEFINE_string(
+    define_path("model", DEFAULT, "What to evaluate: see --init_checkpoint of the runners.")
+    define_path(
         "output_dir", None, f"Folder for the records and {RESULTS_FILE}; what is finished there is "
         "reused.", required=True
     )  # fmt: skip

@@ -19,12 +19,14 @@ from absl import flags
 
 from albert_tf import files, pretrained
 from albert_tf.convert.checkpoint_files import BEST, read_best
-from albert_tf.convert.conversion import FLOAT16, convert
+from albert_tf.convert.conversion import convert
+from albert_tf.convert.formats import FLOAT16
 from albert_tf.convert.load import load_pretrained
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import CARD_FILE, model_card
 from albert_tf.export.sources import ModelFolder
 from albert_tf.json_values import parse_json
+from albert_tf.path_flags import define_path, define_path_list
 from albert_tf.text_files import read_lines
 from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
 from albert_tf.version import __version__
@@ -44,17 +46,17 @@ the public domain; the weights come under the licence of the package (Apache 2.0
 
 def define_flags() -> None:
     """Flags of `make`."""
-    flags.DEFINE_list(
+    define_path_list(
         "run_dirs", None, "Output directory of the run whose best or newest weights are shipped; "
         "before it, those of the runs that it went on from, the first one first. If the first one "
         "went on from what is bundled now, the runs that made that are known.", required=True
     )  # fmt: skip
-    flags.DEFINE_string(
+    define_path(
         "commands_file", None, "The commands that made them, from the text on, as a shell script. "
         "Model card and manifest quote it.", required=True
     )  # fmt: skip
     flags.DEFINE_string("name", pretrained.DEFAULT, "The name it is bundled under.")
-    flags.DEFINE_string("work_dir", "runs/bundled", "Folder for what is made on the way.")
+    define_path("work_dir", "runs/bundled", "Folder for what is made on the way.")
 
 
 def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[str, Any]:

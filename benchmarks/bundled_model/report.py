@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import files, pretrained
+from albert_tf.path_flags import define_path, define_path_list
 from benchmarks import machine
 from benchmarks.bundled_model import curve, finetune, heldout, make
 
@@ -64,15 +65,15 @@ tells which run was on which.
 
 def define_flags() -> None:
     """Flags of `report`."""
-    flags.DEFINE_string("heldout_dir", None, "--output_dir of `heldout`.", required=True)
-    flags.DEFINE_string(
+    define_path("heldout_dir", None, "--output_dir of `heldout`.", required=True)
+    define_path(
         "finetune_dir", None, "--output_dir of `finetune`. What it does not hold stays as "
         "published, if measured on the same model."
     )  # fmt: skip
-    flags.DEFINE_list(
+    define_path_list(
         "run_dirs", [], "As of `make`, for the learning curves; default: as published."
     )
-    flags.DEFINE_string("page", None, "The Markdown file to write.", required=True)
+    define_path("page", None, "The Markdown file to write.", required=True)
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -11,6 +11,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path
 from albert_tf.text_files import atomic_text_writer, read_lines
 
 FLAGS = flags.FLAGS
@@ -19,13 +20,11 @@ TRAIN_FILE, HELD_OUT_FILE = "train.txt", "heldout.txt"
 
 def define_flags() -> None:
     """Flags of `corpus`."""
-    flags.DEFINE_string(
+    define_path(
         "input_file", None, "Text: a comma list of files and globs; UTF-8, plain or compressed; "
-        "one sentence a line, a blank line between documents.", required=True
+        "one sentence a line, a blank line between documents.", required=True, many=True
     )  # fmt: skip
-    flags.DEFINE_string(
-        "output_dir", None, f"Folder for {TRAIN_FILE} and {HELD_OUT_FILE}.", required=True
-    )
+    define_path("output_dir", None, f"Folder for {TRAIN_FILE} and {HELD_OUT_FILE}.", required=True)
     flags.DEFINE_integer("heldout_every", 40, "Every so manieth document is held out.", 2)
     flags.DEFINE_float(
         "megabytes", None, "Stop after the document with which so many million bytes of text have "

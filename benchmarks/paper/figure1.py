@@ -15,6 +15,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path
 from benchmarks.paper import named_paths
 from benchmarks.paper.corpus import documents
 
@@ -30,18 +31,18 @@ Batch = Mapping[str, Any]
 def define_flags() -> None:
     """Flags of `figure1`."""
     named_paths.define_checkpoints_flag()
-    flags.DEFINE_string(
+    define_path(
         "input_file", None, "Text to measure on: a comma list of files and globs; one sentence a "
         "line, a blank line between documents. Each model reads it with its own tokenizer, as "
-        "[CLS] text [SEP]."
+        "[CLS] text [SEP].", many=True
     )  # fmt: skip
-    flags.DEFINE_string(
+    define_path(
         "records", None, "Instead of text: pretraining records, their masks included, for models "
-        "of the records' vocabulary. Needed by models without a tokenizer beside them."
+        "of the records' vocabulary. Needed by models without a tokenizer beside them.", many=True
     )  # fmt: skip
     flags.DEFINE_integer("max_seq_length", 128, "Tokens of a sequence cut from text.", 8)
     flags.DEFINE_integer("num_sequences", 256, "Measure on the first so many sequences.", 1)
-    flags.DEFINE_string("output_dir", None, f"Folder for {RESULT_FILE}.", required=True)
+    define_path("output_dir", None, f"Folder for {RESULT_FILE}.", required=True)
 
 
 class LayerChanges:

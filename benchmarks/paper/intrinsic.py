@@ -19,6 +19,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path
 from albert_tf.text_files import atomic_text_writer
 from albert_tf.training.specs import PRECISIONS
 from benchmarks.paper import named_paths
@@ -34,17 +35,18 @@ _SPLIT_AT_ONCE = 64
 def define_flags() -> None:
     """Flags of `intrinsic`."""
     named_paths.define_checkpoints_flag(required=False)
-    flags.DEFINE_string(
+    define_path(
         "vocab_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json for "
         "checkpoints that have none beside them; without --checkpoints its records are just built, "
         "for --intrinsic of the tables."
     )  # fmt: skip
-    flags.DEFINE_string(
+    define_path(
         "squad_files", None, "SQuAD's development sets: a comma list of files and globs of either "
-        "version. A paragraph that occurs in several of them is taken once.", required=True
+        "version. A paragraph that occurs in several of them is taken once.",
+        required=True, many=True
     )  # fmt: skip
-    flags.DEFINE_string("race_dir", None, "Folder of RACE, with dev in it.", required=True)
-    flags.DEFINE_string(
+    define_path("race_dir", None, "Folder of RACE, with dev in it.", required=True)
+    define_path(
         "output_dir", None, f"Folder for {RESULT_FILE}, and for the text and the records, which "
         "are made once and used again.", required=True
     )  # fmt: skip

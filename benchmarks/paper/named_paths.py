@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from absl import flags
-
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path_list
 
 
 def define_flag(name: str, what: str, required: bool = False) -> None:
     """Defines a flag of named paths; `what` describes them, without a full stop."""
-    flags.DEFINE_list(
-        name, None if required else [], f"{what}: name=path,name=path.", required=required
+    define_path_list(
+        name,
+        None if required else [],
+        f"{what}: name=path,name=path.",
+        named=True,
+        required=required,
     )
 
 

@@ -12,6 +12,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path
 from benchmarks import drawing
 from benchmarks.paper import named_paths
 
@@ -31,8 +32,8 @@ def define_flags() -> None:
     named_paths.define_flag(
         "records", "Folders of pretraining records that hold masks, for ngrams.png"
     )
-    flags.DEFINE_string("figure1", None, "What the command figure1 wrote, for figure1.png.")
-    flags.DEFINE_string("output_dir", None, "Folder for the plots.", required=True)
+    define_path("figure1", None, "What the command figure1 wrote, for figure1.png.")
+    define_path("output_dir", None, "Folder for the plots.", required=True)
 
 
 def curve(entries: Entries, split: str, metric: str) -> tuple[list[int], list[float]]:

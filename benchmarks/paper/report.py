@@ -12,6 +12,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path
 from benchmarks import machine
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 
@@ -20,9 +21,9 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Flags of `report`."""
-    flags.DEFINE_string("output_dir", "runs/paper", "Where the tables were run.")
+    define_path("output_dir", "runs/paper", "Where the tables were run.")
     flags.DEFINE_enum("scale", "tiny", SCALES, "Which of them.")
-    flags.DEFINE_string("page", "docs/results/paper.md", "The Markdown file to write.")
+    define_path("page", "docs/results/paper.md", "The Markdown file to write.")
 
 
 def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | None]) -> str:

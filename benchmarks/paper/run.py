@@ -16,6 +16,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path
 from albert_tf.stages import run_stages
 from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, Recipe, load_recipe
 
@@ -28,17 +29,17 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Flags of `table1` to `table10`."""
     flags.DEFINE_enum("scale", "tiny", SCALES, "tiny fits two cores, paper is the paper's.")
-    flags.DEFINE_string(
+    define_path(
         "text", "books.txt.gz", "Text to pretrain on: a comma list of files and globs; one "
-        "sentence a line, a blank line between documents."
+        "sentence a line, a blank line between documents.", many=True
     )  # fmt: skip
-    flags.DEFINE_string("additional_text", "", "More of it, for the rows with additional data.")
-    flags.DEFINE_string(
+    define_path("additional_text", "", "More of it, for the rows with additional data.", many=True)
+    define_path(
         "data_dir", os.environ.get("ALBERT_DATA_DIR"), "Folder with glue/, squad/ and race/ in it. "
         "Default: the environment's ALBERT_DATA_DIR; without it nothing is fine-tuned."
     )  # fmt: skip
-    flags.DEFINE_string("output_dir", "runs/paper", "Folder for everything, by scale.")
-    flags.DEFINE_string(
+    define_path("output_dir", "runs/paper", "Folder for everything, by scale.")
+    define_path(
         "intrinsic", None, "Folder with the records sop and nsp to evaluate on, as `intrinsic` "
         "makes it. Default: held-out documents of --text."
     )  # fmt: skip
@@ -50,7 +51,7 @@ def define_flags() -> None:
         "checkpoints in proportion. Default: the recipe's.", 1
     )  # fmt: skip
     flags.DEFINE_bool("run", None, "Run, not only print. Default: at the tiny scale alone.")
-    flags.DEFINE_string("recipes", FOLDER, "Folder of the recipes.")
+    define_path("recipes", FOLDER, "Folder of the recipes.")
 
 
 def main(table: str) -> None:

@@ -13,6 +13,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.config import AlbertConfig
+from albert_tf.path_flags import define_path
 from benchmarks import machine
 
 FLAGS = flags.FLAGS
@@ -21,10 +22,8 @@ SPEED_FILE = "speed.json"
 
 def define_flags() -> None:
     """Flags of `speed`."""
-    flags.DEFINE_string(
-        "albert_config_file", None, "The model: a JSON file or a preset.", required=True
-    )
-    flags.DEFINE_string("output_dir", None, f"Folder for {SPEED_FILE}.", required=True)
+    define_path("albert_config_file", None, "The model: a JSON file or a preset.", required=True)
+    define_path("output_dir", None, f"Folder for {SPEED_FILE}.", required=True)
     flags.DEFINE_integer("seq_length", 128, "Positions of an example.", 8)
     flags.DEFINE_integer("batch_size", 16, "Examples of a step.", 1)
     flags.DEFINE_integer("turns", 10, "Steps that are timed, after one that is not.", 1)

@@ -16,7 +16,8 @@ from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 import albert_tf
 import convert_checkpoint
 from albert_tf.convert.checkpoint import write_tf1, write_tf2
-from albert_tf.convert.conversion import FLOAT16, FLOAT32, WRITERS, convert
+from albert_tf.convert.conversion import WRITERS, convert
+from albert_tf.convert.formats import FORMATS
 from albert_tf.convert.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.convert.names import shared_by_groups
 from albert_tf.convert.safetensors import SafetensorsFile
@@ -54,8 +55,8 @@ def weights_of(folder):
     return {name: v.numpy() for name, v in model.named_weights().items()}
 
 
-def test_the_script_offers_what_can_be_written():
-    assert tuple(WRITERS) == convert_checkpoint.FORMATS
+def test_every_format_has_a_writer():
+    assert tuple(WRITERS) == FORMATS
 
 
 @pytest.mark.parametrize("to", ["tf2", "hf"])
@@ -277,10 +278,6 @@ def test_what_float16_cannot_hold_is_an_error(tmp_path):
 def test_float16_is_for_hugging_face_alone(to, release, tmp_path):
     with pytest.raises(AlbertError, match=rf"--weights_dtype=float16 is for --to=hf; {to}"):
         convert(str(release), to, str(tmp_path / "out"), weights_dtype="float16")
-
-
-def test_the_script_offers_the_types_there_are():
-    assert convert_checkpoint.WEIGHTS_DTYPES == (FLOAT32, FLOAT16)
 
 
 class TestScript:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf.convert.huggingface import read_config, write_hugging_face
+from albert_tf.convert.config_files import read_hugging_face_config
+from albert_tf.convert.huggingface import write_hugging_face
 from albert_tf.convert.safetensors import SafetensorsFile, write_safetensors
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -81,7 +82,7 @@ def test_groups_have_hugging_faces_names_and_shapes(grouped, tmp_path):
     ("theirs", "ours"), [("gelu", "gelu_erf"), ("gelu_new", "gelu"), ("relu", "relu")]
 )
 def test_activations_keep_their_meaning(folder, theirs, ours):
-    assert read_config(change_config(folder, hidden_act=theirs)).hidden_act == ours
+    assert read_hugging_face_config(change_config(folder, hidden_act=theirs)).hidden_act == ours
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_activations_keep_their_meaning(folder, theirs, ours):
 )
 def test_what_would_be_computed_otherwise_is_refused(folder, values, message):
     with pytest.raises(AlbertError, match=message):
-        read_config(change_config(folder, **values))
+        read_hugging_face_config(change_config(folder, **values))
 
 
 def test_copies_of_tied_weights_are_accepted_if_they_are_copies(folder):

@@ -207,14 +207,6 @@ def test_other_operations_in_a_file_are_refused():
         tflite.operations(converter.convert())
 
 
-@pytest.mark.parametrize("kind", ["model_with_mlm", "preprocessing", "squad", "multiple_choice"])
-def test_what_tensorflow_lite_cannot_do_is_refused(kind):
-    with pytest.raises(AlbertError, match=f"--export_type={kind} cannot be exported to TensorFlow"):
-        tflite.check_kind(kind)
-    tflite.check_kind("model")
-    tflite.check_kind("classifier")
-
-
 def test_an_unknown_quantization_is_refused(encoder):
     with pytest.raises(AlbertError, match="take one of none, float16, int8"):
         convert_encoder(encoder, "int4")

@@ -17,8 +17,9 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.fine_tune import Examples, fine_tune, model_folder, report, run
-from albert_tf.tasks.finetuning import load_model_files, read_task_file
+from albert_tf.tasks.fine_tune import Examples, fine_tune, report, run
+from albert_tf.tasks.finetuning import load_model_files
+from albert_tf.tasks.model_folders import model_folder, read_task_file
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.checkpoints import load_weights

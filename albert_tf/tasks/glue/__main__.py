@@ -17,6 +17,7 @@ import json
 from absl import flags
 
 from albert_tf import cli, files
+from albert_tf.path_flags import check_run_dirs, check_vocabulary, define_path
 
 FLAGS = flags.FLAGS
 
@@ -24,25 +25,34 @@ FLAGS = flags.FLAGS
 def define_inspect_flags() -> None:
     """Defines the flags of `inspect`."""
     flags.DEFINE_string("task_name", None, "A GLUE task: cola, …, wnli or ax.", required=True)
-    flags.DEFINE_string("data_dir", None, "The folder with GLUE's CoLA, SST-2, … in it.")
+    define_path(
+        "data_dir",
+        None,
+        "The folder with GLUE's CoLA, SST-2, … in it.",
+        check=files.check_folder,
+        when=lambda: FLAGS.data_source == "files",
+    )
     flags.DEFINE_enum("data_source", "files", ["files", "tfds"], "tfds: TensorFlow Datasets.")
-    flags.DEFINE_string(
+    define_path(
         "spm_model_file",
         None,
         "SentencePiece model, WordPiece vocabulary or tokenizer.json: lengths are then in tokens, "
         "special ones included. Default: in words.",
+        check=check_vocabulary,
     )
 
 
 def define_submission_flags() -> None:
     """Defines the flags of `make_submission`."""
-    flags.DEFINE_string(
+    define_path(
         "run_dirs",
         None,
         "Comma list of output directories of run_classifier.py, of folders of such, and of globs.",
         required=True,
+        check=check_run_dirs,
+        many=True,
     )
-    flags.DEFINE_string("output", "submission.zip", "The zip file to write.")
+    define_path("output", "submission.zip", "The zip file to write.", check=files.check_output_file)
     flags.DEFINE_bool(
         "allow_missing",
         False,

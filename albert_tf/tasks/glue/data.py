@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf import files
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import shown, shown_names
 from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
-from albert_tf.text_files import read_lines
+from albert_tf.text_files import check_text_file, read_lines
 from albert_tf.tokenization import Tokenizer
 
 DATA_SOURCES = ("files", "tfds")
@@ -51,6 +52,25 @@ def read_split(
     if not data.examples:
         raise AlbertError(f"{path} holds no examples.")
     return data
+
+
+def check_splits(
+    task: GlueTask, train: bool, evaluate: bool, predict: bool, data_dir: str | None, source: str
+) -> None:
+    """Checks that there is data for what is to be done with a task, as far as files tell.
+
+    Raises:
+      AlbertError: the task has no such split, or its file is missing.
+    """
+    if (train or evaluate) and not task.of("train"):
+        raise AlbertError(
+            f"{task.title} has neither training nor development examples; --do_predict predicts it "
+            f"with a model of {task.model_of}, given as --output_dir."
+        )
+    if source == "files":
+        for kind, needed in (("train", train), ("dev", evaluate), ("test", predict)):
+            for split in task.of(kind) if needed else ():
+                check_text_file(split_path(split, data_dir))
 
 
 def split_path(split: Split, data_dir: str | None) -> str:
@@ -161,12 +181,10 @@ def find_tasks(data_dir: str | None) -> list[GlueTask]:
     Raises:
       AlbertError: there are none.
     """
-    import tensorflow as tf
-
     folders = {
         task.name: os.path.dirname(split_path(task.splits[0], data_dir)) for task in GLUE_TASKS
     }
-    found = [task for task in GLUE_TASKS if tf.io.gfile.isdir(folders[task.name])]
+    found = [task for task in GLUE_TASKS if files.isdir(folders[task.name])]
     if not found:
         names = ", ".join(map(os.path.basename, folders.values()))
         raise AlbertError(f"{data_dir} holds no GLUE task; its folders would be {names}.")

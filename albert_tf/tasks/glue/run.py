@@ -15,11 +15,12 @@ from albert_tf import files
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.json_values import shown
-from albert_tf.tasks.fine_tune import Examples, model_folder
-from albert_tf.tasks.glue.data import find_tasks, read_split
+from albert_tf.tasks.fine_tune import Examples
+from albert_tf.tasks.glue.data import check_splits, find_tasks, read_split
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.glue.scores import majority_metrics, score_table
 from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
+from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tasks.prediction_tables import write_predictions
 from albert_tf.tasks.text_classification import TextClassificationTask, load_task
 
@@ -56,11 +57,7 @@ def read_texts(
             )
         return examples
 
-    if (actions.train or actions.evaluate) and not task.of("train"):
-        raise AlbertError(
-            f"{task.title} has neither training nor development examples; --do_predict predicts it "
-            f"with a model of {task.model_of}, given as --output_dir."
-        )
+    check_splits(task, *actions, data_dir, source)
     return Examples(
         train=read(task.of("train")[0]) if actions.train else (),
         evaluate={split.name: read(split) for split in task.of("dev")} if actions.evaluate else {},

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import define_path
 from albert_tf.tasks import ensemble_flags
+from albert_tf.text_files import check_text_file
 
 FLAGS = flags.FLAGS
 
@@ -24,8 +26,15 @@ FLAGS = flags.FLAGS
 def define_ensemble_flags() -> None:
     """Defines the flags of `ensemble`."""
     ensemble_flags.define_ensemble_flags("run_race.py")
-    flags.DEFINE_string("data_dir", None, "The folder of RACE, whose test split was predicted.")
-    flags.DEFINE_string("predict_file", None, "Or the .jsonl file that was predicted.")
+    define_path(
+        "data_dir",
+        None,
+        "The folder of RACE, whose test split was predicted.",
+        check=files.check_folder,
+    )
+    define_path(
+        "predict_file", None, "Or the .jsonl file that was predicted.", check=check_text_file
+    )
     flags.DEFINE_integer("num_choices", 4, "Options of every question.", 2, 26)
 
 

@@ -74,26 +74,33 @@ def read_race(
     Raises:
       AlbertError: the folder is missing or empty, or an article is malformed.
     """
-    import tensorflow as tf
-
-    root = os.path.join(data_dir, "RACE")
-    if not tf.io.gfile.isdir(root):
-        root = data_dir
+    check_race(data_dir, split, groups)
     examples: list[MultipleChoiceExample] = []
     for group in groups:
-        folder = os.path.join(root, split, group)
-        if not tf.io.gfile.isdir(folder):
-            there = [g for g in RACE_GROUPS if tf.io.gfile.isdir(os.path.join(root, split, g))]
+        folder = _race_folder(data_dir, split, group)
+        for where, article in _articles(folder, f"{split}/{group}"):
+            examples += _article_questions(article, group, num_choices, where)
+    if not examples:
+        raise AlbertError(f"The articles in {os.path.dirname(folder)} have no questions.")
+    return examples
+
+
+def check_race(data_dir: str, split: str, groups: tuple[str, ...]) -> None:
+    """Raises AlbertError unless there is a folder for each group of a split; see `read_race`."""
+    for group in groups:
+        folder = _race_folder(data_dir, split, group)
+        if not files.isdir(folder):
+            there = [g for g in RACE_GROUPS if files.isdir(_race_folder(data_dir, split, g))]
             found = f"it has {split}/{there[0]}, which --{there[0]}_only reads" if there else ""
             raise AlbertError(
                 f"{folder} is not there; --data_dir should be the folder of RACE, with "
                 f"{split}/middle and {split}/high in it ({found or 'it has neither'})."
             )
-        for where, article in _articles(folder, f"{split}/{group}"):
-            examples += _article_questions(article, group, num_choices, where)
-    if not examples:
-        raise AlbertError(f"The articles in {os.path.join(root, split)} have no questions.")
-    return examples
+
+
+def _race_folder(data_dir: str, split: str, group: str) -> str:
+    root = os.path.join(data_dir, "RACE")
+    return os.path.join(root if files.isdir(root) else data_dir, split, group)
 
 
 def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:

@@ -18,13 +18,12 @@ from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.json_values import from_json
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.finetuning import (
-    TASK_FILE,
     ExampleTask,
     choice_sums,
     load_model_files,
     model_inputs,
-    read_task_file,
 )
+from albert_tf.tasks.model_folders import TASK_FILE, read_task_file
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, check_labelled
 from albert_tf.tasks.multiple_choice.features import (
     GROUPS,

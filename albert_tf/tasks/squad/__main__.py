@@ -16,6 +16,7 @@ answered to the same questions, and writes and scores the answers as run_squad.p
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -23,6 +24,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.path_flags import check_squad_file, check_vocabulary, define_path
 from albert_tf.tasks import ensemble_flags
 from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, check_threshold, read_squad
 from albert_tf.tasks.squad.scoring import normalize_answer, score
@@ -30,6 +32,7 @@ from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization import Tokenizer
 
 FLAGS = flags.FLAGS
+check_null_odds = functools.partial(files.check_file, what="null odds file")
 
 
 def _define_version() -> None:
@@ -45,11 +48,12 @@ def _define_version() -> None:
 def define_score_flags() -> None:
     """Defines the flags of `score`."""
     _define_version()
-    flags.DEFINE_string(
+    define_path(
         "null_odds",
         None,
         "2.0: JSON file with a number a question, the larger the likelier it is unanswerable. Adds "
         "the best thresholds to the scores.",
+        check=check_null_odds,
     )
     flags.DEFINE_float(
         "na_prob_thresh",
@@ -63,12 +67,13 @@ def define_inspect_flags() -> None:
     """Defines the flags of `inspect`."""
     options = WindowOptions()
     _define_version()
-    flags.DEFINE_string("file", None, "The SQuAD file.", required=True)
-    flags.DEFINE_string(
+    define_path("file", None, "The SQuAD file.", required=True, check=check_squad_file)
+    define_path(
         "spm_model_file",
         None,
         "SentencePiece model, WordPiece vocabulary or tokenizer.json.",
         required=True,
+        check=check_vocabulary,
     )
     flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.")
     flags.DEFINE_integer(
@@ -85,7 +90,13 @@ def define_inspect_flags() -> None:
 def define_ensemble_flags() -> None:
     """Defines the flags of `ensemble`."""
     _define_version()
-    flags.DEFINE_string("file", None, "The questions, in SQuAD's JSON layout.", required=True)
+    define_path(
+        "file",
+        None,
+        "The questions, in SQuAD's JSON layout.",
+        required=True,
+        check=check_squad_file,
+    )
     ensemble_flags.define_ensemble_flags("run_squad.py")
     flags.DEFINE_float(
         "null_score_diff_threshold", None, "Mean null odds above which a question of 2.0 counts as "

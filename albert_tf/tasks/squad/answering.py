@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.fine_tune import model_folder
+from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tasks.squad.answers import extract_answers
 from albert_tf.tasks.squad.data import Question, check_threshold
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold

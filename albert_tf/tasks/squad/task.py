@@ -22,12 +22,11 @@ from albert_tf.modeling.question_answering import (
     top_k,
 )
 from albert_tf.tasks.finetuning import (
-    TASK_FILE,
     FineTuningTask,
     load_model_files,
     model_inputs,
-    read_task_file,
 )
+from albert_tf.tasks.model_folders import TASK_FILE, read_task_file
 from albert_tf.tasks.squad.data import VERSIONS
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tokenization import Tokenizer

@@ -16,8 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.convert import archive, huggingface
+from albert_tf.convert import archive
 from albert_tf.convert.checkpoint import write_tf2
+from albert_tf.convert.config_files import read_hugging_face_config
 from albert_tf.convert.load import open_source
 from albert_tf.convert.source import assign_weights
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -173,7 +174,7 @@ def _plain_archive(folder: Path) -> Path:
 TARGETS = {
     "model configuration": Target(written("albert_config.json", CONFIG), _config, True),
     "Hugging Face configuration": Target(
-        _hugging_face("config.json"), lambda path: huggingface.read_config(str(path)), True
+        _hugging_face("config.json"), lambda path: read_hugging_face_config(str(path)), True
     ),
     "Hugging Face tokenizer configuration": Target(
         _hugging_face("tokenizer_config.json"), _load_hugging_face, True

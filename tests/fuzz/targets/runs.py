@@ -11,8 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from albert_tf.convert.checkpoint_files import find_checkpoint
-from albert_tf.tasks.fine_tune import SEEDS_FILE, model_folder
-from albert_tf.tasks.finetuning import TASK_FILE
+from albert_tf.tasks.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.multiple_choice.task import load_task as load_multiple_choice
 from albert_tf.tasks.squad.evaluation import THRESHOLDS_FILE, load_threshold

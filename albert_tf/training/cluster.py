@@ -1,0 +1,31 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""TF_CONFIG: which machines train together, and which of them this process is."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from albert_tf.errors import AlbertError
+
+
+def check_cluster() -> None:
+    """Raises AlbertError unless TF_CONFIG names a cluster of several workers, and this one."""
+    try:
+        config = json.loads(os.environ.get("TF_CONFIG", ""))
+        machines = {k: v for k, v in config["cluster"].items() if k in ("chief", "worker")}
+        kind, index = config["task"]["type"], int(config["task"]["index"])
+        number_of_kind = len(machines[kind])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise AlbertError(
+            "--strategy=multi_worker needs the environment variable TF_CONFIG with a JSON object "
+            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}.'
+        ) from None
+    if not 0 <= index < number_of_kind:
+        raise AlbertError(
+            f"TF_CONFIG says that this is {kind} {index}, and there are {number_of_kind}, counted "
+            "from 0."
+        )
+    if sum(map(len, machines.values())) < 2:
+        raise AlbertError("TF_CONFIG names one worker only; use --strategy=mirrored or default.")
