@@ -17,6 +17,11 @@ SavedModel takes strings. All load in a process that has only tensorflow and ten
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 from absl import flags, logging
 
 from albert_tf import cli, files

@@ -17,6 +17,11 @@ with the model, so that predicting needs no more. Settings come from recipes by 
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

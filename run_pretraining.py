@@ -12,6 +12,11 @@ where they were. On SIGTERM or SIGINT (Ctrl-C) it ends the steps under way, save
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import sys
 
 from absl import flags

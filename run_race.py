@@ -19,6 +19,11 @@ for the model's size; --gradient_accumulation_steps fits its 128 sequences a ste
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -15,6 +15,11 @@ a question counts as unanswerable. Settings come from a recipe for the model's s
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 from typing import TYPE_CHECKING
 
 from absl import flags

@@ -13,8 +13,9 @@ from absl import app, flags
 
 from albert_tf.errors import AlbertError
 from albert_tf.files import space_for
+from albert_tf.interrupts import exit_status, stopped_by
 from albert_tf.path_flags import check_paths
-from albert_tf.signals import StopSignals, exit_status, stopped_by
+from albert_tf.signals import StopSignals
 
 
 def run(
@@ -33,6 +34,21 @@ def run(
       define_flags: defines the script's absl flags.
       arguments: names of the arguments without dashes, all of which must be given.
     """
+    with StopSignals() as signals:
+        try:
+            _run(main, define_flags, arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            # What was interrupted may raise something else, as NumPy's import does.
+            if not (signals.received or isinstance(error, KeyboardInterrupt)):
+                raise
+            number = signals.received or signal.SIGINT
+            print(stopped_by(number), file=sys.stderr)
+            sys.exit(exit_status(number))
+
+
+def _run(
+    main: Callable[..., int | None], define_flags: Callable[[], None], arguments: Sequence[str]
+) -> None:
     # TensorFlow 2.15 reports the second registration of CUDA plug-ins as errors on every start;
     # what matters reaches Python as an exception.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -63,13 +79,8 @@ def run(
             # The reader, such as `head`, has seen enough; what is still buffered goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        except KeyboardInterrupt:
-            number = signals.received or signal.SIGINT
-            print(stopped_by(number), file=sys.stderr)
-            return exit_status(number)
 
-    with StopSignals() as signals:
-        app.run(guarded)
+    app.run(guarded)
 
 
 def run_command(commands: Mapping[str, tuple], usage: str) -> None:

@@ -12,25 +12,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from albert_tf.interrupts import exit_status, stopped_by
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: Signals that follow the first one so soon are the same request: GNU timeout sends two at once.
-_ONE_REQUEST_SECONDS = 1.0
+#: Signals that follow the first one so soon are the same request: GNU timeout sends two at once,
+#: and a launcher passes on a Ctrl-C that the terminal has sent to all its processes. A person who
+#: presses Ctrl-C again takes longer.
+_ONE_REQUEST_SECONDS = 0.5
 #: An interrupted main thread gets so long to clean up; it may be where no exception reaches it,
 #: such as in TensorFlow's waiting for other machines.
 _CLEAN_UP_SECONDS = 20.0
 
 
-def exit_status(number: int) -> int:
-    """The exit status of a process that was stopped by a signal, as a shell would give it."""
-    return 128 + number
-
-
 class StopSignals:
     """Takes SIGTERM and SIGINT while it is entered; a context manager.
 
-    The first one sets `received`. A second one, a moment later, ends the process at once with the
-    status of `exit_status`, wherever its main thread is. Signals that the process was started to
-    ignore, as by nohup, stay ignored. Entered outside of the main thread, it does nothing.
+    The first one sets `received`. A second one, half a second or more later, ends the process at
+    once with the status of `exit_status`, wherever its main thread is. Signals that the process was
+    started to ignore, as by nohup, stay ignored. Entered outside of the main thread, it does
+    nothing.
 
     Args:
       on_first: called with the first signal at once, in another thread. None: the first signal
@@ -95,11 +95,12 @@ class StopSignals:
                 continue  # Someone else has taken it over for a while.
             self.received = self.received or number
             if began is None:
-                began = time.monotonic()
                 if self._on_first is None:
                     self._reader.settimeout(_CLEAN_UP_SECONDS)
                 else:
                     self._on_first(number)
+                # Not before `on_first`, during which a signal that came with the first one waits.
+                began = time.monotonic()
             elif time.monotonic() - began > _ONE_REQUEST_SECONDS:
                 _end(number)
 
@@ -117,11 +118,6 @@ def kept_handlers() -> Iterator[None]:
         if threading.current_thread() is threading.main_thread():
             for number in STOP_SIGNALS:
                 signal.signal(number, signal.getsignal(number))
-
-
-def stopped_by(number: int) -> str:
-    """What a program says that a signal has ended."""
-    return f"Stopped by {signal.Signals(number).name}."
 
 
 def _end(number: int) -> None:

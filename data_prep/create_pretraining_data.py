@@ -16,6 +16,11 @@ Python opens the text, does not exist.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import functools
 import os
 import shlex

@@ -11,6 +11,11 @@ while training.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice

@@ -8,6 +8,11 @@ taken back (see `sentence_ends_here`). Text streams through: memory does not gro
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import dataclasses
 import functools
 import os

@@ -8,6 +8,11 @@ after an interruption; what is finished is reused.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import glob
 import json
 import math

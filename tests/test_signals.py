@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SCRIPT = """
 import hashlib, os, sys, time
-from albert_tf import cli, signals
+from albert_tf import cli, interrupts, signals
 
 signals._CLEAN_UP_SECONDS = 2.0
 
@@ -36,7 +36,7 @@ def save():
         end = time.monotonic() + 5
         while time.monotonic() < end:
             time.sleep(0.01)
-    sys.exit(signals.exit_status(stop.received))
+    sys.exit(interrupts.exit_status(stop.received))
 
 def main(what):
     print("ready", flush=True)
@@ -90,7 +90,7 @@ def test_a_signal_ends_a_script_that_no_exception_reaches(start):
 def test_a_second_signal_ends_it_at_once(start):
     process = start("save", "saving")
     process.send_signal(signal.SIGTERM)
-    time.sleep(1.2)
+    time.sleep(0.7)
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
     out, err = process.communicate(timeout=30)

@@ -14,6 +14,11 @@ surer than it is right.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import dataclasses
 import itertools
 import math

@@ -15,10 +15,10 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.convert.source import ENCODER_SCOPE, LoadReport
 from albert_tf.errors import AlbertError, DamagedError, DivergedError
+from albert_tf.interrupts import exit_status
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.progress import Progress
-from albert_tf.signals import exit_status
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.divergence import NOT_FINITE, Alarm, DivergenceDetector

@@ -12,6 +12,11 @@ their probabilities are averaged.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import json
 
 from absl import flags

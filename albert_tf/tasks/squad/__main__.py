@@ -16,6 +16,11 @@ answered to the same questions, and writes and scores the answers as run_squad.p
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
 import functools
 import json
 
