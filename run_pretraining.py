@@ -22,7 +22,7 @@ import sys
 from absl import flags
 
 from albert_tf import cli, files
-from albert_tf.config import NO_CONFIG, AlbertConfig
+from albert_tf.config import AlbertConfig, not_told
 from albert_tf.convert.config_files import config_in
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import scaled_learning_rate
@@ -183,7 +183,7 @@ def _check_settings(run_config: RunConfig) -> None:
         if files.is_local(FLAGS.albert_config_file):
             config = AlbertConfig.load(FLAGS.albert_config_file)
     elif not run_config.init_checkpoint:
-        raise AlbertError(NO_CONFIG)
+        raise not_told("--albert_config_file")
     elif files.is_local(run_config.init_checkpoint):
         config = config_in(resolve_name(run_config.init_checkpoint))
     if config and length:

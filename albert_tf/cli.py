@@ -17,6 +17,9 @@ from albert_tf.interrupts import exit_status, stopped_by
 from albert_tf.path_flags import check_paths
 from albert_tf.signals import StopSignals
 
+#: In absl's message for a required flag that is not given.
+_NO_VALUE = "must have a value"
+
 
 def run(
     main: Callable[..., int | None],
@@ -80,7 +83,27 @@ def _run(
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=_parse_flags)
+
+
+def _parse_flags(argv: list[str]) -> list[str]:
+    """Parses all flags; gives the other arguments. A wrong flag ends the program with a line."""
+    try:
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        names = [name for name in flags.FLAGS if _is_missing(flags.FLAGS[name])]
+        if isinstance(error, flags.IllegalFlagValueError) and _NO_VALUE in str(error):
+            listed = " and ".join(f"--{name}" for name in names)
+            print(f"error: {listed} must be given; see --help.", file=sys.stderr)
+        else:
+            print(f"error: {'; '.join(str(error).splitlines())}; see --help.", file=sys.stderr)
+        sys.exit(1)
+    except SystemExit:  # After --help, which absl takes for an error.
+        sys.exit(0)
+
+
+def _is_missing(flag: flags.Flag) -> bool:
+    return flag.value is None and any(_NO_VALUE in str(v.message) for v in flag.validators)
 
 
 def run_command(commands: Mapping[str, tuple], usage: str) -> None:

@@ -19,8 +19,6 @@ from albert_tf.json_values import shown
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 
-#: What scripts say that train a model and are not told which one.
-NO_CONFIG = "--albert_config_file is needed: no --init_checkpoint tells it."
 #: Added to the variance in every layer normalisation; the same in all models of the release.
 LAYER_NORM_EPSILON = 1e-12
 
@@ -55,6 +53,11 @@ _LIMIT = (1 << 31) - 1
 _LIMITS = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 10_000}
 _MAX_PARAMETERS = 10**11
 _RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+def not_told(flag: str) -> AlbertError:
+    """The error for a part of a model that neither a flag nor a checkpoint gives."""
+    return AlbertError(f"{flag} is needed: no --init_checkpoint tells it.")
 
 
 @dataclasses.dataclass(frozen=True)

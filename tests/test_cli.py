@@ -13,6 +13,8 @@ from albert_tf.errors import AlbertError
 
 def define_flags():
     flags.DEFINE_integer("lines", 0, "Lines to print.")
+    flags.DEFINE_string("ink", None, "Colour.", required=len(sys.argv) < 2)
+    flags.DEFINE_string("paper", None, "Colour.", required=len(sys.argv) < 2)
 
 def main():
     if flags.FLAGS.lines < 0:
@@ -45,7 +47,20 @@ def test_an_unexpected_argument_is_named(tmp_path):
 
 
 def test_help_lists_the_flags_of_the_script(tmp_path):
-    assert "Lines to print." in run(tmp_path, "--help").stdout
+    result = run(tmp_path, "--help")
+    assert "Lines to print." in result.stdout
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_flags_that_are_missing_misspelt_or_wrong_are_told_in_one_line(tmp_path):
+    missing, misspelt, wrong = (run(tmp_path, a) for a in ("", "--lins=3", "--lines=x"))
+    assert missing.stderr == "error: --ink and --paper must be given; see --help.\n"
+    assert misspelt.stderr == (
+        "error: Unknown command line flag 'lins'. Did you mean: lines ?; see --help.\n"
+    )
+    assert wrong.stderr.startswith("error: flag --lines=x: ")
+    assert wrong.stderr.count("\n") == 1
+    assert [result.returncode for result in (missing, misspelt, wrong)] == [1, 1, 1]
 
 
 def test_a_reader_that_has_seen_enough_causes_no_stack_trace(tmp_path):

@@ -80,7 +80,7 @@ MISTAKES = {
         "max_seq_length=513 exceeds the model's max_position_embeddings=512.",
     ),
     "sequences longer than a configuration's": (
-        (*TRAIN, "--max_seq_length=33", "--albert_config_file=short.json"),
+        (*TRAIN, "--max_seq_length=33", "--albert_config_file=short.json", "--vocab_file=file"),
         "max_seq_length=33 exceeds the model's max_position_embeddings=32.",
     ),
     "a batch that cannot be cut": (
@@ -106,6 +106,14 @@ MISTAKES = {
     "an output directory below a file": (
         (*TRAIN, "--output_dir=file/run"),
         "--output_dir: file/run cannot be a folder, as ",
+    ),
+    "a model without a vocabulary": (
+        (*TRAIN, "--albert_config_file=albert_test"),
+        "--spm_model_file or --vocab_file is needed: no --init_checkpoint tells it.",
+    ),
+    "a vocabulary without a model": (
+        (*TRAIN, "--init_checkpoint=none", "--spm_model_file=file"),
+        "--albert_config_file is needed: no --init_checkpoint tells it.",
     ),
     "a cache that is a file": ((*TRAIN, "--cached_dir=file"), "--cached_dir: file cannot be a f"),
     "predicting without a model": (

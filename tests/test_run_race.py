@@ -199,15 +199,17 @@ def test_json_lines_with_three_options_are_trained_on(folder, run_script, tmp_pa
     [
         ([], "nothing to do"),
         (["--do_eval"], "--do_eval needs --data_dir (for RACE) or --eval_file"),
-        (["--do_eval", "--data_dir=x", "--high_only", "--middle_only"], "not both"),
-        (["--do_predict", "--predict_file=new.jsonl"], "holds no fine-tuned model"),
+        (["--do_eval", "--data_dir={folder}", "--high_only", "--middle_only"], "not both"),
+        (["--do_predict", "--predict_file={folder}/new.jsonl"], "holds no fine-tuned model"),
         (
-            ["--do_train", "--data_dir=x", "--albert_config_file=albert_test"],
+            ["--do_train", "--train_file={folder}/new.jsonl", "--albert_config_file=albert_test"],
             "--spm_model_file or --vocab_file is needed",
         ),
     ],
 )
 def test_wrong_flags_give_one_sentence_and_leave_nothing(run_script, tmp_path, arguments, message):
+    (tmp_path / "new.jsonl").touch()
+    arguments = [argument.format(folder=tmp_path) for argument in arguments]
     done = run_script(run_race, f"--output_dir={tmp_path}/out", *arguments)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")

@@ -13,12 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
 from albert_tf.convert.load import check_architecture, open_source
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
-from albert_tf.tasks.model_folders import TASK_FILE
+from albert_tf.tasks.model_folders import TASK_FILE, VOCABULARY_FLAGS
 from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from albert_tf.training.task import Batch, Task, correct
 
@@ -164,15 +164,14 @@ def load_model_files(
         tokenizer = source and source.tokenizer(lower_case)
     for found, flag, name in (
         (config, "--albert_config_file", CONFIG_FILE),
-        (tokenizer, "--spm_model_file or --vocab_file", SPEC_FILE),
+        (tokenizer, VOCABULARY_FLAGS, SPEC_FILE),
     ):
         if not found:
-            reason = "no --init_checkpoint tells it"
-            if source:
-                # Where there is no such folder, asking for the weights' place tells it.
-                place = checkpoint if tf.io.gfile.exists(checkpoint) else source.location
-                reason = f"there is no {name} beside {place}"
-            raise AlbertError(f"{flag} is needed: {reason}.")
+            if not source:
+                raise not_told(flag)
+            # Where there is no such folder, asking for the weights' place tells it.
+            place = checkpoint if tf.io.gfile.exists(checkpoint) else source.location
+            raise AlbertError(f"{flag} is needed: there is no {name} beside {place}.")
     if config_file in AlbertConfig.preset_names():
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
     if checkpoint and config_file:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from albert_tf import files
-from albert_tf.config import AlbertConfig
+from albert_tf.config import AlbertConfig, not_told
 from albert_tf.convert.config_files import config_in
 from albert_tf.errors import AlbertError
 from albert_tf.path_flags import check_vocabulary, define_path
 from albert_tf.pretrained import DEFAULT, NONE, resolve_name
-from albert_tf.tasks.model_folders import check_seeds, check_trained, model_folder
+from albert_tf.tasks.model_folders import VOCABULARY_FLAGS, check_seeds, check_trained, model_folder
 from albert_tf.tasks.recipes import load_recipe
 from albert_tf.training.flags import (
     check_modes,
@@ -301,6 +301,12 @@ def check_settings(recipe: str | None) -> None:
         if recipe and files.is_local(run.output_dir):
             check_trained(model_folder(run.output_dir))
         return
+    if FLAGS.init_checkpoint in (None, "", NONE):
+        vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
+        if vocabulary and not FLAGS.albert_config_file:
+            raise not_told("--albert_config_file")
+        if FLAGS.albert_config_file and not vocabulary:
+            raise not_told(VOCABULARY_FLAGS)
     config = _config_at_hand()
     known = config is not None and recipe is not None
     settings = settings_from_flags(load_recipe(recipe, config) if known else {})

@@ -13,6 +13,8 @@ from albert_tf.json_values import shown
 #: What the model was fine-tuned for, and which of several seeds gave the best one.
 TASK_FILE = "task.json"
 SEEDS_FILE = "seeds.json"
+#: The flags for a vocabulary, in errors.
+VOCABULARY_FLAGS = "--spm_model_file or --vocab_file"
 
 
 def model_folder(output_dir: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import CONFIG_FILE, NO_CONFIG, AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
 from albert_tf.convert.load import open_source
 from albert_tf.data import records
 from albert_tf.data.dynamic_masking import DynamicMasking
@@ -214,7 +214,7 @@ def model_config(
     """
     if not name_or_path:
         if not checkpoint:
-            raise AlbertError(NO_CONFIG)
+            raise not_told("--albert_config_file")
         source = open_source(checkpoint)
         config = source.config()
         if config is None:
