@@ -30,6 +30,7 @@ from albert_tf.export.formats import check_lite
 from albert_tf.flag_modes import refuse_flags
 from albert_tf.path_flags import define_path
 from albert_tf.pretrained import check_model
+from albert_tf.tasks.model_folders import check_trained, model_folder
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
@@ -80,6 +81,8 @@ def _main() -> None:
         refuse_flags(["seq_length"], "it goes with --export_type=preprocessing.")
     if FLAGS.format == "tflite":
         check_lite(FLAGS.export_type)
+    if FLAGS.export_type in TASKS and files.is_local(FLAGS.albert_directory):
+        check_trained(model_folder(FLAGS.albert_directory.rstrip("/")))
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export import sources
 

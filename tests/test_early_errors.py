@@ -175,6 +175,10 @@ MISTAKES = {
         ("export_tfhub", "--albert_directory=absent", "--export_path=out"),
         "--albert_directory: There is no checkpoint at absent;",
     ),
+    "an export of a task from a model without one": (
+        (*EXPORT, "--export_path=out", "--export_type=squad"),
+        "albert_tiny_books holds no fine-tuned model (it has no task.json)",
+    ),
     "a SavedModel that is quantized": (
         (*EXPORT, "--export_path=out", "--quantization=int8"),
         "--quantization is for --format=tflite alone.",
