@@ -74,13 +74,16 @@ def define_flags() -> None:
     )  # fmt: skip
 
 
-def _main() -> None:
+def _check_flags() -> None:
     if FLAGS.quantization != "none" and FLAGS.format != "tflite":
         raise AlbertError("--quantization is for --format=tflite alone.")
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["seq_length"], "it goes with --export_type=preprocessing.")
     if FLAGS.format == "tflite":
         check_lite(FLAGS.export_type)
+
+
+def _main() -> None:
     if FLAGS.export_type in TASKS and files.is_local(FLAGS.albert_directory):
         check_trained(model_folder(FLAGS.albert_directory.rstrip("/")))
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
@@ -106,7 +109,7 @@ def _main() -> None:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags)
+    cli.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

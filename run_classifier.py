@@ -111,9 +111,8 @@ def _reads_glue_files() -> bool:
     return FLAGS.task_name != "custom" and FLAGS.data_source == "files"
 
 
-def _main() -> None:
-    actions = [FLAGS[action].value for action in FILES]
-    if not any(actions):
+def _check_flags() -> None:
+    if not any(FLAGS[action].value for action in FILES):
         raise AlbertError("There is nothing to do: give --do_train, --do_eval or --do_predict.")
     custom = FLAGS.task_name == "custom"
     for action, file in FILES.items():
@@ -125,6 +124,11 @@ def _main() -> None:
         reason = f"with --task_name={FLAGS.task_name} all data come from --data_dir."
         refuse_flags(CUSTOM_ONLY, f"{reason} For files of your own, leave --task_name out.")
     check_finetuning_modes(FILES)
+
+
+def _main() -> None:
+    actions = [FLAGS[action].value for action in FILES]
+    custom = FLAGS.task_name == "custom"
     if not custom and files.is_local(FLAGS.data_dir or ""):
         _check_glue_files(actions)
     check_settings(None if FLAGS.task_name == "all" else FLAGS.task_name)
@@ -206,7 +210,7 @@ def _run_glue(task: GlueTask, todo: Actions, texts: Examples, output_dir: str) -
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags)
+    cli.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("max_eval_steps", 100, "Batches of one evaluation, at most.", 1)
 
 
-def _main() -> None:
+def _check_flags() -> None:
     if not (FLAGS.do_train or FLAGS.do_eval):
         raise AlbertError("There is nothing to do: give --do_train or --do_eval.")
     if FLAGS.do_eval and not FLAGS.eval_input_file:
@@ -104,10 +104,13 @@ def _main() -> None:
     if FLAGS.do_train and not FLAGS.input_file:
         raise AlbertError("--do_train needs --input_file with training records.")
     check_modes({"do_eval": "eval_input_file"}, TRAINING_ONLY)
+    check_number("--sop_weight", FLAGS.sop_weight)
+
+
+def _main() -> None:
     rate = FLAGS.learning_rate
     rate = scaled_learning_rate(FLAGS.train_batch_size) if rate is None else rate
     run_config = run_config_from_flags(learning_rate=rate)
-    check_number("--sop_weight", FLAGS.sop_weight)
     _check_settings(run_config)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.load import check_architecture
@@ -192,7 +195,7 @@ def _check_settings(run_config: RunConfig) -> None:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags)
+    cli.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,10 @@ def define_flags() -> None:
 
 
 def _main() -> None:
-    _check_flags()
+    if FLAGS.data_dir and files.is_local(FLAGS.data_dir):
+        for split in _race_splits():
+            check_race(FLAGS.data_dir, split, _race_groups())
+    check_settings("race")
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.fine_tune import Examples, run
     from albert_tf.tasks.multiple_choice.predictions import write_outputs
@@ -150,10 +153,6 @@ def _check_flags() -> None:
         reason = "all questions are read from --train_file, --eval_file and --predict_file."
         refuse_flags(("data_dir", "high_only", "middle_only"), reason)
     check_finetuning_modes({action: file for action, (file, _) in DATA.items()})
-    if FLAGS.data_dir and files.is_local(FLAGS.data_dir):
-        for split in _race_splits():
-            check_race(FLAGS.data_dir, split, _race_groups())
-    check_settings("race")
 
 
 def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
@@ -189,7 +188,7 @@ def _open_task() -> tuple[MultipleChoiceTask, Settings]:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags)
+    cli.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

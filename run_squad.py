@@ -90,7 +90,7 @@ def define_flags() -> None:
 
 
 def _main() -> None:
-    _check_flags()
+    shared.check_settings(f"squad{FLAGS.version}")
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.fine_tune import fine_tune, open_trained
     from albert_tf.tasks.model_folders import model_folder
@@ -147,7 +147,6 @@ def _check_flags() -> None:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
     shared.check_finetuning_modes(FILES)
     check_threshold(FLAGS.version or "2.0", FLAGS.null_score_diff_threshold)
-    shared.check_settings(f"squad{FLAGS.version}")
 
 
 def _changes() -> dict[str, object]:
@@ -185,7 +184,7 @@ def _open_task() -> tuple[SquadTask, shared.Settings]:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags)
+    cli.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ def run(
     main: Callable[..., int | None],
     define_flags: Callable[[], None],
     arguments: Sequence[str] = (),
+    check_flags: Callable[[], None] = lambda: None,
 ) -> None:
     """Defines the script's flags, parses the command line, runs `main` and exits.
 
@@ -36,10 +37,12 @@ def run(
       main: takes the arguments, returns an exit status or None for 0.
       define_flags: defines the script's absl flags.
       arguments: names of the arguments without dashes, all of which must be given.
+      check_flags: raises AlbertError if flags contradict each other. Called before the paths are
+        checked, as it may turn out that a path should not have been given.
     """
     with StopSignals() as signals:
         try:
-            _run(main, define_flags, arguments)
+            _run(main, define_flags, arguments, check_flags)
         except (Exception, KeyboardInterrupt) as error:
             # What was interrupted may raise something else, as NumPy's import does.
             if not (signals.received or isinstance(error, KeyboardInterrupt)):
@@ -50,7 +53,10 @@ def run(
 
 
 def _run(
-    main: Callable[..., int | None], define_flags: Callable[[], None], arguments: Sequence[str]
+    main: Callable[..., int | None],
+    define_flags: Callable[[], None],
+    arguments: Sequence[str],
+    check_flags: Callable[[], None],
 ) -> None:
     # TensorFlow 2.15 reports the second registration of CUDA plug-ins as errors on every start;
     # what matters reaches Python as an exception.
@@ -71,6 +77,7 @@ def _run(
             print(f"error: {missing} is missing; see --help.", file=sys.stderr)
             return 1
         try:
+            check_flags()
             check_paths(flags.FLAGS)
             # Files say what they are; this is for what is written by others' code.
             with space_for("the program's output"):

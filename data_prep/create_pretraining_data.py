@@ -246,22 +246,30 @@ def _runner(values: Any) -> Callable[[Context, str], Runner]:
     return functools.partial(BeamRunner, arguments=arguments)
 
 
-def _main() -> None:
+def _options() -> PretrainingOptions:
     values = {field: FLAGS[field].value for field in PretrainingOptions.__dataclass_fields__}
     if FLAGS.random_next_sentence:
         refuse_flags(["sentence_objective"], "--random_next_sentence means nsp; give one of them.")
         values["sentence_objective"] = "nsp"
-    options = PretrainingOptions(**values)
+    return PretrainingOptions(**values)
+
+
+def _check_flags() -> None:
+    _options()
+    _output(FLAGS)
+    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise AlbertError("Give --spm_model_file or --vocab_file.")
+
+
+def _main() -> None:
+    options = _options()
     if warning := options.warning():
         print(warning, file=sys.stderr)
     output = _output(FLAGS)
-    vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
-    if not vocabulary:
-        raise AlbertError("Give --spm_model_file or --vocab_file.")
     lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
     manifest = build_pretraining_data(
         files.expand_globs(FLAGS.input_file),
-        TokenizerSource(vocabulary, lower_case),
+        TokenizerSource(FLAGS.spm_model_file or FLAGS.vocab_file, lower_case),
         output,
         options,
         _runner(FLAGS),
@@ -284,7 +292,7 @@ def describe(statistics: dict[str, Any]) -> str:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    cli.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

@@ -355,12 +355,16 @@ def define_flags() -> None:
     )
 
 
-def _main() -> None:
+def _check_flags() -> None:
     flag = flags.FLAGS
     if flag.input_format != "jsonl":
         refuse_flags(["text_field"], "it goes with --input_format=jsonl.")
     if flag.input_format != "text":
         refuse_flags(["document_blank_lines"], "it goes with --input_format=text.")
+
+
+def _main() -> None:
+    flag = flags.FLAGS
     layout = Layout(flag.input_format, flag.text_field, flag.document_blank_lines, flag.join_lines)
     input_files = list_files(flag.input_file)
     counts = split_sentences(input_files, flag.output_file, layout)
@@ -371,7 +375,7 @@ def _main() -> None:
     )
 
 
-main = functools.partial(cli.run, _main, define_flags)
+main = functools.partial(cli.run, _main, define_flags, check_flags=_check_flags)
 
 if __name__ == "__main__":
     main()

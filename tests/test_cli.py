@@ -2,8 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """albert_tf.cli: what every script does with bad input and a reader that leaves."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+#: Another copy of the project may be installed.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
 
 SCRIPT = """
 import sys
@@ -30,7 +35,12 @@ def run(tmp_path, arguments, **kwargs):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
     return subprocess.run(
-        f"{sys.executable} {path} {arguments}", shell=True, capture_output=True, text=True, **kwargs
+        f"{sys.executable} {path} {arguments}",
+        shell=True,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        **kwargs,
     )
 
 
@@ -77,7 +87,7 @@ def test_arguments_are_handed_over_in_order_and_missing_ones_named(tmp_path):
 
     def run_with(*arguments):
         command = [sys.executable, str(path), *arguments]
-        return subprocess.run(command, capture_output=True, text=True)
+        return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
 
     assert run_with("x", "y").stdout == "x y\n"
     missing, odd = run_with("x"), run_with("x", "y", "z")

@@ -61,6 +61,7 @@ def command_line(arguments):
 def run(**arguments):
     """What the script does, in this process."""
     with command_line(arguments):
+        run_classifier._check_flags()
         run_classifier._main()
 
 

@@ -107,6 +107,7 @@ def trained(request, folder):
     try:
         flags.FLAGS(["run_squad", *command_line(arguments)])
         with contextlib.redirect_stdout(printed):
+            run_squad._check_flags()
             run_squad._main()
     finally:
         for name in set(flags.FLAGS) - known:

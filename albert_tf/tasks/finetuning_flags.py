@@ -231,6 +231,8 @@ def check_finetuning_modes(files: Mapping[str, str], training_only: Sequence[str
       AlbertError: a flag that was given would be ignored.
     """
     check_modes(files, (*_TRAINING_ONLY, *training_only))
+    if FLAGS.do_train:
+        check_seeds(FLAGS.num_seeds, FLAGS.do_eval)
 
 
 def starts_from_default() -> bool:
@@ -312,7 +314,6 @@ def check_settings(recipe: str | None) -> None:
     settings = settings_from_flags(load_recipe(recipe, config) if known else {})
     run = settings.run_config(0)
     check_run(run, batch_size_known=known or FLAGS["train_batch_size"].present)
-    check_seeds(FLAGS.num_seeds, FLAGS.do_eval)
     if config:
         config.check_length(settings.sequence_length(config))
 
