@@ -42,6 +42,7 @@ from albert_tf.tasks.finetuning_flags import (
 )
 from albert_tf.tasks.glue.data import DATA_SOURCES, check_splits, find_tasks
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, find_task
+from albert_tf.training.flags import lock_for_training
 
 if TYPE_CHECKING:
     from albert_tf.tasks.fine_tune import Examples
@@ -132,14 +133,15 @@ def _main() -> None:
     if not custom and files.is_local(FLAGS.data_dir or ""):
         _check_glue_files(actions)
     check_settings(None if FLAGS.task_name == "all" else FLAGS.task_name)
-    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.glue import run as glue
-    from albert_tf.training.strategy import join_cluster
+    tasks = [task.name for task in GLUE_TASKS if not task.model_of]
+    with lock_for_training(*(tasks if FLAGS.task_name == "all" else [])):
+        _run_custom() if custom else _run_tasks(actions)
 
-    join_cluster(FLAGS.strategy)
-    if custom:
-        _run_custom()
-        return
+
+def _run_tasks(actions: Sequence[bool]) -> None:
+    """Runs on the texts of GLUE: of one task, or of all."""
+    from albert_tf.tasks.glue import run as glue
+
     data = (FLAGS.data_dir, FLAGS.data_source)
     todo = glue.Actions(*actions)
     if FLAGS.task_name == "all":

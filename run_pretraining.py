@@ -32,6 +32,7 @@ from albert_tf.training.flags import (
     check_modes,
     check_run,
     define_training_flags,
+    lock_for_training,
     run_config_from_flags,
 )
 from albert_tf.training.specs import MAX_STEPS, RunConfig, check_number
@@ -112,15 +113,19 @@ def _main() -> None:
     rate = scaled_learning_rate(FLAGS.train_batch_size) if rate is None else rate
     run_config = run_config_from_flags(learning_rate=rate)
     _check_settings(run_config)
+    with lock_for_training():
+        _run(run_config)
+
+
+def _run(run_config: RunConfig) -> None:
+    """Trains and evaluates, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.convert.load import check_architecture
     from albert_tf.tasks import pretraining
     from albert_tf.training.estimator import Estimator
     from albert_tf.training.results import write_results
     from albert_tf.training.specs import EvalSpec, TrainSpec
-    from albert_tf.training.strategy import join_cluster
 
-    join_cluster(run_config.strategy)
     # What is only evaluated needs no other records.
     input_file = FLAGS.input_file or FLAGS.eval_input_file
     initial = run_config.init_checkpoint

@@ -46,6 +46,7 @@ from albert_tf.tasks.finetuning_flags import (
 )
 from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, check_race
 from albert_tf.text_files import check_text_file
+from albert_tf.training.flags import lock_for_training
 
 if TYPE_CHECKING:
     from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
@@ -96,12 +97,16 @@ def _main() -> None:
         for split in _race_splits():
             check_race(FLAGS.data_dir, split, _race_groups())
     check_settings("race")
+    with lock_for_training():
+        _run()
+
+
+def _run() -> None:
+    """Trains, evaluates and predicts, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.fine_tune import Examples, run
     from albert_tf.tasks.multiple_choice.predictions import write_outputs
-    from albert_tf.training.strategy import join_cluster
 
-    join_cluster(FLAGS.strategy)
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
     train, held_out, unseen = (_read(action, task.spec.num_choices) for action in DATA)

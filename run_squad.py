@@ -30,6 +30,7 @@ from albert_tf.flag_modes import refuse_flags
 from albert_tf.path_flags import check_squad_file, define_path
 from albert_tf.tasks import finetuning_flags as shared
 from albert_tf.tasks.squad.data import check_threshold
+from albert_tf.training.flags import lock_for_training
 
 if TYPE_CHECKING:
     from albert_tf.tasks.squad.task import SquadTask
@@ -91,15 +92,23 @@ def define_flags() -> None:
 
 def _main() -> None:
     shared.check_settings(f"squad{FLAGS.version}")
+    with lock_for_training():
+        _run()
+    if FLAGS.interactive:
+        from albert_tf.tasks.model_folders import model_folder
+        from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
+
+        folder = model_folder(FLAGS.output_dir)
+        converse(QuestionAnswerer.load(folder, FLAGS.null_score_diff_threshold, **_changes()))
+
+
+def _run() -> None:
+    """Trains, evaluates and predicts, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.fine_tune import fine_tune, open_trained
-    from albert_tf.tasks.model_folders import model_folder
-    from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
     from albert_tf.tasks.squad.evaluation import evaluate, predict
     from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
-    from albert_tf.training.strategy import join_cluster
 
-    join_cluster(FLAGS.strategy)
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
     check_threshold(task.spec.version, FLAGS.null_score_diff_threshold)
@@ -130,9 +139,6 @@ def _main() -> None:
         evaluate(estimator, held_out, FLAGS.output_dir, threshold, find_threshold=find)
     if FLAGS.do_predict:
         predict(estimator, new, FLAGS.output_dir, threshold)
-    if FLAGS.interactive:
-        folder = model_folder(FLAGS.output_dir)
-        converse(QuestionAnswerer.load(folder, threshold, **_changes()))
 
 
 def _check_flags() -> None:

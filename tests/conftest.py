@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share: two logical CPUs, so that MirroredStrategy has two replicas."""
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -35,6 +38,40 @@ class Finished(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
+
+
+_HOLD = """
+import sys
+from albert_tf.locks import lock_folder, lock_output
+lock = lock_folder if len(sys.argv) == 2 else lock_output
+with lock(sys.argv[1], "training"):
+    print("held", flush=True)
+    {more}
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def hold():
+    """Another process that holds a folder, or with `file=True` a file to be written."""
+
+    @contextlib.contextmanager
+    def held(path, more="pass", file=False):
+        process = subprocess.Popen(
+            [sys.executable, "-c", _HOLD.format(more=more), str(path), *(["file"] * file)],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    return held
 
 
 @pytest.fixture

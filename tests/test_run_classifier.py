@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,43 @@ def training_flags(folder):
         "learning_rate": 2e-3,
         "train_step": 120,
     }
+
+
+def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
+    output = tmp_path / "run"
+    processes = {}
+    for name in ("positive", "other"):
+        # The second one's data has a class of another name.
+        for part in ("train", "dev"):
+            text = (folder / f"{part}.tsv").read_text().replace("positive", name)
+            (tmp_path / f"{part}-{name}.tsv").write_text(text)
+        arguments = dict(
+            training_flags(folder),
+            do_eval=True,
+            train_file=tmp_path / f"train-{name}.tsv",
+            eval_file=tmp_path / f"dev-{name}.tsv",
+            output_dir=output,
+        )
+        command = [
+            sys.executable,
+            "run_classifier.py",
+            *(f"--{k}={v}" for k, v in arguments.items()),
+        ]
+        processes[name] = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+    errors = {name: process.communicate()[1] for name, process in processes.items()}
+    status = {name: process.returncode for name, process in processes.items()}
+    assert sorted(status.values()) == [0, 1], errors
+    winner, loser = sorted(status, key=status.get)
+    assert re.search(
+        rf"error: {output} is in use: process {processes[winner].pid} on \S+ has been training "
+        r"there since .*; wait for its end, stop it, or give another path\.\n$",
+        errors[loser],
+    )
+    assert json.loads((output / "task.json").read_text())["labels"] == ["negative", winner]
+    assert json.loads((output / "eval_results.json").read_text())["accuracy"] > 0.9
+    assert not list(output.rglob("*.lock"))
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +233,27 @@ def test_a_trained_model_reads_other_lengths_and_refuses_flags_of_another_kind_o
     assert "are longer than 5 tokens and cut" in capsys.readouterr().out
     with pytest.raises(AlbertError, match=r"--regression does not fit .* \(negative, positive\)"):
         run(**given, output_dir=model[0], regression=True)
+
+
+def test_beside_a_live_run_evaluating_and_predicting_work_and_training_does_not(
+    model, folder, hold
+):
+    output_dir, _ = model
+    using = {"do_eval": True, "eval_file": folder / "dev.tsv", "output_dir": output_dir}
+    with hold(output_dir):
+        (output_dir / "eval_results.json").unlink()
+        run(**using, do_predict=True, predict_file=folder / "new.tsv")
+        with pytest.raises(AlbertError, match=f"^{output_dir} is in use: process "):
+            run(**{**training_flags(folder), **using})
+    assert json.loads((output_dir / "eval_results.json").read_text())["accuracy"] > 0.9
+
+
+def test_seeds_are_refused_while_another_process_trains_one_of_them(folder, tmp_path, hold):
+    arguments = dict(training_flags(folder), do_eval=True, eval_file=folder / "dev.tsv")
+    second = tmp_path / "seeds/seed-12346"
+    with hold(second), pytest.raises(AlbertError, match=f"^{second} is in use: process "):
+        run(**arguments, num_seeds=2, output_dir=tmp_path / "seeds", cached_dir=tmp_path / "cache")
+    assert not (tmp_path / "seeds/seed-12345").exists()
 
 
 def test_fine_tuning_takes_vocabulary_and_configuration_from_the_checkpoint(model, folder, capsys):

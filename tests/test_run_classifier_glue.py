@@ -223,6 +223,17 @@ def test_bad_input_is_one_sentence_and_writes_nothing(case, folder, run, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+def test_all_tasks_are_refused_while_another_process_trains_one_of_them(
+    folder, run, tmp_path, hold
+):
+    arguments = dict(training_flags(folder), task_name="all", output_dir=tmp_path / "out")
+    with hold(tmp_path / "out/sts-b"):
+        done = run(**arguments)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {tmp_path}/out/sts-b is in use: process ")
+    assert not (tmp_path / "out/rte").exists()
+
+
 def test_a_bad_file_of_any_task_shows_before_the_first_one_is_trained(folder, run, tmp_path):
     for file in ("RTE/train", "RTE/dev", "STS-B/train", "STS-B/dev"):
         path = tmp_path / f"{file}.tsv"

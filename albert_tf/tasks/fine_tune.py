@@ -20,6 +20,7 @@ from albert_tf.errors import DivergedError
 from albert_tf.tasks.finetuning import ExampleTask, FineTuningTask
 from albert_tf.tasks.model_folders import SEEDS_FILE, check_seeds, model_folder
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.output_lock import output_lock
 from albert_tf.training.results import write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
@@ -124,7 +125,7 @@ def fine_tune(
       The Estimator of the run, or of the best one.
 
     Raises:
-      AlbertError: several seeds without anything to choose by.
+      AlbertError: several seeds without anything to choose by; another process trains there.
       DivergedError: the training has diverged, that of all seeds.
     """
     if num_seeds == 1:
@@ -132,13 +133,30 @@ def fine_tune(
         _train(estimator, source, max_steps, eval_specs)
         return estimator
     check_seeds(num_seeds, bool(eval_specs))
+    folders = {
+        seed: os.path.join(config.output_dir, f"seed-{seed}")
+        for seed in range(config.seed, config.seed + num_seeds)
+    }
+    with output_lock(config.strategy, config.output_dir, *folders.values()):
+        _fine_tune_seeds(task, config, source, max_steps, eval_specs, folders)
+        return open_trained(task, config)
+
+
+def _fine_tune_seeds(
+    task: FineTuningTask,
+    config: RunConfig,
+    source: RecordSource,
+    max_steps: int,
+    eval_specs: Sequence[EvalSpec],
+    folders: Mapping[int, str],
+) -> None:
+    """Trains and evaluates each seed in its folder, and writes which is the best."""
     files.remove_temporary(config.output_dir)
     results: dict[str, dict[str, float]] = {}
     values: dict[str, float | None] = {}
-    for seed in range(config.seed, config.seed + num_seeds):
-        name = f"seed-{seed}"
-        print(f"Seed {seed} ({len(values) + 1} of {num_seeds}):")
-        folder = os.path.join(config.output_dir, name)
+    for seed, folder in folders.items():
+        name = os.path.basename(folder)
+        print(f"Seed {seed} ({len(values) + 1} of {len(folders)}):")
         tf.keras.backend.clear_session()
         estimator = Estimator(task, dataclasses.replace(config, seed=seed, output_dir=folder))
         values[name] = None
@@ -150,7 +168,7 @@ def fine_tune(
         except DivergedError as error:
             print(error)
     if not results:
-        raise DivergedError(f"The training of all {num_seeds} seeds has diverged, see above.")
+        raise DivergedError(f"The training of all {len(folders)} seeds has diverged, see above.")
     sign = 1 if task.best_metric_larger_is_better else -1
     best = max(results, key=lambda name: sign * values[name])
     summary = {"metric": task.best_metric, "values": values, "best": best}
@@ -158,7 +176,6 @@ def fine_tune(
         files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
     highest(estimator.strategy)  # It is read again at once.
     print(_seeds_line(task, values, best, results[best]))
-    return open_trained(task, config)
 
 
 def _train(

@@ -19,6 +19,7 @@ from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.devices import announce_devices
 from albert_tf.training.loop import Predictor, distribute
+from albert_tf.training.output_lock import output_lock
 from albert_tf.training.preemption import lost_workers
 from albert_tf.training.run_identity import recorded_precision
 from albert_tf.training.specs import (
@@ -101,10 +102,12 @@ class Estimator:
           The metrics of the last evaluation, None without one.
 
         Raises:
-          AlbertError: the directory holds another run, or the data is damaged.
+          AlbertError: the directory holds another run, another process trains there, or the data
+            is damaged.
           DivergedError: the training has diverged and `on_divergence` does not allow to go on.
         """
-        return TrainingRun(self, train_spec, eval_spec).run()
+        with output_lock(self.config.strategy, self.config.output_dir):
+            return TrainingRun(self, train_spec, eval_spec).run()
 
     @lost_workers()
     def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:

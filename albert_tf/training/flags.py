@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 
 from absl import flags
@@ -203,6 +205,23 @@ def check_run(config: RunConfig, batch_size_known: bool = True) -> None:
         check_batch_sizes(config, replicas=1)
     if config.strategy == "multi_worker":
         check_cluster()
+
+
+def lock_for_training(*below: str) -> contextlib.AbstractContextManager[None]:
+    """Joins the cluster, if there is one, and holds --output_dir if the run trains.
+
+    Runners read their data and write their files within it. It imports TensorFlow.
+
+    Args:
+      *below: names of folders in --output_dir that the run trains in too.
+
+    Raises:
+      AlbertError: another process trains there; see `output_lock`.
+    """
+    from albert_tf.training.output_lock import output_lock
+
+    folders = [FLAGS.output_dir, *(os.path.join(FLAGS.output_dir, name) for name in below)]
+    return output_lock(FLAGS.strategy, *(folders if FLAGS.do_train else []))
 
 
 def run_config_from_flags(**values: object) -> RunConfig:

@@ -56,16 +56,18 @@ def _mirrored_strategy() -> tf.distribute.Strategy:
     )
 
 
-def join_cluster(strategy: str) -> None:
+def join_cluster(strategy: str) -> tf.distribute.Strategy | None:
     """Makes this process one of the cluster's, if the strategy of that name has one.
 
     TensorFlow can do that before its first operation only, so scripts begin with it.
 
+    Returns:
+      The cluster's strategy, None if there is no cluster.
+
     Raises:
       AlbertError: TF_CONFIG names no cluster.
     """
-    if strategy == "multi_worker":
-        _multi_worker_strategy()
+    return _multi_worker_strategy() if strategy == "multi_worker" else None
 
 
 def fast_precision(strategy: tf.distribute.Strategy) -> str:

@@ -111,6 +111,14 @@ def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(
         np.testing.assert_array_equal(reader.get_tensor(key), reference.get_tensor(key))
 
 
+def test_no_training_where_another_process_trains(tmp_path, tiny_config, record_paths, hold):
+    estimator, spec, _ = make(tmp_path / "run", tiny_config, record_paths)
+    with hold(tmp_path / "run"):
+        with pytest.raises(AlbertError, match=r"run is in use: process .* has been training there"):
+            estimator.train(spec)
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
 def test_sigterm_saves_and_the_run_resumes_to_the_same_end(
     tmp_path, tiny_config, record_paths, uninterrupted
 ):
