@@ -47,7 +47,7 @@ def define_flags() -> None:
         None,
         "A new folder for the result.",
         required=True,
-        check=files.check_new_folder,
+        check=lambda path: files.check_new_folder(path, FLAGS.overwrite),
     )
     flags.DEFINE_bool(
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
@@ -63,6 +63,7 @@ def define_flags() -> None:
         "AdamW then trains them like new ones, which helps with thousands of examples and harms "
         "with a few hundred."
     )  # fmt: skip
+    cli.define_overwrite_flag()
 
 
 def _main() -> None:
@@ -81,6 +82,7 @@ def _main() -> None:
         FLAGS.allow_partial,
         FLAGS.weights_dtype,
         FLAGS.rescale_embeddings,
+        FLAGS.overwrite,
     )
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:

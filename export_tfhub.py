@@ -45,8 +45,9 @@ def define_flags() -> None:
         required=True, check=check_model,
     )  # fmt: skip
     define_path(
-        "export_path", None, "The folder to make.", required=True, check=files.check_new_folder
-    )
+        "export_path", None, "The folder to make.", required=True,
+        check=lambda path: files.check_new_folder(path, FLAGS.overwrite),
+    )  # fmt: skip
     flags.DEFINE_enum(
         "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
         "the pretraining heads, as .mlm and .sop; preprocessing: the tokenizer and packing of "
@@ -72,6 +73,7 @@ def define_flags() -> None:
         "seq_length", 128, "preprocessing: tokens of a sequence where the caller names no other.",
         lower_bound=5,
     )  # fmt: skip
+    cli.define_overwrite_flag()
 
 
 def _check_flags() -> None:
@@ -92,19 +94,19 @@ def _main() -> None:
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
     source = sources.ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
-    path, kind = FLAGS.export_path, FLAGS.export_type
+    path, kind, overwrite = FLAGS.export_path, FLAGS.export_type, FLAGS.overwrite
     if FLAGS.format == "tflite":
-        sources.export_lite(source, kind, path, FLAGS.quantization)
+        sources.export_lite(source, kind, path, FLAGS.quantization, overwrite)
     elif kind == "preprocessing":
-        sources.export_preprocessor(source, path, FLAGS.seq_length)
+        sources.export_preprocessor(source, path, FLAGS.seq_length, overwrite)
     elif kind == "classifier":
-        sources.export_classifier(source, path)
+        sources.export_classifier(source, path, overwrite)
     elif kind == "squad":
-        sources.export_squad(source, path)
+        sources.export_squad(source, path, overwrite)
     elif kind == "multiple_choice":
-        sources.export_multiple_choice(source, path)
+        sources.export_multiple_choice(source, path, overwrite)
     else:
-        sources.export_encoder(source, path, with_heads=kind == "model_with_mlm")
+        sources.export_encoder(source, path, kind == "model_with_mlm", overwrite)
 
 
 def main() -> None:

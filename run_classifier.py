@@ -181,6 +181,8 @@ def _run_custom() -> None:
             )
         columns = task.spec.columns or columns
     needed = {file: FLAGS[file].value for action, file in FILES.items() if FLAGS[action].value}
+    path = os.path.join(FLAGS.output_dir, "predictions.tsv")
+    files.check_output(path, needed.values(), overwrite=True)
     texts = read_files(columns, **needed)
     if FLAGS.do_train:
         labels = () if FLAGS.regression else label_set(texts.train)
@@ -188,7 +190,6 @@ def _run_custom() -> None:
     _, outputs = flagged.run_task(task, texts, settings, FLAGS.output_dir)
     for name, output in outputs.items():
         examples = texts.predict[name]
-        path = os.path.join(FLAGS.output_dir, "predictions.tsv")
         values = output["probabilities" if task.spec.labels else "values"]
         write_predictions(path, (example.id for example in examples), values, task.spec.labels)
         print(f"Predictions for {len(examples):,} examples are in {path}.")

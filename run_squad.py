@@ -20,11 +20,12 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
 
     end_on_interrupt()
 
+import os
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf import cli, files
 from albert_tf.errors import AlbertError
 from albert_tf.flag_modes import refuse_flags
 from albert_tf.path_flags import check_squad_file, define_path
@@ -106,9 +107,13 @@ def _run() -> None:
     """Trains, evaluates and predicts, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.fine_tune import fine_tune, open_trained
+    from albert_tf.tasks.squad import answer_files
     from albert_tf.tasks.squad.evaluation import evaluate, predict
     from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
 
+    for name in answer_files.FILES:
+        asked = [FLAGS[file].value for file in FILES.values() if FLAGS[file].value]
+        files.check_output(os.path.join(FLAGS.output_dir, name), asked, overwrite=True)
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
     check_threshold(task.spec.version, FLAGS.null_score_diff_threshold)

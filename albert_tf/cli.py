@@ -113,6 +113,14 @@ def _is_missing(flag: flags.Flag) -> bool:
     return flag.value is None and any(_NO_VALUE in str(v.message) for v in flag.validators)
 
 
+def define_overwrite_flag() -> None:
+    """Defines --overwrite; see files.check_output and files.new_folder."""
+    flags.DEFINE_bool(
+        "overwrite", False, "Replace what an earlier command has written there. What this command "
+        "reads is never replaced."
+    )  # fmt: skip
+
+
 def run_command(commands: Mapping[str, tuple], usage: str) -> None:
     """Starts the command that the first argument names, as `run` does.
 

@@ -19,11 +19,12 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.json_values import finite_only, parse_json, shown
+from albert_tf.locks import is_lock_file, lock_output
 
 #: What systems say when a file cannot grow: of the disk, of a quota, of the process.
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -92,11 +93,17 @@ def check_pattern(pattern: str, what: str = "input file") -> None:
         raise _no_match(pattern, what)
 
 
-def check_new_folder(path: str) -> None:
-    """Raises AlbertError unless a folder can be made at `path`; an empty one may be there."""
+def check_new_folder(path: str, overwrite: bool = False) -> None:
+    """Raises AlbertError unless a folder can be made at `path`.
+
+    An empty folder may be there, and with `overwrite` one that the same program has made.
+    """
     path = path.rstrip("/")
-    if exists(path) and (not isdir(path) or _listed(path)):
-        raise AlbertError(f"{path} is there already; delete it, or give another path.")
+    if exists(path) and (not isdir(path) or (_names(path) and not overwrite)):
+        raise AlbertError(
+            f"{path} is there already; delete it, give another path, or set --overwrite for a "
+            "folder that the same program has made."
+        )
     check_output_folder(path)
 
 
@@ -113,15 +120,10 @@ def check_output_folder(path: str) -> None:
         raise AlbertError(f"{path} cannot be written: there is no permission to write to {folder}.")
 
 
-def check_output_file(path: str) -> None:
-    """Raises AlbertError if a local file cannot be written; it may be there."""
-    if os.path.isdir(path):
-        raise AlbertError(f"{path} is a folder; give the name of a file.")
+def check_output_file(path: str, overwrite: bool = True) -> None:
+    """Raises AlbertError if a file cannot be written, or is there already without `overwrite`."""
+    check_output(path, (), overwrite)
     check_output_folder(os.path.dirname(path) or ".")
-
-
-def _listed(folder: str) -> list[str]:
-    return os.listdir(folder) if is_local(folder) else _gfile().listdir(folder)
 
 
 def _matches_something(pattern: str) -> bool:
@@ -214,26 +216,86 @@ def atomic_path(path: str) -> Iterator[str]:
             raise
 
 
-@contextlib.contextmanager
-def new_folder(path: str) -> Iterator[str]:
-    """Yields a temporary folder beside `path`; on success renames it to `path`, else deletes it.
+def check_output(path: str, inputs: Iterable[str] = (), overwrite: bool = False) -> None:
+    """Refuses a file to be written that is there already, or that is read.
+
+    Args:
+      path: of the file.
+      inputs: the files that the same program reads, by whatever names: links are followed.
+      overwrite: accept a file that is there, unless it is one of the inputs.
 
     Raises:
-      AlbertError: there is something at `path` already; an empty folder does not count.
+      AlbertError: it is refused, or there is a folder of this name.
+    """
+    same = _identities(path)
+    read = next((name for name in inputs if same & _identities(name)), None)
+    if read is not None:
+        also = "" if read == path else f" (as {read})"
+        raise AlbertError(f"{path} is read as well{also}; give another path for the output.")
+    if isdir(path):
+        raise AlbertError(f"{path} is a folder; give the path of a file for the output.")
+    if exists(path) and not overwrite:
+        raise AlbertError(f"{path} is there already; give another path, or set --overwrite.")
+
+
+def _identities(path: str) -> set[object]:
+    """What a file can be recognised by under another name."""
+    scheme, separator, rest = path.rpartition("://")
+    if separator:
+        return {scheme + separator + os.path.normpath(rest)}
+    same: set[object] = {os.path.realpath(path)}
+    with contextlib.suppress(OSError):
+        status = os.stat(path)
+        if status.st_ino:  # Some mounts number no files.
+            same.add((status.st_dev, status.st_ino))
+    return same
+
+
+@contextlib.contextmanager
+def claimed_output(
+    path: str, inputs: Iterable[str] = (), overwrite: bool = False
+) -> Iterator[None]:
+    """Keeps other processes from writing a file while it is written; see `check_output`.
+
+    Raises:
+      AlbertError: as `check_output` and `lock_output`.
+    """
+    with lock_output(path, "writing"):
+        check_output(path, inputs, overwrite)
+        yield
+
+
+@contextlib.contextmanager
+def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator[str]:
+    """Yields a temporary folder beside `path`; on success renames it to `path`, else deletes it.
+
+    Args:
+      path: of the folder. An empty one may be there.
+      overwrite: replace a folder that holds the same names as the new one, or some of them.
+      source: a path that is read to make it.
+
+    Raises:
+      AlbertError: there is something else at `path`, or what is read; another process makes it.
       StoppedError: there is no space left.
     """
     path = path.rstrip("/")
-    check_new_folder(path)
-    gfile = _gfile()
-    if gfile.exists(path):
-        gfile.rmtree(path)
-    for left in _temporaries_of(path):
-        print(f"{left} is of an attempt that was killed, or that still runs; if not, delete it.")
-    temporary = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
-    with space_for(path):
+    if "://" not in path and os.path.islink(path):
+        path = os.path.realpath(path)
+    with lock_output(path, "writing"), space_for(path):
+        there = _replaceable(path, overwrite, source)
+        temporary = f"{path}.tmp-{uuid.uuid4().hex[:8]}"
+        gfile = _gfile()
         try:
             gfile.makedirs(temporary)
             yield temporary
+            others = there - _names(temporary)
+            if others:
+                raise AlbertError(
+                    f"{path} holds more than is to be overwritten, {min(others)}; delete it, or "
+                    "give another path."
+                )
+            if there:
+                _delete(path, there)
             # File systems whose folders are no more than beginnings of names may take the
             # temporary folder for this one, and move no files with it.
             gfile.rename(temporary, path, overwrite=True)
@@ -270,6 +332,48 @@ def scratch_folder(path: str) -> Iterator[str]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _replaceable(path: str, overwrite: bool, source: str) -> set[str]:
+    """The names in the folder that a new one takes the place of; AlbertError if it may not."""
+    check_new_folder(path, overwrite)
+    there = _names(path) if isdir(path) else set()
+    if not there and exists(path):
+        _gfile().rmtree(path)
+    if source and any(_identities(path) & _identities(at) for at in _upwards(source)):
+        raise AlbertError(f"{path} holds what is read, {source}; give another path.")
+    for left in _temporaries_of(path):
+        print(f"{left} is of an attempt that was killed; delete it.")
+    return there
+
+
+def _delete(folder: str, names: Iterable[str]) -> None:
+    """Deletes a folder that holds these names."""
+    gfile = _gfile()
+    if "://" not in folder:
+        gfile.rmtree(folder)
+        return
+    # Where folders are no more than beginnings of names, the temporary ones may look like a part.
+    for name in names:
+        path = os.path.join(folder, name)
+        gfile.rmtree(path) if gfile.isdir(path) else gfile.remove(path)
+
+
+def _names(folder: str) -> set[str]:
+    """What lies in a folder."""
+    names = os.listdir(folder) if is_local(folder) else _gfile().listdir(folder)
+    names = (name.rstrip("/") for name in names)
+    return {name for name in names if not is_lock_file(name)}
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A path and the folders that it lies in."""
+    path = path if "://" in path else os.path.realpath(path)
+    while path:
+        yield path
+        path, below = os.path.dirname(path), path
+        if path == below:
+            return
+
+
 def _temporaries_of(path: str) -> list[str]:
     """What there is of `atomic_path` and `new_folder` beside a path, of others too."""
     folder, name = os.path.split(path)
@@ -292,11 +396,15 @@ def remove_temporary(folder: str) -> None:
 
 
 def names_below(folder: str) -> list[str]:
-    """All files below a folder, by their paths from there, sorted; none if there is no folder."""
+    """All files below a folder, by their paths from there, sorted; none if there is no folder.
+
+    Locks are not counted: they are no one's results.
+    """
     return sorted(
         os.path.relpath(os.path.join(path, name), folder)
         for path, _, names in _gfile().walk(folder)
         for name in names
+        if not is_lock_file(name)
     )
 
 

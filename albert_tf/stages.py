@@ -18,6 +18,7 @@ from pathlib import Path
 
 from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.locks import lock_output
 
 RECORD_FILE = "stage.json"
 _ROOT = Path(__file__).resolve().parents[1]
@@ -78,7 +79,7 @@ def run_stages(stages: Sequence[Stage]) -> None:
     (those of the last attempt, if it was interrupted).
 
     Raises:
-      AlbertError: a command failed.
+      AlbertError: a command failed, or another process runs the stage.
     """
     import tensorflow as tf  # Scripts answer --help without it.
 
@@ -93,13 +94,15 @@ def run_stages(stages: Sequence[Stage]) -> None:
         else:
             left = f" (about {-(-seconds_left // 60):.0f} min to the end)" if seconds_left else ""
             print(f"\n{title}{left}", flush=True)
-            if record and record["fingerprint"] != fingerprint:
-                tf.io.gfile.rmtree(stage.folder)
-            files.write_json(record_path, {"fingerprint": fingerprint, "finished": False})
-            began = time.monotonic()
-            _run(stage)
-            finished = {"finished": True, "seconds": round(time.monotonic() - began, 1)}
-            files.write_json(record_path, {"fingerprint": fingerprint, **finished})
+            # Beside the folder: in it, the command takes its own lock.
+            with lock_output(stage.folder, "running a stage"):
+                if record and record["fingerprint"] != fingerprint:
+                    tf.io.gfile.rmtree(stage.folder)
+                files.write_json(record_path, {"fingerprint": fingerprint, "finished": False})
+                began = time.monotonic()
+                _run(stage)
+                finished = {"finished": True, "seconds": round(time.monotonic() - began, 1)}
+                files.write_json(record_path, {"fingerprint": fingerprint, **finished})
         seconds_left -= stage.seconds
 
 

@@ -118,6 +118,7 @@ def define_flags() -> None:
         "With --runner=beam: its pipeline options, as on a command line, for example "
         "'--runner=DataflowRunner --project=mine'. Default: its DirectRunner, on this machine.",
     )
+    cli.define_overwrite_flag()
 
 
 def _define_instance_flags(default: PretrainingOptions) -> None:
@@ -273,6 +274,7 @@ def _main() -> None:
         output,
         options,
         _runner(FLAGS),
+        FLAGS.overwrite,
     )
     print(describe(manifest.statistics))
     print(f"{manifest.num_examples} instances in {len(manifest.shards)} shards: {output.folder}")

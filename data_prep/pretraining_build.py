@@ -25,7 +25,8 @@ from albert_tf.data.manifest import (
     Manifest,
 )
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.tokenization import Tokenizer
+from albert_tf.locks import lock_folder
+from albert_tf.tokenization import SPEC_FILE, Tokenizer
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.pretraining_shards import Context, ShardResult, ShardTask, is_whole
@@ -34,6 +35,7 @@ from data_prep.spill import Spill
 
 WORK_FOLDER = "_build"
 DEFAULT_NUM_SHARDS = 10
+_PLAN_FILE = "plan.json"
 #: Text in a bucket. All instances of a bucket, of all passes, are in memory as token ranges.
 _BUCKET_BYTES = 1 << 23
 #: Bytes of text in a stored byte, roughly; decides no more than the size of the buckets.
@@ -85,6 +87,7 @@ def build_pretraining_data(
     output: Output,
     options: PretrainingOptions,
     runner: Callable[[Context, str], Runner] = LocalRunner,
+    overwrite: bool = False,
 ) -> Manifest:
     """Builds the records of a corpus; returns their manifest.
 
@@ -98,17 +101,38 @@ def build_pretraining_data(
       output: where the records go.
       options: what the records are.
       runner: makes what runs the build of the context and the build's folder.
+      overwrite: replace other records, and files of the names that are needed.
 
     Raises:
-      AlbertError: bad input, an output folder with other records, a failed worker, or a corpus
-        that gives no instance.
+      AlbertError: bad input, an output folder with other records or one that another process
+        writes to, files in the way, a failed worker, or a corpus that gives no instance.
     """
     tokenizer = tokenizer_source.load()
     plan = _plan(input_files, tokenizer, output, options)
     folder = os.path.join(output.folder, WORK_FOLDER)
+    finished = None if overwrite else _finished_manifest(output.folder, plan)
+    if finished and not _gfile().exists(folder):
+        return finished
+    with lock_folder(output.folder, "building records"):
+        if overwrite:
+            _remove_others(output.folder, plan, input_files)
+        _check_in_the_way(output, plan, tokenizer, input_files, overwrite)
+        return _build_records(plan, input_files, tokenizer, output, options, runner)
+
+
+def _build_records(
+    plan: dict[str, Any],
+    input_files: Sequence[str],
+    tokenizer: Tokenizer,
+    output: Output,
+    options: PretrainingOptions,
+    runner: Callable[[Context, str], Runner],
+) -> Manifest:
+    """Builds the records of a plan into the folder that this process has locked."""
+    folder = os.path.join(output.folder, WORK_FOLDER)
     finished = _finished_manifest(output.folder, plan)
     if finished:
-        # Its build may have been killed at the very end.
+        # Its build may have been killed at the very end, or has just ended in another process.
         if _gfile().exists(folder):
             _gfile().rmtree(folder)
         return finished
@@ -120,7 +144,7 @@ def build_pretraining_data(
     if not manifest.num_examples:
         for shard in manifest.shards:
             _gfile().remove(os.path.join(output.folder, shard.name))
-        build.abandon()
+        build.remove()
         raise AlbertError(
             f"The corpus gives no instance: {_nothing_made(manifest.statistics)}. A document needs "
             "at least two sentences; there is one sentence a line and a blank line after each "
@@ -160,23 +184,92 @@ def _plan(
     }
 
 
+def _is_of(manifest: Manifest, plan: dict[str, Any]) -> bool:
+    """Whether records are those of a plan."""
+    return manifest.options == plan["options"] and manifest.tokenizer == plan["tokenizer"]
+
+
 def _finished_manifest(folder: str, plan: dict[str, Any]) -> Manifest | None:
     """The manifest of `folder` if its records are complete and those of `plan`."""
     if not _gfile().exists(os.path.join(folder, FILE_NAME)):
         return None
     manifest = Manifest.load(folder)
-    if manifest.options != plan["options"] or manifest.tokenizer != plan["tokenizer"]:
+    if not _is_of(manifest, plan):
         raise AlbertError(
-            f"{folder} holds records of another corpus, tokenizer or options; choose another "
-            "folder, or delete it."
+            f"{folder} holds records of another corpus, tokenizer or options; give another "
+            "folder, or set --overwrite."
         )
     if manifest.order_warning():
         raise AlbertError(
             f"{folder} holds records of this corpus that version {manifest.builder_version} of the "
-            "builder made, one part of the text after the other; choose another folder, or delete "
-            "it."
+            "builder made, one part of the text after the other; give another folder, or set "
+            "--overwrite."
         )
     return manifest if all(is_whole(folder, shard) for shard in manifest.shards) else None
+
+
+def _remove_others(folder: str, plan: dict[str, Any], input_files: Sequence[str]) -> None:
+    """Deletes what another plan has built in `folder`, finished or not; refuses if it is read."""
+    others: list[str] = []
+    begun = False
+    if _gfile().exists(os.path.join(folder, FILE_NAME)):
+        manifest = Manifest.load(folder)
+        if not _is_of(manifest, plan) or manifest.order_warning():
+            # The manifest goes first: where it is, its shards are complete.
+            others = [FILE_NAME, *(shard.name for shard in manifest.shards)]
+    work_folder = os.path.join(folder, WORK_FOLDER)
+    plan_path = os.path.join(work_folder, _PLAN_FILE)
+    if _gfile().exists(plan_path):
+        other = files.read_object(plan_path, "build plan")
+        if other != plan:
+            others += _shard_names(folder, other.get("options", {}).get("shard_names", []))
+            begun = True
+    paths = [files.join_named(folder, name, folder) for name in others]
+    for path in paths:
+        files.check_output(path, input_files, overwrite=True)
+    for path in paths:
+        if _gfile().exists(path):
+            _gfile().remove(path)
+    if begun:
+        _gfile().rmtree(work_folder)
+
+
+def _check_in_the_way(
+    output: Output,
+    plan: dict[str, Any],
+    tokenizer: Tokenizer,
+    input_files: Sequence[str],
+    overwrite: bool,
+) -> None:
+    """Refuses to build over files that are read, or that no build of this plan has written."""
+    written = [FILE_NAME, SPEC_FILE, tokenizer.spec.model_file]
+    names = _shard_names(output.folder, output.names)
+    # A folder there is in nobody's danger: the shard cannot be written, and that is told then.
+    shards = [name for name in names if not _gfile().isdir(os.path.join(output.folder, name))]
+    for name in [*written, *shards]:
+        files.check_output(os.path.join(output.folder, name), input_files, overwrite=True)
+    begun = _gfile().exists(os.path.join(output.folder, WORK_FOLDER, _PLAN_FILE))
+    if begun or _gfile().exists(os.path.join(output.folder, FILE_NAME)):
+        return  # Of which plan, `_finished_manifest` and `_Build` look.
+    if not _fits_tokenizer(output.folder, tokenizer):
+        shards += [SPEC_FILE, tokenizer.spec.model_file]
+    for name in shards:
+        files.check_output(os.path.join(output.folder, name), (), overwrite)
+
+
+def _fits_tokenizer(folder: str, tokenizer: Tokenizer) -> bool:
+    """Whether no file in a folder differs from those that the tokenizer is kept in."""
+    spec, model = (os.path.join(folder, name) for name in (SPEC_FILE, tokenizer.spec.model_file))
+    exists = _gfile().exists
+    return (not exists(model) or files.sha256(model) == tokenizer.spec.sha256) and (
+        not exists(spec) or files.read_json(spec, "tokenizer") == tokenizer.spec.to_dict()
+    )
+
+
+def _shard_names(folder: str, names: Sequence[str]) -> list[str]:
+    """The names of shards: those given, or the usual ones that are in a folder."""
+    usual = os.path.join(folder, "pretraining-*-of-*.tfrecord")
+    return list(names) or [os.path.basename(path) for path in _gfile().glob(usual)]
 
 
 class Runner(Protocol):
@@ -210,13 +303,12 @@ class _Build:
         self._output = output
         self._options = options
         self._folder = os.path.join(output.folder, WORK_FOLDER)
-        self._made_output = not _gfile().exists(output.folder)
-        plan_path = os.path.join(self._folder, "plan.json")
+        plan_path = os.path.join(self._folder, _PLAN_FILE)
         if _gfile().exists(plan_path):
             if files.read_json(plan_path, "build plan") != plan:
                 raise AlbertError(
                     f"{output.folder} holds an unfinished build of another corpus, tokenizer, "
-                    f"options or version; delete {self._folder}, or choose another folder."
+                    "options or version; give another folder, or set --overwrite."
                 )
             for folder in (output.folder, self._folder):
                 files.remove_temporary(folder)
@@ -226,12 +318,6 @@ class _Build:
     def remove(self) -> None:
         """Deletes the working folder."""
         _gfile().rmtree(self._folder)
-
-    def abandon(self) -> None:
-        """Deletes the working folder, and the output folder if this build made it."""
-        self.remove()
-        if self._made_output:
-            _gfile().rmtree(self._output.folder)
 
     def tokenize(self, input_files: Sequence[str], runner: Runner) -> Spill:
         """Tokenizes the corpus into buckets, unless an earlier run has done so."""
@@ -244,7 +330,7 @@ class _Build:
         except AlbertError as error:
             # The input has to be changed, and then this is no longer the same build.
             if not isinstance(error, StoppedError):
-                self.abandon()
+                self.remove()
             raise
         files.write_json(path, dataclasses.asdict(spill))
         return spill

@@ -250,17 +250,26 @@ class Counts:
     characters: int = 0
 
 
-def split_sentences(input_files: list[str], output_file: str, layout: Layout) -> Counts:
+def split_sentences(
+    input_files: list[str], output_file: str, layout: Layout, overwrite: bool = False
+) -> Counts:
     """Writes the sentences of `input_files`, one a line, a blank line between documents.
 
     Args:
       input_files: UTF-8 files, plain or .gz, .bz2, .xz. The end of a file ends a document.
       output_file: written whole or not at all; compressed as its suffix says.
       layout: how documents and paragraphs are written in the input.
+      overwrite: replace an output file that is there already.
 
     Raises:
-      AlbertError: bad input (see read_paragraphs), or no sentence at all.
+      AlbertError: bad input (see read_paragraphs), no sentence at all, or the output file is there
+        already, is one of the input files or is written by another process.
     """
+    with files.claimed_output(output_file, input_files, overwrite):
+        return _split(input_files, output_file, layout)
+
+
+def _split(input_files: list[str], output_file: str, layout: Layout) -> Counts:
     splitter = SentenceSplitter()
     counts = Counts()
     document_open = False
@@ -328,7 +337,7 @@ def define_flags() -> None:
         "Where to write one sentence a line, with a blank line between documents; compressed if "
         "the name ends in .gz, .bz2 or .xz.",
         required=True,
-        check=files.check_output_file,
+        check=lambda path: files.check_output_file(path, flags.FLAGS.overwrite),
     )
     flags.DEFINE_enum(
         "input_format",
@@ -353,6 +362,7 @@ def define_flags() -> None:
         "Join the lines of a paragraph, as in books whose lines are broken for display. Turn off "
         "for text with one paragraph a line.",
     )
+    cli.define_overwrite_flag()
 
 
 def _check_flags() -> None:
@@ -367,7 +377,7 @@ def _main() -> None:
     flag = flags.FLAGS
     layout = Layout(flag.input_format, flag.text_field, flag.document_blank_lines, flag.join_lines)
     input_files = list_files(flag.input_file)
-    counts = split_sentences(input_files, flag.output_file, layout)
+    counts = split_sentences(input_files, flag.output_file, layout, flag.overwrite)
     print(
         f"{flag.output_file}: {counts.sentences} sentences in {counts.documents} documents, "
         f"{counts.characters / counts.sentences:.0f} characters a sentence, from "

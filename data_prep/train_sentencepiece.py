@@ -27,6 +27,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.locks import lock_folder
 from albert_tf.normalization import normalize
 from albert_tf.path_flags import define_path
 from albert_tf.progress import Progress, total_bytes
@@ -220,9 +221,18 @@ def train_sentencepiece(
       What PREFIX.training.json holds: settings, inputs, counts, fit and the model's sha256.
 
     Raises:
-      AlbertError: bad input, text too small for the vocabulary, or results are in the way.
+      AlbertError: bad input, text too small for the vocabulary, results are in the way or among
+        the input files, or another process writes to the folder.
     """
-    settings = settings or Settings()
+    with lock_folder(os.path.dirname(output_prefix), "training a vocabulary"):
+        return _train_and_save(input_files, output_prefix, settings or Settings(), overwrite)
+
+
+def _train_and_save(
+    input_files: list[str], output_prefix: str, settings: Settings, overwrite: bool
+) -> dict[str, object]:
+    for path in _outputs(output_prefix):
+        files.check_output(path, input_files, overwrite=True)  # See `_existing` for the rest.
     made_from = {
         "settings": dataclasses.asdict(settings),
         "input_sha256": [files.sha256(path) for path in input_files],
@@ -265,6 +275,12 @@ def train_sentencepiece(
     return result
 
 
+def _outputs(output_prefix: str) -> list[str]:
+    """All files that are written."""
+    spec_path = os.path.join(os.path.dirname(output_prefix), SPEC_FILE)
+    return [f"{output_prefix}.{end}" for end in ("model", "vocab", "training.json")] + [spec_path]
+
+
 def _vocab_lines(model: bytes) -> Iterator[str]:
     """Lines "piece<tab>log probability", as SentencePiece's own trainer writes them."""
     import sentencepiece as spm
@@ -293,7 +309,7 @@ def _existing(
         whole = exists(model_path) and record.get("model_sha256") == files.sha256(model_path)
         if made_the_same and (whole or not exists(model_path)):
             return record if whole and exists(spec_path) else None
-    in_the_way = [path for path in (model_path, record_path, spec_path) if exists(path)]
+    in_the_way = [path for path in _outputs(output_prefix) if exists(path)]
     if in_the_way and not overwrite:
         raise AlbertError(
             f"{in_the_way[0]} is there already, made from other text or settings; choose another "
@@ -351,9 +367,7 @@ def define_flags() -> None:
         lower_bound=1,
     )
     flags.DEFINE_integer("random_seed", defaults.random_seed, "Seed of the sample.")
-    flags.DEFINE_bool(
-        "overwrite", False, "Replace results that were made from other text or settings."
-    )
+    cli.define_overwrite_flag()
 
 
 def _main() -> None:

@@ -84,7 +84,7 @@ def stages(out: str) -> list[Stage]:
             f"Split the {what} chapters into sentences",
             os.path.dirname(text[part]),
             "data_prep/split_sentences.py",
-            {"input_file": f"{BOOKS}/{part}", "output_file": text[part]},
+            {"input_file": f"{BOOKS}/{part}", "output_file": text[part], "overwrite": True},
             sorted(glob.glob(f"{BOOKS}/{part}/*.txt")),
             seconds=5,
         )
@@ -184,6 +184,7 @@ def stages(out: str) -> list[Stage]:
                 "albert_directory": classifier,
                 "export_type": "classifier",
                 "export_path": f"{out}/export/authors",
+                "overwrite": True,
             },
             [f"{classifier}/eval_results.json"],
             seconds=15,

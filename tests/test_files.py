@@ -10,7 +10,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from albert_tf import files
+from albert_tf import files, locks
 from albert_tf.convert.checkpoint_files import find_checkpoint
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
@@ -107,6 +107,104 @@ def test_what_a_killed_export_left_is_named_and_in_nobodys_way(tmp_path, capsys)
     assert f"{left} is of an attempt that was killed" in capsys.readouterr().out
     with pytest.raises(AlbertError, match="is there already"), files.new_folder(str(left.parent)):
         pass
+
+
+def test_an_output_among_the_inputs_is_refused_under_any_name(tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_text("kept")
+    (tmp_path / "symbolic").symlink_to(path)
+    os.link(path, tmp_path / "hard")
+    (tmp_path / "folder").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    names = ["text.txt", "./text.txt", "symbolic", "hard", "folder/text.txt", "folder/hard"]
+    for name in names:
+        for overwrite in (False, True):
+            with pytest.raises(AlbertError, match=f"^{name} is read as well"):
+                files.check_output(name, ["other", str(path)], overwrite)
+    with pytest.raises(AlbertError, match="is read as well"):
+        files.check_output("ram://a//b/../c", ["ram://a/c"], overwrite=True)
+    files.check_output("ram://a/c", ["ram://b/c", "a/c"])
+    files.check_output("new", [str(path)])
+
+
+def test_an_output_that_is_there_needs_to_be_overwritten_by_name(tmp_path):
+    (tmp_path / "there").touch()
+    with pytest.raises(AlbertError, match=r"/there is there already; .* set --overwrite"):
+        files.check_output(f"{tmp_path}/there")
+    files.check_output(f"{tmp_path}/there", overwrite=True)
+    with pytest.raises(AlbertError, match="is a folder; give the path of a file"):
+        files.check_output(str(tmp_path), overwrite=True)
+
+
+def make_export(path, *names, **options):
+    with files.new_folder(str(path), **options) as folder:
+        for name in names:
+            files.write_text(f"{folder}/{name}", "new")
+
+
+def test_a_folder_is_overwritten_only_if_all_in_it_is_replaced(tmp_path):
+    export = tmp_path / "export"
+    make_export(export, "model", "assets/vocabulary")
+    with pytest.raises(AlbertError, match="export is there already"):
+        make_export(export, "model")
+    (export / "model").write_text("old")
+    with pytest.raises(AlbertError, match="holds more than is to be overwritten, assets; delete"):
+        make_export(export, "model", overwrite=True)
+    assert (export / "model").read_text() == "old"
+    (tmp_path / "link").symlink_to(export)
+    make_export(tmp_path / "link", "model", "assets/other", overwrite=True)
+    assert files.names_below(str(export)) == ["assets/other", "model"]
+    assert (export / "model").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["export", "link"]
+
+
+def test_a_folder_is_overwritten_where_folders_are_beginnings_of_names(monkeypatch):
+    monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.0)
+    path = "ram://overwritten/export"
+    make_export(path, "model", "old/vocabulary")
+    with pytest.raises(AlbertError, match="export is there already"):
+        make_export(path, "model")
+    make_export(path, "model", "old/other", overwrite=True)
+    assert files.names_below(path) == ["model", "old/other"]
+    assert files.names_below("ram://overwritten") == ["export/model", "export/old/other"]
+    tf.io.gfile.rmtree("ram://overwritten")
+
+
+def test_a_folder_that_holds_what_is_read_is_not_overwritten(tmp_path, monkeypatch):
+    make_export(tmp_path / "model", "model")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    for target, source in (("model", "link"), ("link", "model"), ("model", "model/model")):
+        with pytest.raises(AlbertError, match="model holds what is read"):
+            make_export(target, "model", overwrite=True, source=source)
+    with pytest.raises(AlbertError, match="holds what is read"):
+        make_export(tmp_path, "model", overwrite=True, source="model")
+    make_export(tmp_path / "model/export", "model", source="model")
+
+
+def test_locks_are_no_files_of_a_folder(tmp_path):
+    (tmp_path / "from").mkdir()
+    for name in (".lock", ".a.txt.lock", "a.txt", "poetry.lock"):
+        (tmp_path / "from" / name).touch()
+    assert files.names_below(f"{tmp_path}/from") == ["a.txt", "poetry.lock"]
+    files.copy_folder(f"{tmp_path}/from", f"{tmp_path}/to")
+    assert sorted(os.listdir(tmp_path / "to")) == ["a.txt", "poetry.lock"]
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/.lock").touch()  # Of a run that was killed before it wrote anything.
+    with files.new_folder(f"{tmp_path}/new") as folder:
+        files.write_text(f"{folder}/a.txt", "")
+    assert os.listdir(tmp_path / "new") == ["a.txt"]
+
+
+def test_a_folder_that_another_process_makes_is_refused(tmp_path, hold):
+    path = tmp_path / "export"
+    refused = pytest.raises(AlbertError, match=f"^{path} is in use: process ")
+    with hold(path, file=True), refused, files.new_folder(f"{path}/"):
+        pass
+    assert os.listdir(tmp_path) == [".export.lock"]  # The killed process has left it.
+    with files.new_folder(str(path)):
+        pass
+    assert os.listdir(tmp_path) == ["export"]
 
 
 def test_temporary_files_and_folders_of_killed_writers_are_removed_and_no_others(tmp_path):

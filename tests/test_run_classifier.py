@@ -248,6 +248,16 @@ def test_beside_a_live_run_evaluating_and_predicting_work_and_training_does_not(
     assert json.loads((output_dir / "eval_results.json").read_text())["accuracy"] > 0.9
 
 
+def test_predictions_do_not_replace_the_file_they_are_made_of(folder, tmp_path):
+    (tmp_path / "predictions.tsv").write_text("sentence\nfine sun\n")
+    (tmp_path / "link.tsv").symlink_to(tmp_path / "predictions.tsv")
+    arguments = {**training_flags(folder), "do_predict": True, "output_dir": tmp_path}
+    with pytest.raises(AlbertError, match=r"predictions\.tsv is read as well \(as .*link\.tsv\)"):
+        run(**arguments, predict_file=tmp_path / "link.tsv")
+    assert (tmp_path / "predictions.tsv").read_text() == "sentence\nfine sun\n"
+    assert sorted(os.listdir(tmp_path)) == ["link.tsv", "predictions.tsv"]
+
+
 def test_seeds_are_refused_while_another_process_trains_one_of_them(folder, tmp_path, hold):
     arguments = dict(training_flags(folder), do_eval=True, eval_file=folder / "dev.tsv")
     second = tmp_path / "seeds/seed-12346"

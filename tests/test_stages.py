@@ -48,6 +48,14 @@ def test_a_finished_stage_is_reused(make, capfd):
     assert "[1/1] Make a: finished before, reused" in capfd.readouterr().out
 
 
+def test_a_stage_that_another_process_runs_is_refused_and_not_emptied(make, hold):
+    run_stages([make("a")])
+    refused = pytest.raises(AlbertError, match=r"a is in use: process .* has been training there")
+    with hold(make("a").folder, file=True), refused:
+        run_stages([make("a", other="flag")])
+    assert runs(make("a")) == 1 and is_finished(make("a").folder)
+
+
 def test_a_failed_stage_keeps_its_folder_and_goes_on(make, tmp_path):
     (tmp_path / "status").write_text("3")
     with pytest.raises(AlbertError, match="'Make a' ended with status 3"):

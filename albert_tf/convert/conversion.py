@@ -40,6 +40,7 @@ def convert(
     allow_partial: bool = False,
     weights_dtype: str = FLOAT32,
     rescale: bool = False,
+    overwrite: bool = False,
 ) -> LoadReport:
     """Writes the model at `from_path` into a new folder, and compares bit by bit what it wrote.
 
@@ -50,13 +51,14 @@ def convert(
       allow_partial: see load_pretrained; only weights that were there are written.
       weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
       rescale: brings embeddings to the size of new ones first; see `rescale_embeddings`.
+      overwrite: replace a model of the same format in `output_dir`; see files.new_folder.
 
     Raises:
       AlbertError: the source cannot be loaded, the format has no such model, a weight is too large
         for float16, or there is something in the folder.
     """
     check_weights_dtype(to, weights_dtype)
-    with files.new_folder(output_dir) as folder:
+    with files.new_folder(output_dir, overwrite, from_path) as folder:
         model = load_pretrained(from_path, allow_partial)
         if model.tokenizer is None:
             print(

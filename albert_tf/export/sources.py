@@ -133,52 +133,56 @@ class ModelFolder:
         )
 
 
-def _publish(source: ModelFolder, export: Export, path: str, tokenizer: Tokenizer,
-             model: AlbertModel | None = None) -> None:  # fmt: skip
-    with files.new_folder(path) as folder:
+def _publish(source: ModelFolder, export: Export, path: str, overwrite: bool,
+             tokenizer: Tokenizer, model: AlbertModel | None = None) -> None:  # fmt: skip
+    with files.new_folder(path, overwrite, source.path) as folder:
         name = os.path.basename(path.rstrip("/"))
         difference = publish(export, folder, source.facts(name, tokenizer, model))
     print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
     print(f"Checked in a fresh process: outputs differ by at most {difference:.1e}.")
 
 
-def export_preprocessor(source: ModelFolder, path: str, seq_length: int) -> None:
+def export_preprocessor(
+    source: ModelFolder, path: str, seq_length: int, overwrite: bool = False
+) -> None:
     """Writes the preprocessor SavedModel; see albert_tf.export.preprocessor."""
     tokenizer = source.config_and_tokenizer()[1]
     root, signatures = build_preprocessor(tokenizer, seq_length)
     probes = preprocessor_probes(tokenizer, seq_length)
-    _publish(source, Export("preprocessor", root, signatures, probes), path, tokenizer)
+    _publish(source, Export("preprocessor", root, signatures, probes), path, overwrite, tokenizer)
 
 
-def export_encoder(source: ModelFolder, path: str, with_heads: bool) -> None:
+def export_encoder(
+    source: ModelFolder, path: str, with_heads: bool, overwrite: bool = False
+) -> None:
     """Writes the encoder SavedModel, on request with its heads; see albert_tf.export.encoder."""
     config, tokenizer = source.config_and_tokenizer()
     model = (AlbertPretrainer if with_heads else AlbertEncoder)(config, dtype="float32")
     source.load(model)
-    _publish(source, encoder_export(model, tokenizer), path, tokenizer, model)
+    _publish(source, encoder_export(model, tokenizer), path, overwrite, tokenizer, model)
 
 
-def export_classifier(source: ModelFolder, path: str) -> None:
+def export_classifier(source: ModelFolder, path: str, overwrite: bool = False) -> None:
     """Writes the SavedModel of a fine-tuned classifier; see albert_tf.export.classifier."""
     task = text_classification.load_task(source.path, {})
     model = task.build_model()
     source.load(model)
     root, signatures = build_classifier(task, model)
     export = Export("classifier", root, signatures, classifier_probes(task, model))
-    _publish(source, export, path, task.tokenizer, model)
+    _publish(source, export, path, overwrite, task.tokenizer, model)
 
 
-def export_multiple_choice(source: ModelFolder, path: str) -> None:
+def export_multiple_choice(source: ModelFolder, path: str, overwrite: bool = False) -> None:
     """Writes the SavedModel of a multiple-choice model; see albert_tf.export.multiple_choice."""
     task = multiple_choice.load_task(source.path)
     model = task.build_model()
     source.load(model)
     root, signatures = build_multiple_choice(task, model)
     export = Export("multiple_choice", root, signatures, multiple_choice_probes(task, model))
-    _publish(source, export, path, task.tokenizer, model)
+    _publish(source, export, path, overwrite, task.tokenizer, model)
 
 
-def export_squad(source: ModelFolder, path: str) -> None:
+def export_squad(source: ModelFolder, path: str, overwrite: bool = False) -> None:
     """Writes the SavedModel of a SQuAD model; see albert_tf.export.squad."""
     task = load_squad_task(source.path)
     model = task.build_model()
@@ -186,7 +190,9 @@ def export_squad(source: ModelFolder, path: str) -> None:
     threshold = (load_threshold(source.path) or [DEFAULT_THRESHOLD])[0]
     root, signatures = build_squad(task, model, threshold)
     probes = squad_probes(QuestionAnswerer(task, model, threshold))
-    _publish(source, Export("squad", root, signatures, probes), path, task.tokenizer, model)
+    _publish(
+        source, Export("squad", root, signatures, probes), path, overwrite, task.tokenizer, model
+    )
 
 
 _BY_TASK = {
@@ -196,7 +202,7 @@ _BY_TASK = {
 }
 
 
-def export_saved_model(directory: str, path: str) -> None:
+def export_saved_model(directory: str, path: str, overwrite: bool = False) -> None:
     """Exports the model of an output directory as the SavedModel that fits its task.
 
     A fine-tuned model becomes one that takes text, a pretrained one an encoder with its heads; see
@@ -205,6 +211,7 @@ def export_saved_model(directory: str, path: str) -> None:
     Args:
       directory: the output directory of a run, or any model that load_pretrained takes.
       path: the folder to make.
+      overwrite: replace an earlier export at `path`; see files.new_folder.
 
     Raises:
       AlbertError: there is no model, it has no vocabulary, or there is something at `path`.
@@ -218,12 +225,14 @@ def export_saved_model(directory: str, path: str) -> None:
         task = files.read_object(task_file, "task description").get("task")
         if not isinstance(task, str) or task not in _BY_TASK:
             raise AlbertError(f"{task_file} describes an unknown task, {shown(task)}.")
-        _BY_TASK[task](source, path)
+        _BY_TASK[task](source, path, overwrite)
     else:
-        export_encoder(source, path, with_heads=True)
+        export_encoder(source, path, with_heads=True, overwrite=overwrite)
 
 
-def export_lite(source: ModelFolder, kind: str, path: str, quantization: str) -> None:
+def export_lite(
+    source: ModelFolder, kind: str, path: str, quantization: str, overwrite: bool = False
+) -> None:
     """Writes a TensorFlow Lite model with vocabulary, report and card; see export.tflite.
 
     Args:
@@ -231,6 +240,7 @@ def export_lite(source: ModelFolder, kind: str, path: str, quantization: str) ->
       kind: "model" or "classifier"; others are refused.
       path: the folder to make.
       quantization: of tflite.QUANTIZATIONS.
+      overwrite: see `export_saved_model`.
     """
     check_lite(kind)
     labels: tuple[str, ...] = ()
@@ -245,7 +255,7 @@ def export_lite(source: ModelFolder, kind: str, path: str, quantization: str) ->
     source.load(model)
     content = tflite.convert(function, model.named_weights(), quantization)
     report = tflite.numerics(content, function, model.config, quantization)
-    with files.new_folder(path) as folder:
+    with files.new_folder(path, overwrite, source.path) as folder:
         files.write_bytes(os.path.join(folder, "model.tflite"), content)
         tokenizer.save(folder)
         if labels:

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable, Iterator
 
 from absl import flags
 
-from albert_tf import files
+from albert_tf import cli, files
 from albert_tf.errors import AlbertError
+from albert_tf.locks import lock_folder
 from albert_tf.path_flags import check_run_dirs, define_path
 
 FLAGS = flags.FLAGS
@@ -33,6 +36,23 @@ def define_ensemble_flags(script: str) -> None:
     define_path(
         "output_dir", None, "Where the mean goes.", required=True, check=files.check_output_folder
     )
+    cli.define_overwrite_flag()
+
+
+@contextlib.contextmanager
+def claimed_output_dir(names: Iterable[str]) -> Iterator[None]:
+    """Holds --output_dir while the mean is made.
+
+    Args:
+      names: of the files that will be written there.
+
+    Raises:
+      AlbertError: one is there already, without --overwrite; a run trains there.
+    """
+    with lock_folder(FLAGS.output_dir, "writing"):
+        for name in names:
+            files.check_output(os.path.join(FLAGS.output_dir, name), (), FLAGS.overwrite)
+        yield
 
 
 def member_dirs() -> list[str]:
@@ -42,7 +62,7 @@ def member_dirs() -> list[str]:
       AlbertError: one does not exist, or is --output_dir, whose own predictions would be lost.
     """
     found = files.expand_globs(FLAGS.run_dirs, "run directory")
-    if os.path.normpath(FLAGS.output_dir) in map(os.path.normpath, found):
+    if os.path.realpath(FLAGS.output_dir) in map(os.path.realpath, found):
         raise AlbertError(
             f"--output_dir={FLAGS.output_dir} is among --run_dirs; give a folder that is none of "
             "the runs, as the mean would take the place of its predictions."

@@ -368,6 +368,7 @@ class Plan:
             **ensemble.get("flags", {}),
             "run_dirs": ",".join(folders),
             "output_dir": folder,
+            "overwrite": True,
         }
         title = f"Average the predictions for {name}"
         inputs = [_record(path) for path in folders]
@@ -380,6 +381,7 @@ class Plan:
             "run_dirs": ",".join(dict.fromkeys(os.path.dirname(path) for path in tuned)),
             "output": os.path.join(folder, "submission.zip"),
             "allow_missing": True,
+            "overwrite": True,
         }
         script = "-m albert_tf.tasks.glue make_submission"
         inputs = [_record(path) for path in tuned]

@@ -305,6 +305,25 @@ class TestScript:
         )
         assert done.returncode == 1 and "is there already" in done.stderr
 
+    def test_a_model_is_replaced_on_demand_and_the_source_never(
+        self, run_script, release, tmp_path
+    ):
+        def convert_to(to, source, *flags):
+            given = f"--from_path={source}", f"--to={to}", f"--output_dir={tmp_path}/out"
+            return run_script(convert_checkpoint, *given, *flags)
+
+        assert convert_to("hf", release).returncode == 0
+        before = {path: path.stat().st_ino for path in (tmp_path / "out").iterdir()}
+        done = convert_to("hf", release)
+        assert done.returncode == 1 and "out is there already; delete it" in done.stderr
+        done = convert_to("tf2", release, "--overwrite")
+        assert done.returncode == 1 and "holds more than is to be overwritten" in done.stderr
+        done = convert_to("hf", tmp_path / "out", "--overwrite")
+        assert done.returncode == 1 and "holds what is read" in done.stderr
+        assert {path: path.stat().st_ino for path in (tmp_path / "out").iterdir()} == before
+        assert convert_to("hf", release, "--overwrite").returncode == 0
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {p.name for p in before}
+
     def test_a_fine_tuned_model_gives_what_it_has(self, run_script, grouped, tmp_path):
         classifier = AlbertClassifier(grouped.config, 3)
         weights = {k: v.numpy() for k, v in classifier.named_weights().items()}

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.files import sha256
 from albert_tf.tokenization import Tokenizer
 from data_prep import pretraining_build, spill
@@ -64,10 +64,11 @@ def text(tmp_path):
 
 
 def build(text, vocabulary, folder, options=SMALL, **arguments):
-    workers = arguments.pop("num_workers", 1)
+    workers, overwrite = arguments.pop("num_workers", 1), arguments.pop("overwrite", False)
     output = Output(str(folder), **arguments)
     runner = functools.partial(LocalRunner, num_workers=workers)
-    return build_pretraining_data([text], TokenizerSource(vocabulary), output, options, runner)
+    source = TokenizerSource(vocabulary)
+    return build_pretraining_data([text], source, output, options, runner, overwrite)
 
 
 def digests(folder):
@@ -166,6 +167,68 @@ def test_the_passes_over_the_corpus_differ(tmp_path, text, vocabulary):
     assert len(np.unique(columns["input_ids"], axis=0)) > 0.98 * len(columns["input_ids"])
 
 
+def test_a_build_beside_another_one_is_refused_and_reading_what_is_complete_is_not(
+    tmp_path, text, vocabulary, hold
+):
+    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/out is in use: process ")
+    with hold(tmp_path / "out"), refused:
+        build(text, vocabulary, tmp_path / "out")
+    assert not (tmp_path / "out/_build").exists()
+    manifest = build(text, vocabulary, tmp_path / "out")
+    with hold(tmp_path / "out"):
+        assert build(text, vocabulary, tmp_path / "out") == manifest
+
+
+@pytest.mark.parametrize(
+    "name", ["pretraining-00001-of-00002.tfrecord", "tokenizer.json", "vocab.txt"]
+)
+def test_files_of_others_are_not_built_over(tmp_path, text, vocabulary, name):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / name).write_text("{}")
+    with pytest.raises(AlbertError, match=f"{name} is there already; .* set --overwrite"):
+        build(text, vocabulary, folder, num_shards=2)
+    assert os.listdir(folder) == [name] and (folder / name).read_text() == "{}"
+    build(text, vocabulary, folder, num_shards=2, overwrite=True)
+    assert verify(find_records(str(folder), None)) == 0
+
+
+def test_no_input_is_built_over(tmp_path, text, vocabulary):
+    for overwrite in (False, True):
+        with pytest.raises(AlbertError, match=r"text\.txt is read as well; give another path"):
+            build(text, vocabulary, tmp_path, names=["a", "text.txt"], overwrite=overwrite)
+    assert os.listdir(tmp_path) == ["text.txt"]
+    # A shard of another build, such as one of a file that has been replaced since.
+    build(text, vocabulary, tmp_path, names=["a", "b"])
+    (tmp_path / "b").write_text(some_text(seed=1))
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(AlbertError, match="/b is read as well"):
+        build(f"{tmp_path}/b", vocabulary, tmp_path, names=["c"], overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_overwriting_leaves_nothing_of_the_other_build(tmp_path, text, vocabulary, monkeypatch):
+    other = dataclasses.replace(SMALL, random_seed=1)
+    build(text, vocabulary, tmp_path / "expected", other, num_shards=2)
+    build(text, vocabulary, tmp_path / "finished", num_shards=3)
+
+    def fail(*_):
+        raise StoppedError("killed")
+
+    with monkeypatch.context() as patch, pytest.raises(StoppedError):
+        patch.setattr(pretraining_build, "_manifest", fail)
+        build(text, vocabulary, tmp_path / "begun", num_shards=3)
+    for name in ("finished", "begun"):
+        with pytest.raises(AlbertError, match="set --overwrite"):
+            build(text, vocabulary, tmp_path / name, other, num_shards=2)
+        build(text, vocabulary, tmp_path / name, other, num_shards=2, overwrite=True)
+        assert digests(tmp_path / name) == digests(tmp_path / "expected")
+        # Complete, it is left alone, also by the command that says overwrite.
+        before = (tmp_path / name / "manifest.json").stat().st_mtime_ns
+        build(text, vocabulary, tmp_path / name, other, num_shards=2, overwrite=True)
+        assert (tmp_path / name / "manifest.json").stat().st_mtime_ns == before
+
+
 def test_a_build_that_was_killed_at_the_very_end_is_cleared_away(tmp_path, text, vocabulary):
     manifest = build(text, vocabulary, tmp_path / "out")
     expected = digests(tmp_path / "out")
@@ -241,6 +304,10 @@ def test_records_of_an_older_builder_are_not_taken_for_the_wanted_ones(
     with pytest.raises(AlbertError, match="version 1 of the builder"):
         build(text, vocabulary, tmp_path / "out")
     assert digests(tmp_path / "out") == expected
+    monkeypatch.undo()
+    assert build(text, vocabulary, tmp_path / "out", overwrite=True) == old
+    monkeypatch.setattr("albert_tf.data.manifest._BUCKET_TOKENS", 10)
+    assert build(text, vocabulary, tmp_path / "out", overwrite=True) == manifest
 
 
 def test_an_unfinished_build_of_an_older_builder_is_not_continued(tmp_path, text, vocabulary):

@@ -4,6 +4,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -26,7 +27,7 @@ def split(tmp_path, text, **layout):
     """Sentences of each document of `text`."""
     source = tmp_path / "in.txt"
     source.write_bytes(text if isinstance(text, bytes) else text.encode())
-    split_sentences([str(source)], str(tmp_path / "out.txt"), Layout(**layout))
+    split_sentences([str(source)], str(tmp_path / "out.txt"), Layout(**layout), overwrite=True)
     return documents(tmp_path / "out.txt")
 
 
@@ -166,6 +167,38 @@ def test_memory_does_not_grow_with_text_without_blank_lines(tmp_path, monkeypatc
 
     peak(1_000)  # what is loaded once
     assert peak(10_000) < 1.3 * peak(1_000)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "link.txt", "hard.txt"])
+def test_no_input_is_ever_overwritten(run_script, tmp_path, name):
+    text = "One sentence. And another one.\n"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text(text)
+    (tmp_path / "link.txt").symlink_to(tmp_path / "in/a.txt")
+    os.link(tmp_path / "in/a.txt", tmp_path / "hard.txt")
+    output = tmp_path / ("in/a.txt" if name == "a.txt" else name)
+    for given in (tmp_path / "in/a.txt", tmp_path / "in/*.txt", tmp_path / "in"):
+        flags = f"--input_file={given}", f"--output_file={output}", "--overwrite"
+        done = run_script(split_sentences_module, *flags)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: {output} is read as well")
+    assert (tmp_path / "in/a.txt").read_text() == output.read_text() == text
+    assert sorted(os.listdir(tmp_path)) == ["hard.txt", "in", "link.txt"]
+
+
+def test_an_output_that_is_there_is_kept_without_overwrite(run_script, tmp_path, hold):
+    (tmp_path / "in.txt").write_text("One sentence. And another one.\n")
+    output = tmp_path / "out.txt"
+    output.write_text("kept")
+    flags = f"--input_file={tmp_path}/in.txt", f"--output_file={output}"
+    done = run_script(split_sentences_module, *flags)
+    assert done.returncode == 1 and f"error: {output} is there already" in done.stderr
+    with hold(output, file=True):
+        done = run_script(split_sentences_module, *flags, "--overwrite")
+        assert done.returncode == 1 and f"error: {output} is in use: process" in done.stderr
+    assert output.read_text() == "kept"
+    assert run_script(split_sentences_module, *flags, "--overwrite").returncode == 0
+    assert output.read_text() == "One sentence.\nAnd another one.\n"
 
 
 def test_the_script_says_what_it_did_and_fails_with_one_line(tmp_path):

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Id layout, sampling, determinism and refusals of the vocabulary trainer."""
 
+import filecmp
 import gzip
 import json
 import random
+import shutil
 import subprocess
 import sys
 
@@ -105,6 +107,24 @@ def test_the_same_job_again_does_nothing_and_another_is_refused(tmp_path, corpus
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
     train_sentencepiece([corpus], prefix, other, overwrite=True)
     assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).vocab_size == 180
+
+
+def test_neither_an_input_nor_another_file_is_overwritten(tmp_path, corpus):
+    shutil.copy(corpus, tmp_path / "text.vocab")
+    with pytest.raises(AlbertError, match=r"text\.vocab is read as well"):
+        train_sentencepiece(
+            [str(tmp_path / "text.vocab")], str(tmp_path / "text"), SETTINGS, overwrite=True
+        )
+    with pytest.raises(AlbertError, match=r"text\.vocab is there already"):
+        train_sentencepiece([corpus], str(tmp_path / "text"), SETTINGS)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.vocab"]
+    assert filecmp.cmp(corpus, tmp_path / "text.vocab", shallow=False)
+
+
+def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, corpus, hold):
+    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/en is in use: process ")
+    with hold(tmp_path / "en"), refused:
+        train_sentencepiece([corpus], str(tmp_path / "en/en"), SETTINGS)
 
 
 @pytest.mark.parametrize("written", [1, 2, 3])

@@ -112,6 +112,18 @@ def test_two_processes_leave_the_files_of_one(make, tmp_path):
 
 
 @pytest.mark.slow
+def test_all_workers_end_if_the_chief_is_refused(tmp_path, hold):
+    script, _ = command(pretraining, tmp_path)
+    output = tmp_path / "run"
+    flags = ["--strategy=multi_worker", f"--output_dir={output}"]
+    with hold(output), Cluster([*script, *flags], tmp_path / "refused") as cluster:
+        chief, other = cluster.wait(timeout=120)
+    assert (chief.returncode, other.returncode) == (1, 1)
+    assert f"error: {output} is in use: process " in chief.stderr
+    assert f"error: The chief of this cluster could not lock {output}; " in other.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [classifier, race, squad, pretraining])
 def test_only_the_chief_writes(make, tmp_path):
     script, written = command(make, tmp_path)

@@ -57,13 +57,19 @@ def define_submission_flags() -> None:
         check=check_run_dirs,
         many=True,
     )
-    define_path("output", "submission.zip", "The zip file to write.", check=files.check_output_file)
+    define_path(
+        "output",
+        "submission.zip",
+        "The zip file to write.",
+        check=lambda path: files.check_output_file(path, FLAGS.overwrite),
+    )
     flags.DEFINE_bool(
         "allow_missing",
         False,
         "Answer test sets that no run has predicted with the training set's most frequent label; "
         "the server takes complete submissions only.",
     )
+    cli.define_overwrite_flag()
 
 
 def inspect() -> None:
@@ -82,7 +88,7 @@ def make_submission() -> None:
     from albert_tf.tasks.glue import submission
 
     run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
-    print(submission.make_submission(run_dirs, FLAGS.output, FLAGS.allow_missing))
+    print(submission.make_submission(run_dirs, FLAGS.output, FLAGS.allow_missing, FLAGS.overwrite))
     print(f"{FLAGS.output} is ready for gluebenchmark.com.")
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -81,7 +82,9 @@ def find_predictions(run_dirs: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def make_submission(run_dirs: Sequence[str], output: str, allow_missing: bool = False) -> str:
+def make_submission(
+    run_dirs: Sequence[str], output: str, allow_missing: bool = False, overwrite: bool = False
+) -> str:
     """Packs the zip file of a complete submission.
 
     Where several runs predict a test set, their predictions are averaged.
@@ -91,14 +94,23 @@ def make_submission(run_dirs: Sequence[str], output: str, allow_missing: bool = 
       output: the zip file.
       allow_missing: give the most frequent label of the training set for test sets without
         predictions; the server refuses incomplete submissions.
+      overwrite: replace a file that is there already.
 
     Returns:
       A line on each file.
 
     Raises:
-      AlbertError: predictions are missing, incomplete or damaged. Nothing is written then.
+      AlbertError: predictions are missing, incomplete or damaged, or the output is there already
+        or one of them. Nothing is written then.
     """
     found = find_predictions(run_dirs)
+    with files.claimed_output(output, chain.from_iterable(found.values()), overwrite):
+        return _pack(run_dirs, found, output, allow_missing)
+
+
+def _pack(
+    run_dirs: Sequence[str], found: Mapping[str, Sequence[str]], output: str, allow_missing: bool
+) -> str:
     missing = [file for file, paths in found.items() if not paths]
     if len(missing) == len(found):
         raise AlbertError(

@@ -45,8 +45,7 @@ def define_ensemble_flags() -> None:
 
 def ensemble() -> None:
     """Writes the mean of several runs' predictions."""
-    from albert_tf.tasks.multiple_choice import data
-    from albert_tf.tasks.multiple_choice.predictions import average_predictions, write_outputs
+    from albert_tf.tasks.multiple_choice import data, predictions
 
     if bool(FLAGS.data_dir) == bool(FLAGS.predict_file):
         raise AlbertError(
@@ -57,7 +56,9 @@ def ensemble() -> None:
         examples = data.read_questions(FLAGS.predict_file, FLAGS.num_choices)
     else:
         examples = data.read_race(FLAGS.data_dir, "test", num_choices=FLAGS.num_choices)
-    write_outputs(examples, average_predictions(examples, run_dirs), FLAGS.output_dir)
+    with ensemble_flags.claimed_output_dir(predictions.FILES):
+        mean = predictions.average_predictions(examples, run_dirs)
+        predictions.write_outputs(examples, mean, FLAGS.output_dir)
     print(f"They are the mean of {len(run_dirs)} runs: {', '.join(run_dirs)}.")
 
 

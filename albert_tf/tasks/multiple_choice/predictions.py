@@ -20,6 +20,7 @@ from albert_tf.tasks.prediction_tables import read_predictions, write_prediction
 
 PREDICTIONS_FILE = "predictions.tsv"
 PREDICT_RESULTS_FILE = "predict_results.json"
+FILES = (PREDICTIONS_FILE, PREDICT_RESULTS_FILE)
 
 
 def write_outputs(

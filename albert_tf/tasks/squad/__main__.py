@@ -136,17 +136,19 @@ def inspect_command() -> None:
 
 def ensemble_command() -> None:
     """Averages the answers of several runs."""
-    check_threshold(FLAGS.version, FLAGS.null_score_diff_threshold)
+    from albert_tf.tasks.squad import answer_files, evaluation
     from albert_tf.tasks.squad.ensemble import ensemble
 
+    check_threshold(FLAGS.version, FLAGS.null_score_diff_threshold)
     run_dirs = ensemble_flags.member_dirs()
-    path = ensemble(
-        read_squad(FLAGS.file, version=FLAGS.version),
-        run_dirs,
-        FLAGS.output_dir,
-        version=FLAGS.version,
-        threshold=FLAGS.null_score_diff_threshold,
-    )
+    with ensemble_flags.claimed_output_dir([*answer_files.FILES, evaluation.RESULTS_FILE]):
+        path = ensemble(
+            read_squad(FLAGS.file, version=FLAGS.version),
+            run_dirs,
+            FLAGS.output_dir,
+            version=FLAGS.version,
+            threshold=FLAGS.null_score_diff_threshold,
+        )
     print(f"The mean answers of {len(run_dirs)} runs are in {path}.")
 
 

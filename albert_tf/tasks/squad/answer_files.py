@@ -16,6 +16,7 @@ from albert_tf.tasks.squad.answers import Answers, predictions
 PREDICTIONS_FILE = "predictions.json"
 _NBEST_FILE = "nbest_predictions.json"
 _NULL_ODDS_FILE = "null_odds.json"
+FILES = (PREDICTIONS_FILE, _NBEST_FILE, _NULL_ODDS_FILE)
 
 
 def write_answers(folder: str, answers: Answers, threshold: float | None) -> str:

@@ -90,6 +90,26 @@ def test_one_run_and_an_ensemble_go_into_one_complete_zip(tmp_path, run_script):
     assert "always 0, for want of predictions" in printed["QQP.tsv"]
 
 
+def test_an_archive_that_is_there_is_kept_without_overwrite(tmp_path, run_script):
+    write_predictions(tmp_path / "run", "WNLI.tsv", random_probabilities("WNLI.tsv", 0))
+    predictions = tmp_path / "run/predictions/WNLI.tsv"
+    before = predictions.read_text()
+    (tmp_path / "out.zip").write_text("kept")
+
+    def make(output, *flags):
+        given = f"--run_dirs={tmp_path}/run", f"--output={output}", "--allow_missing"
+        return run_script(glue_command, "make_submission", *given, *flags)
+
+    done = make(tmp_path / "out.zip")
+    assert done.returncode == 1 and "out.zip is there already; give" in done.stderr
+    assert (tmp_path / "out.zip").read_text() == "kept"
+    done = make(predictions, "--overwrite")
+    assert done.returncode == 1 and "WNLI.tsv is read as well" in done.stderr
+    assert predictions.read_text() == before
+    assert make(tmp_path / "out.zip", "--overwrite").returncode == 0
+    assert len(answers(tmp_path / "out.zip", "WNLI.tsv")) == FILES["WNLI.tsv"]
+
+
 def test_equal_predictions_give_equal_files(tmp_path):
     write_predictions(tmp_path / "run", "WNLI.tsv", random_probabilities("WNLI.tsv", 0))
     for name in ("a.zip", "b.zip"):

@@ -68,8 +68,11 @@ def test_the_command_writes_and_scores_the_answers_of_2_0(
     assert -1.5 < results["null_threshold"] < 1.0
     assert read("predictions.json") == {"q1": "two", "q2": ""}
     assert texts(read("nbest_predictions.json")["q1"]) == [("two", 0.65), ("one", 0.35)]
-    low = run_script(command, "ensemble", *given, "--version=2.0",
-                     "--null_score_diff_threshold=-2")  # fmt: skip
+    other = *given, "--version=2.0", "--null_score_diff_threshold=-2"
+    low = run_script(command, "ensemble", *other)
+    assert low.returncode == 1 and "predictions.json is there already" in low.stderr
+    assert read("predictions.json") == {"q1": "two", "q2": ""}
+    low = run_script(command, "ensemble", *other, "--overwrite")
     assert low.returncode == 0 and read("predictions.json") == {"q1": "", "q2": ""}
 
 
@@ -84,7 +87,7 @@ def test_answers_of_1_1_need_no_odds_and_no_known_answers(
     assert done.returncode == 0, done.stderr
     found = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert found == ["nbest_predictions.json", "predictions.json"]
-    done = run_script(command, "ensemble", *given, "--version=2.0")
+    done = run_script(command, "ensemble", *given, "--version=2.0", "--overwrite")
     assert done.returncode == 1 and "give --null_score_diff_threshold" in done.stderr
 
 
