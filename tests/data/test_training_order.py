@@ -16,7 +16,8 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.framing import read_frames
 from albert_tf.data.manifest import PRETRAINING, Manifest
-from albert_tf.data.pipeline import RecordSource, record_files
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.record_files import record_files
 from albert_tf.data.training_order import ORDER_VERSION, deal
 from albert_tf.training.specs import InputContext
 
