@@ -214,12 +214,14 @@ def export_saved_model(directory: str, path: str, overwrite: bool = False) -> No
       overwrite: replace an earlier export at `path`; see files.new_folder.
 
     Raises:
-      AlbertError: there is no model, it has no vocabulary, or there is something at `path`.
+      AlbertError: there is no model, it has no vocabulary, there is something at `path`, or one
+        of both is no path.
 
     Example:
       albert_tf.export_saved_model("runs/rte", "exports/rte")
     """
-    source = ModelFolder(directory)
+    source = ModelFolder(files.path_of(directory, "model"))
+    path = files.path_of(path, "folder to make")
     task_file = find_beside(source.path, TASK_FILE)
     if task_file:
         task = files.read_object(task_file, "task description").get("task")

@@ -18,6 +18,7 @@ import albert_tf
 import export_tfhub
 from albert_tf.config import AlbertConfig
 from albert_tf.data.text_tables import TextExample
+from albert_tf.errors import AlbertError
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -361,3 +362,10 @@ assert "albert_tf" not in sys.modules
     expected = tf.saved_model.load(path)(["the people (x)"])["label"].numpy()[0].decode()
     assert done.stdout.strip() == expected
     assert expected in task.spec.labels
+
+
+@pytest.mark.parametrize("paths", [(None, "exports"), ("runs", None), (3, "exports")])
+def test_what_is_no_path_is_refused(paths, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AlbertError, match="must be a string, not"):
+        albert_tf.export_saved_model(*paths)
