@@ -48,24 +48,27 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
             f"The model takes a dict of int32 tensors {shape}, 'input_word_ids' and optionally "
             f"'input_mask' and 'input_type_ids', not {given}."
         )
-    ids = inputs["input_word_ids"]
+    ids_shape = None
     for name in ("input_word_ids", "input_mask", "input_type_ids"):
         value = inputs.get(name)
         if value is None and name != "input_word_ids":
             continue
-        if not tf.is_tensor(value) or isinstance(value, tf.RaggedTensor):
+        is_array = tf.is_tensor(value) or isinstance(value, np.ndarray)
+        if not is_array or isinstance(value, tf.RaggedTensor):
             raise AlbertError(
                 f"{name} must be a tensor {shape}, not {type(value).__name__}; pad the rows to "
                 "one length and use tf.constant."
             )
-        if name != "input_mask" and not value.dtype.is_integer:
-            raise AlbertError(f"{name} must hold integers, not {value.dtype.name}.")
-        rank = value.shape.rank
-        if rank is not None and (rank != shape.count(",") + 1 or value.shape[-1] == 0):
-            raise AlbertError(f"{name} must have the shape {shape}, not {value.shape}.")
-        if not value.shape.is_compatible_with(ids.shape):
+        dtype, value_shape = tf.as_dtype(value.dtype), tf.TensorShape(value.shape)
+        if name != "input_mask" and not dtype.is_integer:
+            raise AlbertError(f"{name} must hold integers, not {dtype.name}.")
+        rank = value_shape.rank
+        if rank is not None and (rank != shape.count(",") + 1 or value_shape[-1] == 0):
+            raise AlbertError(f"{name} must have the shape {shape}, not {value_shape}.")
+        ids_shape = value_shape if ids_shape is None else ids_shape
+        if not value_shape.is_compatible_with(ids_shape):
             raise AlbertError(
-                f"{name} has the shape {value.shape}, but input_word_ids {ids.shape}; they must "
+                f"{name} has the shape {value_shape}, but input_word_ids {ids_shape}; they must "
                 "be the same."
             )
 
