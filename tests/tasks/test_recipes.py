@@ -56,11 +56,11 @@ def parsed(monkeypatch):
         fresh = flags.FlagValues()
         for module in ("albert_tf.tasks.finetuning_flags", "albert_tf.training.flags"):
             monkeypatch.setattr(f"{module}.FLAGS", fresh)
-        for kind in ("string", "bool", "integer", "float", "enum", "alias"):
-            define = getattr(flags, f"DEFINE_{kind}")
+        for kind in ("", "_string", "_bool", "_integer", "_float", "_enum", "_alias"):
+            define = getattr(flags, f"DEFINE{kind}")
             monkeypatch.setattr(
                 flags,
-                f"DEFINE_{kind}",
+                f"DEFINE{kind}",
                 lambda *a, define=define, **k: define(*a, flag_values=fresh, **k),
             )
         define_finetuning_flags()
