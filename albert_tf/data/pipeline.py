@@ -123,11 +123,11 @@ class RecordSource:
                 _check_size(path, shard)
         else:
             counts = [sum(1 for _ in records.read_examples(path)) for path in self.files]
-        infos = listed or [_describe(path, n) for path, n in zip(self.files, counts)]
+        self._infos = listed or [_describe(path, n) for path, n in zip(self.files, counts)]
         self.num_corrupt = sum(len(shard.corrupt) for shard in self._repaired)
-        self.sections = Sections.of(self.files, infos, self._repaired)
+        self.sections = Sections.of(self.files, self._infos, self._repaired)
         if self.manifest is None:
-            identity = repr([dataclasses.astuple(info) for info in infos])
+            identity = repr([dataclasses.astuple(info) for info in self._infos])
             self.fingerprint = hashlib.sha256(identity.encode()).hexdigest()
         else:
             self.fingerprint = self.manifest.fingerprint()
@@ -136,7 +136,7 @@ class RecordSource:
         if masking:
             decisive.append(masking.fingerprint)
         self.fingerprint = "-".join([self.fingerprint, *filter(None, decisive)])
-        self.num_examples = sum(info.examples for info in infos)
+        self.num_examples = sum(info.examples for info in self._infos)
         if not self.num_examples:
             raise AlbertError(f"The record files {_name_some(self.files)} hold no examples.")
 
@@ -178,11 +178,12 @@ class RecordSource:
         Without a manifest the names of the shards and how many examples they hold.
         """
         if self.manifest is None:
-            shards = [
-                {"examples": count, "name": os.path.basename(path)}
-                for path, count in zip(self.files, self.counts)
-            ]
-            return {"examples": self.num_examples, "shards": shards}
+            shards = [{"examples": shard.examples, "name": shard.name} for shard in self._infos]
+            return {
+                "order_version": ORDER_VERSION,
+                "examples": self.num_examples,
+                "shards": shards,
+            }
         options = dict(self.manifest.options)
         if "input_files" in options:
             options["input_files"] = [
