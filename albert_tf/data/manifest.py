@@ -100,7 +100,7 @@ class Manifest:
             "8 MB of text before it went on to the next 8 MB. Training on them sees the same small "
             "part of the text for a long time. For a new run, build them again in another folder "
             "with data_prep/create_pretraining_data.py; with --record_format=compact, one pass is "
-            "enough. A run that has begun on these records can go on with them."
+            "enough."
         )
 
     def fingerprint(self) -> str:
