@@ -23,6 +23,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.path_flags import check_run_dirs, check_vocabulary, define_path
+from albert_tf.tasks.glue.registry import find_task
 
 FLAGS = flags.FLAGS
 
@@ -72,12 +73,17 @@ def define_submission_flags() -> None:
     cli.define_overwrite_flag()
 
 
+def check_task() -> None:
+    """Raises AlbertError if there is no task of that name."""
+    find_task(FLAGS.task_name)
+
+
 def inspect() -> None:
     """Prints what a task's files hold."""
-    from albert_tf.tasks.glue import data, registry
+    from albert_tf.tasks.glue import data
     from albert_tf.tokenization import Tokenizer
 
-    task = registry.find_task(FLAGS.task_name)
+    task = find_task(FLAGS.task_name)
     tokenizer = Tokenizer.from_file(FLAGS.spm_model_file) if FLAGS.spm_model_file else None
     found = data.describe(task, FLAGS.data_dir, FLAGS.data_source, tokenizer)
     print(json.dumps(found, indent=2))
@@ -93,7 +99,7 @@ def make_submission() -> None:
 
 
 COMMANDS = {
-    "inspect": (inspect, define_inspect_flags),
+    "inspect": (inspect, define_inspect_flags, (), check_task),
     "make_submission": (make_submission, define_submission_flags),
 }
 
