@@ -218,7 +218,7 @@ MISTAKES = {
     ),
     "split text over a folder": (
         ("data_prep.split_sentences", "--input_file=file", "--output_file=full.tsv"),
-        "--output_file: full.tsv is a folder; give the name of a file.",
+        "--output_file: full.tsv is a folder; give the path of a file for the output.",
     ),
     "missing records to verify": (
         ("data_prep.verify_records", "--input_file=absent"),

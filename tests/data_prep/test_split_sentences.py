@@ -210,5 +210,5 @@ def test_the_script_says_what_it_did_and_fails_with_one_line(tmp_path):
     paths[0] = f"--input_file={tmp_path}/none*.txt"
     bad = subprocess.run([*command, *paths], capture_output=True, text=True, check=False)
     assert bad.returncode == 1
-    assert bad.stderr.splitlines()[-1].startswith("error: No input file matches")
+    assert bad.stderr.splitlines()[-1].startswith("error: --input_file: No input file matches")
     assert "Traceback" not in bad.stderr
