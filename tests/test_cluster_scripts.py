@@ -114,7 +114,7 @@ def test_kubernetes_starts_pretraining_with_flags_it_has(tmp_path, monkeypatch):
     run_pretraining.define_flags()
     try:
         assert flags.FLAGS([script, *given]) == [script]
-        config = run_pretraining.run_config_from_flags()
+        config = run_pretraining.run_config_from_flags(learning_rate=0.001)
     finally:
         flags.FLAGS.unparse_flags()
         for flag in set(flags.FLAGS) - known:

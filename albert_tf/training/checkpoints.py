@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.convert.checkpoint import check_checkpoint, reading_error
+from albert_tf.convert.checkpoint import check_checkpoint, open_checkpoint, reading_error
 from albert_tf.convert.checkpoint_files import (
     BEST,
     CHECKPOINTS,
@@ -165,8 +165,8 @@ class CheckpointStore:
           DamagedError: the checkpoint is damaged. What was restored of it is to be overwritten.
           AlbertError: it cannot be read, lacks a value, or has one of another shape.
         """
+        tensors = open_checkpoint(prefix).get_variable_to_shape_map()
         try:
-            tensors = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
             # What Python remembers may be younger than the checkpoint; then it begins anew.
             memories = {k: v for k, v in self._parts.items() if isinstance(v, _Memory)}
             lacking = [k for k in memories if not any(t.startswith(f"{k}/") for t in tensors)]

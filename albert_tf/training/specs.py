@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -67,9 +68,10 @@ def check_steps(max_steps: int) -> None:
 
 def check_number(name: str, value: float, positive: bool = False) -> None:
     """Raises AlbertError for a number that is not finite, or negative, or 0 if `positive`."""
-    if not (math.isfinite(value) and (value > 0 if positive else value >= 0)):
+    is_number = isinstance(value, numbers.Real) and math.isfinite(value)
+    if not is_number or value < 0 or (positive and value == 0):
         least = "above 0" if positive else "of at least 0"
-        raise AlbertError(f"{name}={value} must be a number {least}.")
+        raise AlbertError(f"{name}={shown(value)} must be a number {least}.")
 
 
 @dataclasses.dataclass(frozen=True)
