@@ -227,15 +227,22 @@ def check_output(path: str, inputs: Iterable[str] = (), overwrite: bool = False)
     Raises:
       AlbertError: it is refused, or there is a folder of this name.
     """
-    same = _identities(path)
-    read = next((name for name in inputs if same & _identities(name)), None)
-    if read is not None:
-        also = "" if read == path else f" (as {read})"
+    read = common_files(inputs, [path])
+    if read:
+        also = "" if read[0] == path else f" (as {read[0]})"
         raise AlbertError(f"{path} is read as well{also}; give another path for the output.")
     if isdir(path):
         raise AlbertError(f"{path} is a folder; give the path of a file for the output.")
     if exists(path) and not overwrite:
         raise AlbertError(f"{path} is there already; give another path, or set --overwrite.")
+
+
+def common_files(paths: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Those of `paths` that are among the others too, under whatever names; links are followed."""
+    known: set[object] = set()
+    for other in others:
+        known |= _identities(other)
+    return [path for path in paths if known & _identities(path)]
 
 
 def _identities(path: str) -> set[object]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
 from albert_tf.convert.load import open_source
 from albert_tf.data import records
@@ -380,8 +381,7 @@ def _dynamic_masking(folder: str, manifest: Manifest) -> DynamicMasking:
 
 def check_held_out(train_patterns: str, eval_patterns: str) -> None:
     """Raises AlbertError if a shard is both trained and evaluated on."""
-    held_out = set(record_files(eval_patterns))
-    common = [path for path in record_files(train_patterns) if path in held_out]
+    common = files.common_files(record_files(train_patterns), record_files(eval_patterns))
     if common:
         raise AlbertError(
             f"{common[0]} is in --input_file and in --eval_input_file; evaluate on other text."

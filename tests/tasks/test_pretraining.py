@@ -211,5 +211,7 @@ def test_other_records_without_manifest_are_refused(tmp_path):
 
 def test_the_same_shard_for_training_and_evaluation_is_refused(tmp_path):
     path = write_records(tmp_path, 4)
-    with pytest.raises(AlbertError, match="is in --input_file and in --eval_input_file"):
-        check_held_out(str(tmp_path), path)
+    (tmp_path / "link").symlink_to(path)
+    for same in (path, f"{tmp_path}/../{tmp_path.name}/{Path(path).name}", str(tmp_path / "link")):
+        with pytest.raises(AlbertError, match="is in --input_file and in --eval_input_file"):
+            check_held_out(str(tmp_path), same)
