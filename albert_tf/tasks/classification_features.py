@@ -95,8 +95,8 @@ def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
             )
     if len(labels) < 2:
         raise AlbertError(
-            f"All {len(examples)} training examples have the label {shown(labels[0])}; "
-            "at least two labels are needed."
+            f"The training examples ({len(examples):,}) all have the label {shown(labels[0])}; at "
+            "least two labels are needed."
         )
     return tuple(labels)
 

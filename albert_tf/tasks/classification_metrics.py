@@ -34,7 +34,9 @@ def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dic
     }
     if len(classes) == 2:
         result["f1"] = metrics.f1_score(labels, predictions, zero_division=0)
-        result["matthews_corr"] = metrics.matthews_corrcoef(labels, predictions)
+        # Undefined for a single label, of which scikit-learn warns; it gives 0 then.
+        single = len(np.unique(np.concatenate([labels, predictions]))) == 1
+        result["matthews_corr"] = 0.0 if single else metrics.matthews_corrcoef(labels, predictions)
     return {name: float(value) for name, value in result.items()}
 
 

@@ -315,13 +315,17 @@ class TrainingRun:
             if act == ROLLBACK and self.rollbacks.count < MAX_ROLLBACKS:
                 return alarm
             kept = self.store.kept()
-            good = kept.get(max((n for n in kept if n <= alarm.onset), default=-1), "none")
-            tried = " --on_divergence=rollback goes on from there by itself."
+            good = max((n for n in kept if n <= alarm.onset), default=None)
+            where = (
+                "there is no checkpoint from before"
+                if good is None
+                else f"the last good checkpoint is {kept[good]}"
+            )
+            tried = " --on_divergence=rollback goes back to a good checkpoint by itself."
             if act == ROLLBACK:
                 tried = f" {self.rollbacks.count} rollbacks did not help."
             raise DivergedError(
-                f"Training has diverged: {alarm.text}; the last good checkpoint is "
-                f"{good}. {alarm.advice}{tried}"
+                f"Training has diverged: {alarm.text}; {where}. {alarm.advice}{tried}"
             )
         return None
 

@@ -66,7 +66,7 @@ def test_a_training_that_ends_with_nan_is_an_error_and_leaves_no_best_weights_of
         estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
     found = re.match(
         r"Training has diverged: \d steps in a row before step 8 gave a loss or gradient that is "
-        r"not finite; the last good checkpoint is none\.",
+        r"not finite; there is no checkpoint from before\.",
         str(error.value),
     )
     assert found, error.value
