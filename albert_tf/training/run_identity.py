@@ -71,6 +71,12 @@ class RunIdentity:
                     f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
                     "give another --output_dir."
                 )
+        task, here = held["task"].get("name"), self._values["task"].get("name")
+        if task != here:
+            raise AlbertError(
+                f"{folder} holds a run of another task ({shown(task)}, not {shown(here)}); give "
+                "another --output_dir."
+            )
         found = [
             difference
             for part, values in self._values.items()

@@ -103,3 +103,10 @@ def test_values_that_look_alike_once_cut_off_are_not_shown(of, tmp_path):
     of(init_checkpoint=f"{begin}/a").write(str(tmp_path))
     with pytest.raises(AlbertError, match=r"another run \(another init_checkpoint\); give"):
         of(init_checkpoint=f"{begin}/b").check(str(tmp_path))
+
+
+def test_a_run_of_another_task_is_told_by_the_tasks_alone(of, tmp_path, monkeypatch):
+    of().write(str(tmp_path))
+    monkeypatch.setattr(PretrainingTask, "name", "squad")
+    with pytest.raises(AlbertError, match=r"a run of another task \('pretraining', not 'squad'\)"):
+        of(train_batch_size=16).check(str(tmp_path))
