@@ -136,12 +136,13 @@ def inspect_command() -> None:
 
 def ensemble_command() -> None:
     """Averages the answers of several runs."""
-    from albert_tf.tasks.squad import answer_files, evaluation
+    from albert_tf.tasks.squad import answer_files
     from albert_tf.tasks.squad.ensemble import ensemble
+    from albert_tf.training.results import RESULTS_FILE
 
     check_threshold(FLAGS.version, FLAGS.null_score_diff_threshold)
     run_dirs = ensemble_flags.member_dirs()
-    with ensemble_flags.claimed_output_dir([*answer_files.FILES, evaluation.RESULTS_FILE]):
+    with ensemble_flags.claimed_output_dir([*answer_files.FILES, RESULTS_FILE]):
         path = ensemble(
             read_squad(FLAGS.file, version=FLAGS.version),
             run_dirs,
