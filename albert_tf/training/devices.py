@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -42,7 +43,7 @@ def describe_devices(strategy: tf.distribute.Strategy) -> str:
     return text
 
 
-def _gpu_names(indices: object) -> str:
+def _gpu_names(indices: Iterable[int]) -> str:
     gpus = tf.config.list_physical_devices("GPU")
     details = [tf.config.experimental.get_device_details(gpus[i % len(gpus)]) for i in indices]
     return ", ".join(dict.fromkeys(found.get("device_name", "unknown") for found in details))
