@@ -7,19 +7,23 @@ DEMO_DIR ?= runs/demo
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint docs notebook site clean
+.PHONY: help setup demo test test-current test-all lint docs notebook site clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-setup: ## make .venv with everything pinned (the other targets do it by themselves)
+setup: ## make .venv (the other targets do it by themselves)
 	@scripts/setup.sh
 
-demo: setup ## the main job on the books in demo/data, in about 10 minutes (DEMO_DIR=runs/demo)
+demo: setup ## text to SavedModel, in about 10 minutes (DEMO_DIR=runs/demo)
 	@$(PYTHON_BIN) demo/run.py --output_dir=$(DEMO_DIR)
 
 test: setup ## the tests (PYTEST_ARGS='-k name' for some of them)
 	@$(PYTHON_BIN) -m pytest $(PYTEST_ARGS)
+
+test-current: ## the tests with TensorFlow 2.21, also on Python 3.10 and 3.11
+	@scripts/setup.sh --current
+	@.venv-current/bin/python -m pytest $(PYTEST_ARGS)
 
 test-all: setup ## the tests, the slow ones too
 	@$(PYTHON_BIN) -m pytest -m "slow or not slow" $(PYTEST_ARGS)
@@ -38,6 +42,7 @@ site: setup ## the pages of docs/ as a site, in runs/site
 	@$(PYTHON_BIN) -m mkdocs build --strict
 	@echo "The site is in runs/site; it begins with runs/site/index.html."
 
-clean: ## remove the demo's output and caches; .venv stays
-	@rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache build dist
-	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+clean: ## remove the demo's output and caches; environments stay
+	@rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache .hypothesis build dist
+	@find . \( -path './.venv*' -o -path ./.uv \) -prune -o \
+		-name __pycache__ -prune -exec rm -rf {} +

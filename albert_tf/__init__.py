@@ -23,6 +23,7 @@ _HOME = {
     "Tokenizer": "albert_tf.tokenization",
     "TrainSpec": "albert_tf.training.specs",
     "export_saved_model": "albert_tf.export.sources",
+    "keras": "albert_tf.keras2",
     "load_pretrained": "albert_tf.convert.load",
 }
 

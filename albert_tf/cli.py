@@ -9,13 +9,14 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from albert_tf.errors import AlbertError
 from albert_tf.files import space_for
 from albert_tf.interrupts import exit_status, stopped_by
 from albert_tf.path_flags import check_paths
 from albert_tf.signals import StopSignals
+from albert_tf.tensorflow_import import prepare_tensorflow
 
 #: In absl's message for a required flag that is not given.
 _NO_VALUE = "must have a value"
@@ -58,9 +59,7 @@ def _run(
     arguments: Sequence[str],
     check_flags: Callable[[], None],
 ) -> None:
-    # TensorFlow 2.15 reports the second registration of CUDA plug-ins as errors on every start;
-    # what matters reaches Python as an exception.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    prepare_tensorflow()
     known = set(flags.FLAGS)
     define_flags()
     for name in set(flags.FLAGS) - known:
@@ -96,7 +95,11 @@ def _run(
 def _parse_flags(argv: list[str]) -> list[str]:
     """Parses all flags; gives the other arguments. A wrong flag ends the program with a line."""
     try:
-        return flags.FLAGS(argv)
+        rest = flags.FLAGS(argv)
+        if flags.FLAGS["verbosity"].using_default_value:
+            # Or absl makes it INFO, at which TensorFlow 2.16 and newer log each checkpoint.
+            flags.FLAGS.verbosity = logging.WARNING
+        return rest
     except flags.Error as error:
         names = [name for name in flags.FLAGS if _is_missing(flags.FLAGS[name])]
         if isinstance(error, flags.IllegalFlagValueError) and _NO_VALUE in str(error):

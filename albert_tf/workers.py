@@ -15,6 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.tensorflow_import import prepare_tensorflow
 
 #: Seconds between looks at what the workers have done.
 _POLL_SECONDS = 0.5
@@ -44,6 +45,7 @@ def _start(*args: Any) -> None:
     global _worker
     # Ctrl-C reaches the whole process group; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_tensorflow()
     # A parent that is killed cannot tell its workers, who would wait for work for ever.
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _worker = _Worker(*args)

@@ -20,7 +20,7 @@ def load_pyplot() -> Any:
         import matplotlib
     except ModuleNotFoundError as error:
         raise AlbertError(
-            f"Plots need matplotlib ({error}); install it with `pip install matplotlib==3.9.4`."
+            f"Plots need matplotlib ({error}); install it with `pip install matplotlib`."
         ) from error
     matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -27,6 +27,7 @@ from absl import flags
 
 from albert_tf import cli, files
 from albert_tf.data.pipeline import RecordSource
+from albert_tf.keras2 import keras
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.path_flags import define_path
@@ -93,7 +94,7 @@ class Contestant:
     def __init__(
         self,
         task: Task,
-        model: tf.keras.Model,
+        model: keras.Model,
         strategy: tf.distribute.Strategy,
         config: RunConfig,
         training: RecordSource | None,
@@ -144,7 +145,7 @@ def compare(
     config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=0.0)
     strategy = make_strategy(config)
     precision = fast_precision(strategy) if FLAGS.precision == "auto" else FLAGS.precision
-    tf.keras.mixed_precision.set_global_policy(precision)
+    keras.mixed_precision.set_global_policy(precision)
     with strategy.scope():
         model = task.build_model()
     sources = {way: open_sources(pad) for way, pad in WAYS.items()}

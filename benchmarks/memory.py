@@ -73,13 +73,12 @@ def child(argument: str) -> None:
       argument: JSON object of what `_run` gives.
     """
     given = json.loads(argument)
-    import tensorflow as tf
-
     # All that a step imports, so that it counts as the baseline.
     import albert_tf.optimization.optimizer
     import albert_tf.tasks.pretraining  # noqa: F401
+    from albert_tf.keras2 import keras
 
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     baseline = _resident()
     limit = int(given["limit_gib"] * 2**30)
     threading.Thread(target=_watch, args=(limit,), daemon=True).start()

@@ -58,9 +58,8 @@ class RandomStep:
         precision: str,
         **run_options: Any,
     ) -> None:
-        import tensorflow as tf
-
         from albert_tf.data import records
+        from albert_tf.keras2 import keras
         from albert_tf.optimization.optimizer import create_optimizer
         from albert_tf.optimization.schedule import WarmupPolynomialDecay
         from albert_tf.tasks.pretraining import PretrainingTask, open_records
@@ -77,7 +76,7 @@ class RandomStep:
         task = PretrainingTask(config, source)
         run = RunConfig("unused", train_batch_size=batch_size, precision=precision, **run_options)
         schedule = WarmupPolynomialDecay(learning_rate=1e-4, num_train_steps=100_000)
-        tf.keras.mixed_precision.set_global_policy(precision)
+        keras.mixed_precision.set_global_policy(precision)
         strategy = make_strategy(run)
         with strategy.scope():
             self.model = task.build_model()

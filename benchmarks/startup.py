@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.path_flags import define_path, define_path_list
 from benchmarks import machine
+from benchmarks.processes import run_timed
 
 #: Phases in the order of the table.
 PHASES = (
@@ -52,13 +52,9 @@ def define_flags() -> None:
 
 def run_help(script: str) -> dict[str, list[float]]:
     """Wall and processor seconds of a script's --help."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    began = time.time()
     # absl exits with 1 after --help.
-    subprocess.run([sys.executable, f"{script}.py", "--help"], stdout=subprocess.DEVNULL)
-    wall, after = time.time() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"python": [wall, processor]}
+    command = [sys.executable, f"{script}.py", "--help"]
+    return {"python": [*run_timed(command, stdout=subprocess.DEVNULL)[1]]}
 
 
 def run_script(folder: str, script: str, *arguments: str) -> dict:

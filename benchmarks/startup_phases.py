@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from albert_tf.tensorflow_import import prepare_tensorflow
+
 #: Packages that only some runs need.
 OPTIONAL = ("sklearn", "tensorflow_addons", "tensorflow_hub", "tensorflow_text")
 
@@ -110,8 +112,7 @@ def install_clocks(phases: Phases, report: str) -> None:
 
 def main(began: str, report: str, script: str, *arguments: str) -> None:
     """Runs the script."""
-    # What cli.run sets before anything imports TensorFlow.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    prepare_tensorflow()  # As cli.run does before anything imports it.
     phases = Phases(float(began))
     sys.argv = [f"{script}.py", *arguments]
     module = importlib.import_module(script)

@@ -8,10 +8,11 @@
 Ours is the whole step: input, forward and backward pass, clipping, LAMB. "products" are the step's
 matrix products and nothing else, at its shapes and in its type; their share of the step's time is
 ceiling_ratio. The peer makes steps of the same size, with its own AdamW and on one batch that is
-already in memory, in a process of its own that waits while it is not measured. All take turns;
-figures are medians over the turns, with the least and the most, and the peer's ratio is that of
-the same turn's rates. GFLOP/s count useful work only (albert_tf.modeling.flops), for the peer as
-for us. Prints a table and one line of JSON.
+already in memory, in a process of its own that waits while it is not measured. The peer "ours" is
+this project's step once more, in the environment of --peer_python, such as another TensorFlow. All
+take turns; figures are medians over the turns, with the least and the most, and the peer's ratio is
+that of the same turn's rates. GFLOP/s count useful work only (albert_tf.modeling.flops), for the
+peer as for us. Prints a table and one line of JSON.
 
 The TF1 release's own program (google-research/albert) is no peer: it needs TensorFlow 1.15, for
 which there is no package later than for Python 3.7.
@@ -41,7 +42,7 @@ from benchmarks import machine
 from benchmarks.peers.protocol import Peer, PeerError
 from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of, random_columns
 
-_PEERS = ("transformers", "transformers_tf", "modelgarden")
+_PEERS = ("transformers", "transformers_tf", "modelgarden", "ours")
 
 FLAGS = flags.FLAGS
 
@@ -54,7 +55,9 @@ def define_flags() -> None:
     flags.DEFINE_enum("precision", "bf16", list(PRECISIONS), "Compute type of the products.")
     flags.DEFINE_integer("turns", 5, "Turns of each.", 1)
     flags.DEFINE_integer("steps", 3, "Steps of a turn.", 1)
-    flags.DEFINE_enum("peer", None, _PEERS, "Library to compare with; none if not given.")
+    flags.DEFINE_enum(
+        "peer", None, _PEERS, "Library to compare with; ours: this one in another environment."
+    )
     define_path("peer_python", None, "The Python of its environment, see the README.")
     flags.DEFINE_enum(
         "peer_mode",
@@ -205,7 +208,7 @@ class OurStep:
 
 def start_peer(config: AlbertConfig, folder: str) -> Peer:
     """Starts the peer on a batch of the same kind, of which it finds a file in the folder."""
-    if config.parameter_sharing != "all":
+    if config.parameter_sharing != "all" and FLAGS.peer != "ours":
         raise AlbertError(
             f"{FLAGS.config} has parameter_sharing {config.parameter_sharing!r}, which --peer "
             "cannot have; use 'all'."
@@ -281,12 +284,16 @@ def measure(config: AlbertConfig, peer: Peer | None) -> dict[str, Any]:
         result["peer"] = {
             "name": FLAGS.peer,
             "mode": FLAGS.peer_mode if FLAGS.peer == "transformers" else "compile",
-            "masked_only": FLAGS.peer_masked_only or FLAGS.peer == "modelgarden",
+            "masked_only": FLAGS.peer_masked_only or FLAGS.peer in ("modelgarden", "ours"),
             "versions": peer.versions,
             **figures("peer"),
             "ratio": spread([p / s for s, p in zip(seconds["ours"], seconds["peer"])]),
         }
     return result
+
+
+def _peer_name(peer: dict[str, Any]) -> str:
+    return "other versions" if peer["name"] == "ours" else peer["name"]
 
 
 def print_table(result: dict[str, Any]) -> None:
@@ -298,7 +305,7 @@ def print_table(result: dict[str, Any]) -> None:
     print(f"{'':<17}{'sequences/s':>22}{'GFLOP/s':>19}{'ms/step':>22}")
     rows = {"ours": result}
     if "peer" in result:
-        rows[result["peer"]["name"]] = result["peer"]
+        rows[_peer_name(result["peer"])] = result["peer"]
     for name, row in rows.items():
         cells = shown(row["sequences_per_second"], 2), shown(row["gflops"])
         milliseconds = shown(row["step_seconds"], factor=1000)
@@ -310,7 +317,7 @@ def print_table(result: dict[str, Any]) -> None:
         peer = result["peer"]
         versions = ", ".join(f"{name} {version}" for name, version in peer["versions"].items())
         form = f"{peer['mode']}, logits of {'masked' if peer['masked_only'] else 'all'} positions"
-        print(f"ours / {peer['name']}: {shown(peer['ratio'], 2)}\n  {form}; {versions}")
+        print(f"ours / {_peer_name(peer)}: {shown(peer['ratio'], 2)}\n  {form}; {versions}")
         print(f"  last losses: {result['loss']:.2f} and {peer['loss']:.2f}")
 
 

@@ -1,6 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Asks an exported classifier about one text, with TensorFlow and its text operations alone."""
+"""Asks an exported classifier about one text, with TensorFlow and its text operations alone.
+
+The one function of albert_tf that it uses keeps TensorFlow's log off the terminal.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import json
 import os
 
 from absl import app, flags
+
+from albert_tf.tensorflow_import import prepare_tensorflow
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("saved_model", None, "Folder of the SavedModel.", required=True)
@@ -17,7 +22,7 @@ flags.DEFINE_string("output_dir", None, "Folder for answer.json.", required=True
 
 def main(_: list[str]) -> None:
     """Prints and writes the answer."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    prepare_tensorflow()
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  It registers the operations that read text.
 

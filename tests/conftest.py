@@ -14,6 +14,8 @@ import pytest
 from absl import flags
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Our scripts set this too, and tests compare results of scripts with results computed here.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 # A shell that starts the tests in the background has them ignore SIGINT, and so would the programs
 # that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,6 +16,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.text_tables import TextExample
+from albert_tf.keras2 import keras
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -172,5 +173,5 @@ def write_run(task: Task, folder: Path) -> None:
     for variable in model.named_weights().values():
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))
     task.save_files(str(folder))
-    optimizer = tf.keras.optimizers.legacy.SGD()
+    optimizer = keras.optimizers.legacy.SGD()
     CheckpointStore(str(folder), model.named_weights(), optimizer, {}, 1).save_best(1, "x", 1.0)

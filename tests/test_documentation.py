@@ -205,3 +205,12 @@ def test_citation_and_changelog_tell_the_packages_version():
     assert citation["version"] == __version__
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.search(rf"^## .*\b{re.escape(__version__)}\b", changelog, flags=re.M)
+
+
+def test_make_lists_its_targets_within_80_columns():
+    # Without the option, make run by make (as `make test` is here) says which folder it is in.
+    command = ["make", "--no-print-directory", "help"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    targets = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[0]
+    assert [line.split()[1] for line in shown.splitlines()] == targets.split()
+    assert max(map(len, shown.splitlines())) <= 80

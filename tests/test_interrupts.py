@@ -12,8 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+#: NumPy's core has another name since NumPy 2.
+CORE = "numpy._core" if np.__version__ >= "2" else "numpy.core"
 ROOT = Path(__file__).parents[1]
 #: Scripts that users start.
 SCRIPTS = [
@@ -46,9 +49,9 @@ def interrupt(command, after):
     ("script", "after"),
     [
         (["run_classifier.py"], "absl.flags._defines"),
-        (["run_classifier.py"], "numpy.core.multiarray"),
+        (["run_classifier.py"], f"{CORE}.multiarray"),
         (["-m", "data_prep.create_pretraining_data"], "absl.flags._defines"),
-        (["-m", "albert_tf.tasks.squad"], "numpy.core._multiarray_umath"),
+        (["-m", "albert_tf.tasks.squad"], f"{CORE}._multiarray_umath"),
     ],
 )
 def test_an_interrupt_while_a_script_imports_is_one_line(script, after):
@@ -56,7 +59,7 @@ def test_an_interrupt_while_a_script_imports_is_one_line(script, after):
 
 
 @pytest.mark.parametrize(
-    "after", ["numpy.core._multiarray_umath", "numpy.linalg", "tensorflow.dtensor"]
+    "after", [f"{CORE}._multiarray_umath", "numpy.linalg", "tensorflow.dtensor"]
 )
 def test_an_interrupt_while_tensorflow_is_imported_is_one_line(after, tmp_path):
     (tmp_path / "x").touch()

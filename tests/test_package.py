@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,22 @@ def test_evaluating_needs_neither_the_optimizers_nor_the_exports():
     assert python(code) == "set()"
 
 
+def test_importing_the_process_that_checks_exports_changes_no_path():
+    code = "import sys; paths = [*sys.path]; import albert_tf.export.probe_process as probe; "
+    assert python(code + "print(paths == sys.path)") == "True"
+
+
+@pytest.mark.smoke
 def test_every_public_name_is_there():
     for name in albert_tf.__all__:
         assert getattr(albert_tf, name) is not None
     assert {"AlbertEncoder", "AlbertPretrainer", "Estimator", "EvalSpec"} <= set(dir(albert_tf))
+
+
+def test_what_this_project_uses_is_not_deprecated_or_a_test_fails():
+    warnings.warn_explicit("old", DeprecationWarning, "a.py", 1, module="gast.astn")
+    with pytest.raises(DeprecationWarning):
+        warnings.warn_explicit("old", DeprecationWarning, "b.py", 1, module="albert_tf.files")
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -218,6 +218,7 @@ class TestWordPiece:
         assert Tokenizer.from_file(str(path)).encode(text) == wordpiece.encode(text)
 
 
+@pytest.mark.smoke
 def test_a_batch_equals_its_texts_one_by_one(tokenizer):
     texts = [*random_texts(200), "", "   "]
     expected = [tokenizer.encode(text) for text in texts]

@@ -4,6 +4,7 @@
 
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -31,6 +32,16 @@ def fail(factor, item, advance):
     return item
 
 
+def standard_error_of_tensorflow_s_import(path, item, advance):
+    sys.path.insert(0, path)
+    with open(os.path.join(path, "written"), "wb+") as written:
+        os.dup2(written.fileno(), 2)
+        import tensorflow  # noqa: F401
+
+        written.seek(0)
+        return written.read()
+
+
 def die(factor, item, advance):
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -43,6 +54,17 @@ def test_results_come_in_order_and_progress_adds_up(num_workers):
         assert results == [10 * i for i in range(12)]
         assert sum(amounts) == sum(range(12))
         assert list(workers.map(multiply, [], amounts.append)) == []
+
+
+def test_workers_show_no_more_of_tensorflow_s_import_than_scripts_do(tmp_path):
+    (tmp_path / "tensorflow.py").write_text(
+        "import os\n"
+        "os.write(2, b'I0000 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU "
+        "will not be used.\\nE0000 An error.\\n')\n"
+    )
+    with Workers(2, make_context, (str(tmp_path),)) as workers:
+        (shown,) = workers.map(standard_error_of_tensorflow_s_import, [0], lambda amount: None)
+    assert shown == b"E0000 An error.\n"
 
 
 def test_an_error_of_any_worker_stops_all_at_once():

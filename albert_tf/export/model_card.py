@@ -41,11 +41,20 @@ KINDS = {
     ),
     "lite_encoder": (
         "ALBERT encoder for TensorFlow Lite",
-        'run = tf.lite.Interpreter("{name}/model.tflite").get_signature_runner("serving_default")\n'
+        'run = Interpreter("{name}/model.tflite").get_signature_runner("serving_default")\n'
         "ids = np.array([[2, 21, 1854, 9, 3]], np.int32)  # [CLS], pieces, [SEP]\n"
         "run(input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_like(ids))",
     ),
 }
+#: The class of LiteRT needs no TensorFlow, and is all there will be when TensorFlow has none.
+_INTERPRETER = """
+try:
+    from ai_edge_litert.interpreter import Interpreter  # pip install ai-edge-litert
+except ImportError:
+    import tensorflow as tf
+
+    Interpreter = tf.lite.Interpreter
+""".strip()
 KINDS["pretrained"] = (
     "Pretrained ALBERT",
     'model = albert_tf.load_pretrained("{name}")\n'
@@ -97,10 +106,11 @@ def model_card(kind: str, signatures: Mapping[str, Any], facts: ModelFacts, chec
         f"{line}\n" for line, is_used in (
             ("import numpy as np", "np." in example),
             ("import albert_tf", not signatures),
-            ("import tensorflow as tf", bool(signatures)),
+            ("import tensorflow as tf", "Interpreter" not in example and bool(signatures)),
+            (_INTERPRETER, "Interpreter" in example),
             ("import tensorflow_hub as hub", "hub." in example),
             ("import tensorflow_text  # registers the operations that read text", bool(signatures)
-             and "tf.lite" not in example and kind != "encoder"),
+             and "Interpreter" not in example and kind != "encoder"),
         ) if is_used
     )  # fmt: skip
     sections = [

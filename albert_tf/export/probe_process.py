@@ -13,9 +13,6 @@ import json
 import os
 import sys
 
-# The modules beside this file are not to be found by short names such as `encoder`.
-del sys.path[0]
-
 
 def main(saved_model: str, folder: str) -> None:
     """Runs the calls."""
@@ -54,4 +51,6 @@ def main(saved_model: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
+    # The modules beside this file are not to be found by short names such as `encoder`.
+    del sys.path[0]
     main(*sys.argv[1:])

@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.text_tables import TextExample
 from albert_tf.export.self_check import Probe
+from albert_tf.keras2 import keras
 from albert_tf.tasks import classification_features
 from albert_tf.tasks.finetuning import ExampleTask
 from albert_tf.tasks.multiple_choice import features as multiple_choice_features
@@ -47,7 +48,7 @@ def _bytes(texts: Sequence[str]) -> np.ndarray:
 
 def _answers(
     task: ExampleTask,
-    model: tf.keras.Model,
+    model: keras.Model,
     build_records: Callable[[str], str],
     features: dict,
     size: int,
@@ -62,7 +63,7 @@ def _answers(
     return {name: tf.gather(value, order).numpy() for name, value in outputs.items()}
 
 
-def classifier_probes(task: TextClassificationTask, model: tf.keras.Model) -> list[Probe]:
+def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[Probe]:
     """Single texts, and pairs."""
     labels, probes = task.spec.labels, []
     features = classification_features.record_features(labels)
@@ -94,7 +95,7 @@ def classifier_probes(task: TextClassificationTask, model: tf.keras.Model) -> li
     return probes
 
 
-def multiple_choice_probes(task: MultipleChoiceTask, model: tf.keras.Model) -> list[Probe]:
+def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
     """Questions with as many options as the model was trained on."""
     choices, probes = task.spec.num_choices, []
     options = tuple(_OPTIONS[i % len(_OPTIONS)] for i in range(choices))

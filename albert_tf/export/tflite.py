@@ -4,7 +4,7 @@
 
 content = convert(encoder_outputs(model), model.named_weights(), "int8")
 numerics(content, encoder_outputs(model), model.config, "int8")["outputs"]["pooled_output"]
-tf.lite.Interpreter(model_content=content).get_signature_runner()(input_word_ids=…, …)
+interpreter_class()(model_content=content).get_signature_runner()(input_word_ids=…, …)
 """
 
 from __future__ import annotations
@@ -38,6 +38,19 @@ TOLERANCES = {"none": 1e-4, "float16": 0.05, "int8": 0.5}
 
 #: Outputs by name of the model's inputs by name and of `training`.
 Outputs = Callable[[Mapping[str, tf.Tensor], bool], dict[str, tf.Tensor]]
+
+
+def interpreter_class() -> type:
+    """The class that runs TensorFlow Lite models: LiteRT's where it is installed, or TensorFlow's.
+
+    LiteRT is the package ai-edge-litert. TensorFlow 2.20 and newer warn that `tf.lite.Interpreter`
+    will be removed in its favour.
+    """
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        return tf.lite.Interpreter
+    return Interpreter
 
 
 def encoder_outputs(model: AlbertEncoder) -> Outputs:
@@ -162,7 +175,7 @@ def numerics(
     used = operations(content)
     batches = probe_batches(config)
     with standard_error_shut():  # It announces its delegate for the CPU.
-        run = tf.lite.Interpreter(model_content=content).get_signature_runner()
+        run = interpreter_class()(model_content=content).get_signature_runner()
         found = [run(**batch) for batch in batches]
     expected = [
         function({name: tf.constant(value) for name, value in batch.items()}, False)

@@ -10,13 +10,14 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.keras2 import keras
 from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.heads import ClassificationHead
 from albert_tf.modeling.layers import Policy
 
 
-@tf.keras.utils.register_keras_serializable(package="albert_tf")
+@keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertClassifier(AlbertModel):
     """Sequence classification or regression (official `run_classifier`).
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import shown, shown_names
+from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import additive_mask
 from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings
 from albert_tf.modeling.heads import Pooler
@@ -73,7 +74,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
             )
 
 
-class AlbertModel(tf.keras.Model):
+class AlbertModel(keras.Model):
     """What the encoder and the models around it have in common: their configuration.
 
     Args:
@@ -88,8 +89,19 @@ class AlbertModel(tf.keras.Model):
                 f"The configuration must be an AlbertConfig, not {shown(config)}; make one with "
                 "AlbertConfig.from_preset, from_json or from_dict."
             )
+        check_same_keras(type(self).__name__, [dtype])
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.config = config
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model; see `call`.
+
+        Raises:
+          AlbertError: the inputs are those of another Keras, or its layer calls the model.
+        """
+        given = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+        check_same_keras(type(self).__name__, given)
+        return super().__call__(inputs, *args, **kwargs)
 
     def named_weights(self) -> dict[str, tf.Variable]:
         """Variables by their name in the TF1 release, in its order of creation."""
@@ -100,7 +112,7 @@ class AlbertModel(tf.keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Returns what `from_config` needs to make this model again, ready for JSON."""
-        policy = tf.keras.mixed_precision.Policy
+        policy = keras.mixed_precision.Policy
         return {
             "config": self.config.to_dict(),
             "dtype": self.dtype_policy.name if isinstance(self.dtype_policy, policy) else None,
@@ -152,7 +164,7 @@ def _made_again(
     return model
 
 
-@tf.keras.utils.register_keras_serializable(package="albert_tf")
+@keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertEncoder(AlbertModel):
     """The ALBERT encoder (paper section 3; official `modeling.AlbertModel`).
 

@@ -10,13 +10,14 @@ from typing import Any, Union
 import tensorflow as tf
 
 from albert_tf.config import LAYER_NORM_EPSILON
+from albert_tf.keras2 import keras
 from albert_tf.modeling.fusion import fused, own_gradient
 
 #: A Keras precision policy or its name; None means the global one.
-Policy = Union[str, tf.keras.mixed_precision.Policy, None]
+Policy = Union[str, keras.mixed_precision.Policy, None]
 
 
-class WeightedLayer(tf.keras.layers.Layer):
+class WeightedLayer(keras.layers.Layer):
     """A layer that creates its variables when it is made, under the TF1 release's names.
 
     Variables are float32 whatever the policy; `call` casts what it uses, once, to the compute type.
@@ -39,7 +40,7 @@ class WeightedLayer(tf.keras.layers.Layer):
         return dict(zip(self._names, self.weights))
 
     def _variable(
-        self, name: str, shape: list[int], initializer: str | tf.keras.initializers.Initializer
+        self, name: str, shape: list[int], initializer: str | keras.initializers.Initializer
     ) -> tf.Variable:
         full_name = f"{self._prefix}/{name}" if self._prefix else name
         self._names.append(full_name)
@@ -50,7 +51,7 @@ class WeightedLayer(tf.keras.layers.Layer):
 
     def matrix(self, name: str, shape: list[int]) -> tf.Variable:
         """Creates a truncated-normal matrix."""
-        initializer = tf.keras.initializers.TruncatedNormal(stddev=self._initializer_range)
+        initializer = keras.initializers.TruncatedNormal(stddev=self._initializer_range)
         return self._variable(name, shape, initializer)
 
     def vector(self, name: str, size: int, value: str = "zeros") -> tf.Variable:

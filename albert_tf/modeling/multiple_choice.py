@@ -10,13 +10,14 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.keras2 import keras
 from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.heads import ClassificationHead
 from albert_tf.modeling.layers import Policy
 
 
-@tf.keras.utils.register_keras_serializable(package="albert_tf")
+@keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertMultipleChoice(AlbertModel):
     """Choice among options, with one encoder for all of them (official `race_utils.create_model`).
 

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.heads import ClassificationHead, MaskedLanguageModelHead
 from albert_tf.modeling.layers import Policy
 
 
-@tf.keras.utils.register_keras_serializable(package="albert_tf")
+@keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertPretrainer(AlbertModel):
     """The model that pretraining trains (paper section 3.1; official `run_pretraining`).
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.heads import HEAD_INITIALIZER_RANGE
@@ -189,7 +190,7 @@ def _scalar(sequence: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tenso
     return tf.reshape(tf.matmul(x, kernel) + bias, [-1, length])
 
 
-@tf.keras.utils.register_keras_serializable(package="albert_tf")
+@keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertSpanAnswerer(AlbertModel):
     """The encoder with SpanHead, for SQuAD 1.1 and as the plain head for 2.0.
 
@@ -212,7 +213,7 @@ class AlbertSpanAnswerer(AlbertModel):
         return {"start_logits": start, "end_logits": end}
 
 
-@tf.keras.utils.register_keras_serializable(package="albert_tf")
+@keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertBeamAnswerer(AlbertModel):
     """The encoder with BeamHead, for SQuAD 2.0.
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.keras2 import keras
 from albert_tf.modeling.activations import get_activation
 from albert_tf.modeling.attention import Attention, PackedAttention
 from albert_tf.modeling.dropout import dropout
@@ -53,7 +54,7 @@ class FeedForward(WeightedLayer):
         return layer_norm(output, *self._norm, residual=x, training=training)
 
 
-class Transformer(tf.keras.layers.Layer):
+class Transformer(keras.layers.Layer):
     """L layers over groups of shared weights (paper section 3.1).
 
     Variables are named by group as in the TF1 release: `.../group_g/inner_group_i/attention_1/...`

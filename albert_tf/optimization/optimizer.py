@@ -1,24 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""LAMB and AdamW with the numerics of the ALBERT release, on tensorflow-addons.
-
-The only module that imports tensorflow-addons.
-"""
+"""LAMB and AdamW with the numerics of the ALBERT release."""
 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.optimization import OPTIMIZERS
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Its end of life is known, and pinned for.
-    from tensorflow_addons.optimizers import LAMB
+from albert_tf.optimization.lamb import LAMB
 
 #: Weights without decay and without layer adaptation, by their official names.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
@@ -36,9 +29,9 @@ _IDLE_COEFFICIENTS = {
 class AlbertOptimizer(LAMB):
     """LAMB (You et al., 2020); with `adapt_layers=False` it is AdamW.
 
-    Differs from tensorflow-addons' LAMB in three ways: bias correction is optional, weights are
-    excluded by their official names, and a step can be skipped without leaving the graph.
-    Built by `create_optimizer`.
+    Differs from its base class, which is tensorflow-addons' LAMB or equal to it, in three ways:
+    bias correction is optional, weights are excluded by their official names, and a step can be
+    skipped without leaving the graph. Built by `create_optimizer`.
 
     Attributes:
       named_weights: what it updates, by official name.
@@ -54,7 +47,7 @@ class AlbertOptimizer(LAMB):
         beta_2: float,
         **kwargs: object,
     ) -> None:
-        """Also creates the slots. The other arguments are those of tensorflow-addons' LAMB."""
+        """Also creates the slots. The other arguments are those of the base class."""
         super().__init__(beta_1=beta_1, beta_2=beta_2, **kwargs)
         # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
         self._one_minus_betas = (1.0 - beta_1, 1.0 - beta_2)

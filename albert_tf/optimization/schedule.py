@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.keras2 import keras
+
 
 def learning_rate_at(
     step: Any,
@@ -48,7 +50,7 @@ def learning_rate_at(
     return rate if tf.is_tensor(rate) or np.ndim(rate) else float(rate)
 
 
-class WarmupPolynomialDecay(tf.keras.optimizers.schedules.LearningRateSchedule):
+class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
     """`learning_rate_at` as a Keras schedule; takes the same keyword arguments.
 
     Args:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.tasks.classification_features import featurize
 from albert_tf.tasks.glue.registry import find_task
 from albert_tf.tasks.model_folders import model_folder
@@ -53,7 +54,7 @@ class TextClassifier:
       classifier.classify(["A text.", "Another one."])[0].label
     """
 
-    def __init__(self, task: TextClassificationTask, model: tf.keras.Model) -> None:
+    def __init__(self, task: TextClassificationTask, model: keras.Model) -> None:
         self.task, self.model = task, model
         token = tf.TensorSpec([None, None], tf.int32)
         names = ("input_word_ids", "input_mask", "input_type_ids")

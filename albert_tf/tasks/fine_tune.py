@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import DivergedError
+from albert_tf.keras2 import keras
 from albert_tf.tasks.finetuning import ExampleTask, FineTuningTask
 from albert_tf.tasks.model_folders import SEEDS_FILE, check_seeds, model_folder
 from albert_tf.training.estimator import Estimator
@@ -157,7 +157,7 @@ def _fine_tune_seeds(
     for seed, folder in folders.items():
         name = os.path.basename(folder)
         print(f"Seed {seed} ({len(values) + 1} of {len(folders)}):")
-        tf.keras.backend.clear_session()
+        keras.backend.clear_session()
         estimator = Estimator(task, dataclasses.replace(config, seed=seed, output_dir=folder))
         values[name] = None
         try:

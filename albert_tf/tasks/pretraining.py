@@ -24,6 +24,7 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import from_json
+from albert_tf.keras2 import keras
 from albert_tf.modeling.cross_entropy import cross_entropy
 from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -113,7 +114,7 @@ class PretrainingTask(Task):
             "sentence_order": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32),
         }
 
-    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Summed losses and correct predictions of both objectives."""
         values = _per_example(model, batch, training)
         return {k: tf.reduce_sum(v) for k, v in values.items() if k != "masked_lm_weight"}
@@ -137,7 +138,7 @@ class PretrainingTask(Task):
             "sentence_order_accuracy": sums["sentence_order_correct"] / examples,
         }
 
-    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
         """Each example's summed losses, correct predictions and masked positions."""
         return _per_example(model, batch, training=False)
 
@@ -156,7 +157,7 @@ class PretrainingTask(Task):
         )
 
 
-def _per_example(model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
     """Losses and correct predictions summed over each example, float32 [batch]."""
     inputs = ("input_word_ids", "input_mask", "input_type_ids", "masked_lm_positions")
     outputs = model({name: batch[name] for name in inputs}, training=training)

@@ -17,6 +17,7 @@ from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.data.text_tables import TextColumns, TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import from_json
+from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification_features import (
     build_records,
@@ -137,14 +138,14 @@ class TextClassificationTask(ExampleTask):
         """Encoder and classification head."""
         return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate)
 
-    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Summed loss and, for classification, correct answers."""
         logits, labels = _logits(model, batch, training), batch["label_ids"]
         if not self.spec.labels:
             return {"loss": tf.reduce_sum(tf.square(logits[:, 0] - labels))}
         return choice_sums(logits, labels)
 
-    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
         """`probabilities` [batch, labels], or `values` [batch] for regression; and `label_ids`."""
         logits = _logits(model, batch, training=False)
         if self.spec.labels:
@@ -158,7 +159,7 @@ class TextClassificationTask(ExampleTask):
         return regression_metrics(outputs["values"], outputs["label_ids"])
 
 
-def _logits(model: tf.keras.Model, batch: Batch, training: bool) -> tf.Tensor:
+def _logits(model: keras.Model, batch: Batch, training: bool) -> tf.Tensor:
     return model(model_inputs(batch), training=training)["logits"]
 
 

@@ -31,6 +31,7 @@ from albert_tf.convert.checkpoint_files import (
 from albert_tf.convert.load import open_source
 from albert_tf.convert.source import LoadReport, Source, assign_weights, first_line
 from albert_tf.errors import AlbertError, DamagedError, StoppedError
+from albert_tf.keras2 import keras
 
 _Memory = tf.train.experimental.PythonState
 
@@ -60,7 +61,7 @@ class CheckpointStore:
         self,
         output_dir: str,
         named_weights: Mapping[str, tf.Variable],
-        optimizer: tf.keras.optimizers.legacy.Optimizer,
+        optimizer: keras.optimizers.legacy.Optimizer,
         state: Mapping[str, tf.Variable | _Memory],
         keep_max: int,
         writes: bool = True,

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.convert.checkpoint_files import has_checkpoint
 from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import load_weights
@@ -64,7 +65,7 @@ class Estimator:
             run_config = dataclasses.replace(run_config, precision=self._precision(run_config))
         self.task, self.config = task, run_config
         check_batch_sizes(run_config, self.strategy.num_replicas_in_sync)
-        tf.keras.utils.set_random_seed(run_config.seed)
+        keras.utils.set_random_seed(run_config.seed)
         with self.strategy.scope(), _policy(run_config.precision):
             self.model = task.build_model()
         if run_config.freeze:
@@ -218,15 +219,15 @@ def _rows_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
 @contextlib.contextmanager
 def _policy(name: str) -> Iterator[None]:
     """Sets Keras' mixed-precision policy while a model is built."""
-    former = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(name)
+    former = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy(name)
     try:
         yield
     finally:
-        tf.keras.mixed_precision.set_global_policy(former)
+        keras.mixed_precision.set_global_policy(former)
 
 
-def _freeze(model: tf.keras.Model, part: str) -> None:
+def _freeze(model: keras.Model, part: str) -> None:
     """Makes a part of the model, one of FREEZABLE, not trainable."""
     encoder = getattr(model, "encoder", model)
     if not isinstance(encoder, AlbertEncoder):

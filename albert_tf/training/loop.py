@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.modeling.dropout import dropout_seed
 from albert_tf.modeling.fusion import compiled_graph, fused_inference
 from albert_tf.modeling.recompute import recomputation
@@ -106,7 +107,7 @@ class TrainLoop:
         self,
         strategy: tf.distribute.Strategy,
         task: Task,
-        model: tf.keras.Model,
+        model: keras.Model,
         optimizer: AlbertOptimizer,
         schedule: Callable[[tf.Tensor], tf.Tensor],
         config: RunConfig,
@@ -247,7 +248,7 @@ class Predictor:
         self,
         strategy: tf.distribute.Strategy,
         task: Task,
-        model: tf.keras.Model,
+        model: keras.Model,
         jit_compile: bool,
     ) -> None:
         self._strategy, self._task, self._model = strategy, task, model

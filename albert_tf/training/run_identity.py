@@ -53,8 +53,9 @@ class RunIdentity:
         self._data = dict(train_spec.data_description)
 
     def write(self, folder: str) -> None:
-        """Writes both files."""
-        files.write_json(os.path.join(folder, RUN_CONFIG), self._values)
+        """Writes both files, and into the first one which TensorFlow the run begins with."""
+        values = {**self._values, "tensorflow": tf.__version__}
+        files.write_json(os.path.join(folder, RUN_CONFIG), values)
         files.write_json(os.path.join(folder, TRAINING_DATA), self._data)
 
     def check(self, folder: str) -> None:
@@ -120,6 +121,20 @@ def recorded_precision(folder: str) -> str | None:
         return None  # If the run is resumed, `RunIdentity.check` says what is wrong.
     precision = run.get("precision") if isinstance(run, Mapping) else None
     return precision if precision in ("float32", "mixed_bfloat16") else None
+
+
+def version_note(folder: str) -> str | None:
+    """Returns a note for the user if a run began with another TensorFlow, otherwise None.
+
+    A run can be resumed with any TensorFlow: `RunIdentity.check` does not compare versions.
+    """
+    begun = files.read_object(os.path.join(folder, RUN_CONFIG)).get("tensorflow")
+    if not isinstance(begun, str) or begun == tf.__version__:
+        return None
+    return (
+        f"This run began with TensorFlow {_short(begun)} and is resumed with {tf.__version__}. The "
+        "two round differently, so results can differ slightly from those of an uninterrupted run."
+    )
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.keras2 import keras
 from albert_tf.training.divergence import Plateau
 
 Batch = Mapping[str, tf.Tensor]
@@ -52,7 +53,7 @@ class Task(abc.ABC):
         """Writes what makes a checkpoint usable by itself: configuration, tokenizer, labels."""
 
     @abc.abstractmethod
-    def build_model(self) -> tf.keras.Model:
+    def build_model(self) -> keras.Model:
         """Returns a model with all weights created and a `named_weights()` method.
 
         Called inside the strategy scope and under the run's mixed-precision policy.
@@ -66,7 +67,7 @@ class Task(abc.ABC):
         """Scalar float32 weight of each loss term in `batch`: what its sum is divided by."""
 
     @abc.abstractmethod
-    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Scalar float32 weighted sums over `batch`: losses, and whatever `means` reports."""
 
     @abc.abstractmethod
@@ -79,7 +80,7 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
         """Per-example outputs, used to evaluate and to predict.
 
         Each has the shape [batch, ...], the rest of it the same for batches of any length.
@@ -129,7 +130,7 @@ class Task(abc.ABC):
         return f"loss {means['loss']:.4f}"
 
 
-def trainable_weights(model: tf.keras.Model) -> dict[str, tf.Variable]:
+def trainable_weights(model: keras.Model) -> dict[str, tf.Variable]:
     """`named_weights()` without those of layers whose `trainable` is False."""
     frozen = {variable.ref() for variable in model.non_trainable_weights}
     named = model.named_weights()

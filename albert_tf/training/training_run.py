@@ -32,7 +32,7 @@ from albert_tf.training.monitors import (
 )
 from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.rollback import MAX_ROLLBACKS, DivergenceMemory, Rollbacks
-from albert_tf.training.run_identity import RunIdentity
+from albert_tf.training.run_identity import RunIdentity, version_note
 from albert_tf.training.specs import ROLLBACK, WARN, EvalSpec, TrainSpec
 from albert_tf.training.strategy import fast_precision, highest
 from albert_tf.training.task import trainable_weights
@@ -275,6 +275,8 @@ class TrainingRun:
         self.rollbacks.resume(step, self.memory.rollbacks)
         self.rate_factor.assign(self.rollbacks.learning_rate_factor)
         print(f"Resuming {folder} at step {step}.")
+        if note := version_note(folder):
+            print(note)
         if self.memory.begun_anew:
             names = ", ".join(self.memory.begun_anew)
             print(

@@ -67,7 +67,7 @@ def test_an_archive_beyond_the_bounds_is_refused(tmp_path, monkeypatch):
 def test_a_header_that_claims_much_memory_is_refused(tmp_path):
     path = tmp_path / "long.tar.gz"
     with tarfile.open(path, "w:gz") as f:
-        f.addfile(member("a" * 2_000_000))
+        f.addfile(member("a" * 2_000_000), io.BytesIO(b"data"))
     with pytest.raises(AlbertError, match="is damaged"):
         archive.unpack(str(path))
     name = tarfile.TarInfo("x")

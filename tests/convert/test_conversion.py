@@ -22,6 +22,7 @@ from albert_tf.convert.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.convert.names import shared_by_groups
 from albert_tf.convert.safetensors import SafetensorsFile
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.normalization import normalize
@@ -215,7 +216,7 @@ def test_float16_holds_the_nearest_of_each_weight(run_script, release, tmp_path)
 def test_rescaled_embeddings_have_the_size_of_new_ones_and_give_the_same_outputs(
     run_script, tmp_path
 ):
-    tf.keras.utils.set_random_seed(1)  # Some draws lie between two powers of two.
+    keras.utils.set_random_seed(1)  # Some draws lie between two powers of two.
     config = albert_tf.AlbertConfig(50, 8, 16, 2, 2, 32)
     model = AlbertPretrainer(config)
     variables = model.named_weights()

@@ -12,6 +12,7 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.convert import verify
 from albert_tf.convert.checkpoint import write_tf1
+from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import Tokenizer
 
@@ -54,9 +55,9 @@ def tokenizer(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(tokenizer, tmp_path_factory):
     """A TF1 checkpoint of a model that has learnt to count."""
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     model = AlbertPretrainer(CONFIG)
-    optimizer = tf.keras.optimizers.Adam(2e-3)
+    optimizer = keras.optimizers.Adam(2e-3)
     rng = np.random.default_rng(0)
     pairs = list(verify.read_pairs(text(2000, seed=0), tokenizer, 28))
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import random
 
 import pytest
-import tensorflow as tf
 
+from albert_tf.keras2 import keras
 from albert_tf.tokenization import Tokenizer
 from data_prep.train_sentencepiece import Settings, train_sentencepiece
 
@@ -81,4 +81,4 @@ def tokenizer(request) -> Tokenizer:
 
 @pytest.fixture(autouse=True)
 def seeded():
-    tf.keras.utils.set_random_seed(7)
+    keras.utils.set_random_seed(7)

@@ -19,6 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.encoder import encoder_export
 from albert_tf.export.saved_model import write_saved_model
 from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
@@ -45,7 +46,7 @@ class Saved:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, sentencepiece_tokenizer) -> Saved:
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     model = AlbertPretrainer(CONFIG, dtype="float32")
     for variable in model.named_weights().values():
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.1))
@@ -85,7 +86,9 @@ def assert_close(found, expected, tolerance=1e-5):
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("rows", "length"), [(2, 10), (1, 10), (3, 32)])
+@pytest.mark.parametrize(
+    ("rows", "length"), [pytest.param(2, 10, marks=pytest.mark.smoke), (1, 10), (3, 32)]
+)
 def test_outputs_are_those_of_the_model(saved, rows, length):
     inputs = batch(rows, length)
     found = hub.KerasLayer(saved.path)(inputs)
@@ -177,7 +180,7 @@ def test_dropout_varies_when_training_and_only_then(saved):
 
 def test_static_lengths_propagate(saved):
     names = ("input_word_ids", "input_mask", "input_type_ids")
-    inputs = {name: tf.keras.Input([12], dtype=tf.int32, name=name) for name in names}
+    inputs = {name: keras.Input([12], dtype=tf.int32, name=name) for name in names}
     outputs = hub.KerasLayer(saved.path)(inputs)
     assert outputs["sequence_output"].shape.as_list() == [None, 12, CONFIG.hidden_size]
     assert outputs["pooled_output"].shape.as_list() == [None, CONFIG.hidden_size]
@@ -202,13 +205,13 @@ def test_gradients_are_those_of_the_model_and_reach_every_variable(saved):
 
 def test_training_through_a_keras_layer_learns(saved):
     inputs, labels = batch(16, 12, seed=5), np.arange(16) % 2
-    keras_inputs = {name: tf.keras.Input([None], dtype=tf.int32, name=name) for name in batch()}
+    keras_inputs = {name: keras.Input([None], dtype=tf.int32, name=name) for name in batch()}
     layer = hub.KerasLayer(saved.path, trainable=True)
-    logits = tf.keras.layers.Dense(2)(layer(keras_inputs)["pooled_output"])
-    model = tf.keras.Model(keras_inputs, logits)
+    logits = keras.layers.Dense(2)(layer(keras_inputs)["pooled_output"])
+    model = keras.Model(keras_inputs, logits)
     before = [weight.numpy() for weight in layer.weights]
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(tf.keras.optimizers.legacy.Adam(3e-3), loss)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.legacy.Adam(3e-3), loss)
     history = model.fit(inputs, labels, epochs=30, verbose=0).history["loss"]
     assert history[-1] < 0.3 * history[0]
     assert_all_moved(layer.weights, before)
@@ -223,7 +226,7 @@ def test_it_trains_on_two_replicas(saved):
     assert strategy.num_replicas_in_sync == 2
     with strategy.scope():
         layer = hub.KerasLayer(saved.path, trainable=True)
-        optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+        optimizer = keras.optimizers.legacy.SGD(0.1)
     before = [weight.numpy() for weight in layer.weights]
     data = strategy.experimental_distribute_dataset(
         tf.data.Dataset.from_tensor_slices(batch(4)).batch(4)

@@ -11,6 +11,7 @@ from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.export.preprocessor import build_preprocessor
 from albert_tf.export.saved_model import write_saved_model
+from albert_tf.keras2 import keras
 from albert_tf.tasks.classification_features import featurize
 
 NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
@@ -93,13 +94,13 @@ def test_the_root_takes_a_length(saved):
 
 def test_keras_layers_wrap_all_parts_with_static_lengths(saved):
     _, preprocessor = saved
-    sentences = tf.keras.Input([], dtype=tf.string)
+    sentences = keras.Input([], dtype=tf.string)
     whole = hub.KerasLayer(preprocessor)
     tokenize = hub.KerasLayer(preprocessor.tokenize)
     pack = hub.KerasLayer(preprocessor.bert_pack_inputs, arguments={"seq_length": 12})
     assert {t.shape.as_list()[1] for t in whole(sentences).values()} == {16}
     packed = pack([tokenize(sentences), tokenize(sentences)])
-    model = tf.keras.Model(sentences, packed)
+    model = keras.Model(sentences, packed)
     assert model.predict(tf.constant(["the", "people"]))["input_word_ids"].shape == (2, 12)
     assert not whole.weights and not tokenize.weights and not pack.weights
     assert not whole.losses

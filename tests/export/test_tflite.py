@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import pathlib
+import warnings
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export import tflite
+from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
@@ -72,7 +74,7 @@ def golden():
 
 
 def runner(content):
-    return tf.lite.Interpreter(model_content=content).get_signature_runner("serving_default")
+    return tflite.interpreter_class()(model_content=content).get_signature_runner("serving_default")
 
 
 def test_float32_gives_the_outputs_of_the_tf1_release(contents, golden):
@@ -81,6 +83,12 @@ def test_float32_gives_the_outputs_of_the_tf1_release(contents, golden):
     assert set(found) == {"pooled_output", "sequence_output"}
     for name, value in found.items():
         np.testing.assert_allclose(value, expected[name], rtol=0, atol=1e-5)
+
+
+def test_the_interpreter_is_none_that_warns_of_its_removal(contents):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tflite.interpreter_class()(model_content=contents["none"])
 
 
 def test_one_file_takes_every_batch_size_and_length(contents, encoder):
@@ -98,7 +106,7 @@ def test_one_file_takes_every_batch_size_and_length(contents, encoder):
 
 def test_inputs_can_be_resized_without_the_signature(contents, golden):
     inputs, expected = golden
-    interpreter = tf.lite.Interpreter(model_content=contents["none"])
+    interpreter = tflite.interpreter_class()(model_content=contents["none"])
     indices = {
         detail["name"].removeprefix("serving_default_").split(":")[0]: detail["index"]
         for detail in interpreter.get_input_details()
@@ -176,7 +184,7 @@ def test_weights_too_large_for_float16_are_refused():
 
 @pytest.mark.parametrize("activation", ["gelu_erf", "relu", "tanh", "linear"])
 def test_every_activation_is_built_in(activation, capfd):
-    tf.keras.utils.set_random_seed(2)
+    keras.utils.set_random_seed(2)
     config = dataclasses.replace(CONFIG, hidden_act=activation, num_hidden_layers=1)
     model = AlbertEncoder(config, dtype="float32")
     capfd.readouterr()
@@ -225,9 +233,9 @@ def examples(count, seed):
 @pytest.fixture(scope="module")
 def classifier():
     """One that has learnt to answer `examples`."""
-    tf.keras.utils.set_random_seed(4)
+    keras.utils.set_random_seed(4)
     model = AlbertClassifier(CONFIG, 2, dropout_rate=0.0, dtype="float32")
-    optimizer = tf.keras.optimizers.Adam(3e-3)
+    optimizer = keras.optimizers.Adam(3e-3)
     weights = list(model.named_weights().values())
 
     @tf.function(autograph=False)
@@ -268,7 +276,7 @@ def test_a_classifier_keeps_its_answers(quantization, classifier, sentencepiece_
 
 
 def test_a_regression_gives_its_value(sentencepiece_tokenizer):
-    tf.keras.utils.set_random_seed(5)
+    keras.utils.set_random_seed(5)
     model = AlbertClassifier(CONFIG, 1, dtype="float32")
     task = TextClassificationTask(CONFIG, sentencepiece_tokenizer, ClassificationSpec((), 16))
     content = convert_classifier(task, model)

@@ -22,6 +22,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from albert_tf.tensorflow_import import prepare_tensorflow
+
 ROOT = Path(__file__).parents[2]
 #: The scripts, and what they import when they are run.
 _IMPORTED = (
@@ -90,11 +92,12 @@ class ScriptServer:
 
 def environment() -> dict[str, str]:
     """Of processes that import this repository's code; with one thread after their imports."""
-    given = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return {**os.environ, **given}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
 
 
 def _serve() -> None:
+    # As cli.run does. Keras 3 would import scikit-learn, and that pyarrow, which starts a thread.
+    prepare_tensorflow()
     for module in _IMPORTED:
         importlib.import_module(module)
     threads = os.listdir("/proc/self/task")

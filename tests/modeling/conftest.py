@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.keras2 import keras
 
 FIXTURE = json.loads(
     (pathlib.Path(__file__).parents[1] / "golden" / "golden_fixture.json").read_text()
@@ -83,4 +84,4 @@ def small_inputs(small_config) -> dict[str, tf.Tensor]:
 
 @pytest.fixture(autouse=True)
 def seeded():
-    tf.keras.utils.set_random_seed(7)
+    keras.utils.set_random_seed(7)

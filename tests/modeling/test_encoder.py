@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
@@ -147,8 +148,8 @@ def test_each_dropout_rate_has_its_effect(small_config, small_inputs, rate):
 def test_shapes_may_be_unknown_in_functional_models(small_config, small_inputs):
     encoder = AlbertEncoder(small_config)
     names = ("input_word_ids", "input_mask", "input_type_ids")
-    symbolic = {name: tf.keras.Input([None], dtype=tf.int32, name=name) for name in names}
-    model = tf.keras.Model(symbolic, encoder(symbolic))
+    symbolic = {name: keras.Input([None], dtype=tf.int32, name=name) for name in names}
+    model = keras.Model(symbolic, encoder(symbolic))
     inputs = {name: small_inputs[name] for name in names}
     np.testing.assert_allclose(
         model(inputs)["pooled_output"], encoder(inputs)["pooled_output"], atol=1e-6
@@ -228,11 +229,11 @@ def test_a_model_of_something_else_than_a_configuration_is_refused(config):
 @pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved_model"])
 def test_keras_loads_a_model_around_the_encoder_without_custom_objects(name, small, tmp_path):
     names = ("input_word_ids", "input_mask", "input_type_ids")
-    inputs = {name: tf.keras.Input([None], dtype=tf.int32, name=name) for name in names}
+    inputs = {name: keras.Input([None], dtype=tf.int32, name=name) for name in names}
     small.trainable = False
-    model = tf.keras.Model(inputs, tf.keras.layers.Dense(2)(small(inputs)["pooled_output"]))
+    model = keras.Model(inputs, keras.layers.Dense(2)(small(inputs)["pooled_output"]))
     model.save(tmp_path / name)
-    loaded = tf.keras.models.load_model(tmp_path / name)
+    loaded = keras.models.load_model(tmp_path / name)
     batch = {"input_word_ids": IDS, "input_mask": IDS * 0 + 1, "input_type_ids": IDS * 0}
     batch = {name: tf.constant(value) for name, value in batch.items()}
     np.testing.assert_array_equal(loaded(batch), model(batch))
@@ -270,9 +271,9 @@ def test_copies_have_the_weights_and_what_load_pretrained_added(copied, small):
 )
 def test_keras_makes_every_model_again_from_its_registered_name(make, small):
     model = make(small.config)
-    serialized = tf.keras.utils.serialize_keras_object(model)
+    serialized = keras.utils.serialize_keras_object(model)
     assert serialized["registered_name"] == f"albert_tf>{type(model).__name__}"
-    again = tf.keras.utils.deserialize_keras_object(serialized)
+    again = keras.utils.deserialize_keras_object(serialized)
     assert type(again) is type(model) and again.get_config() == model.get_config()
     shapes = [{k: v.shape for k, v in m.named_weights().items()} for m in (model, again)]
     assert shapes[0] == shapes[1]

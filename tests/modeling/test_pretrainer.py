@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.keras2 import keras
 from albert_tf.modeling.dropout import dropout_seed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
@@ -155,7 +156,7 @@ def test_weights_are_initialised_as_in_the_release(small_config):
 
 def test_the_seed_decides_the_initial_weights(small_config):
     def embedding(seed):
-        tf.keras.utils.set_random_seed(seed)
+        keras.utils.set_random_seed(seed)
         return AlbertPretrainer(small_config).encoder.embeddings.word_embeddings.numpy()
 
     np.testing.assert_array_equal(embedding(3), embedding(3))
@@ -195,11 +196,11 @@ def test_sixteen_bit_policies_stay_close_to_float32(small_config, small_inputs, 
 
 
 def test_the_global_policy_is_honoured(small_config, small_inputs):
-    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         model = AlbertPretrainer(small_config)
     finally:
-        tf.keras.mixed_precision.set_global_policy("float32")
+        keras.mixed_precision.set_global_policy("float32")
     assert model(small_inputs)["sequence_output"].dtype == tf.bfloat16
 
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.optimization.optimizer import (
     OPTIMIZERS,
     clip_by_global_norm,
@@ -226,16 +227,16 @@ def test_update_is_the_same_in_a_compiled_graph():
 def test_official_names_alone_decide_what_is_excluded(strategy_name):
     """Also for the wrapped variables of mixed-precision layers."""
     strategy = make_strategy(strategy_name)
-    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         with strategy.scope():
-            layers = [tf.keras.layers.Dense(3, name=name) for name in ("LayerNorm", "plain")]
+            layers = [keras.layers.Dense(3, name=name) for name in ("LayerNorm", "plain")]
             for layer in layers:
                 layer(tf.zeros([1, 4]))
             weights = {KERNEL: layers[0].kernel, LAYER_NORM: layers[1].kernel}
             optimizer = create_optimizer("lamb", 0.1, weights)
     finally:
-        tf.keras.mixed_precision.set_global_policy("float32")
+        keras.mixed_precision.set_global_policy("float32")
     assert "LayerNorm" in layers[0].kernel.name
 
     def replica_step():

@@ -8,8 +8,6 @@ import dataclasses
 import json
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +23,7 @@ from albert_tf import pretrained
 from albert_tf.convert.load import load_pretrained
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import finetuning_flags as shared
-from tests.pretrained.conftest import CONFIG, PIECES, WORDS, bundle
+from tests.pretrained.conftest import CONFIG, PIECES, WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = pretrained.DEFAULT
@@ -77,29 +75,6 @@ def test_the_converter_takes_the_name(bundled, run_script, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "32 weights" in done.stdout
-
-
-@pytest.mark.slow
-def test_an_installed_wheel_has_the_models(tmp_path):
-    tree, site = tmp_path / "tree", tmp_path / "site"
-    for name in ("albert_tf", "data_prep"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns(NAME))
-    for path in [*ROOT.glob("*.py"), *ROOT.glob("*.toml"), *ROOT.glob("requirements.txt")]:
-        shutil.copy(path, tree)
-    (tree / "README.md").write_text("Read me.\n")
-    shutil.copytree(bundle(tmp_path), tree / "albert_tf/pretrained" / NAME)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    build = ["--no-deps", "--no-build-isolation", "--no-index", "--target", site, tree]
-    subprocess.run([*pip, "install", "-q", *build], check=True)
-    code = f"import albert_tf; print(albert_tf.load_pretrained({NAME!r}).load_report.checkpoint)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(site), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.strip() == str(site / "albert_tf/pretrained" / NAME), done.stderr
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import random
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data.text_tables import TextColumns, TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.tasks.classifying import TextClassifier
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
@@ -35,7 +35,7 @@ def run(tmp_path):
     """Makes the output directory of a model with these labels; returns its task and its path."""
 
     def make(labels):
-        tf.keras.utils.set_random_seed(7)
+        keras.utils.set_random_seed(7)
         (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
         tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
         task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(labels, 12))

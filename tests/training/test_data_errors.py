@@ -11,13 +11,14 @@ import tensorflow as tf
 from albert_tf import AlbertError, Estimator, EvalSpec, RunConfig, TrainSpec
 from albert_tf.data import records
 from albert_tf.data.pipeline import RecordSource
+from albert_tf.keras2 import keras
 from albert_tf.training.task import Task
 
 PIECES = 5
 FEATURES = records.sequence_features(label=records.FeatureSpec("int64"))
 
 
-class Scores(tf.keras.Model):
+class Scores(keras.Model):
     """A number for each piece; a sequence's score is their mean."""
 
     def __init__(self):

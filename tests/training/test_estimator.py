@@ -89,7 +89,7 @@ def interrupt_at(spec, step, action):
     return dataclasses.replace(spec, input_fn=input_fn)
 
 
-@pytest.mark.parametrize("steps_per_loop", [1, 4])
+@pytest.mark.parametrize("steps_per_loop", [1, pytest.param(4, marks=pytest.mark.smoke)])
 def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(
     tmp_path, tiny_config, record_paths, uninterrupted, steps_per_loop
 ):

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.tasks.pretraining import PretrainingTask, open_records
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.training_run import TrainingRun
@@ -225,7 +226,7 @@ class AllFrozenTask(PretrainingTask):
 
 class NoEncoderTask(PretrainingTask):
     def build_model(self):
-        return tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=[3])])
+        return keras.Sequential([keras.layers.Dense(2, input_shape=[3])])
 
 
 @pytest.mark.parametrize(

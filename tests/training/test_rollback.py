@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.tasks.pretraining import PretrainingTask, open_records
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.divergence import Alarm
@@ -71,7 +72,7 @@ def test_forgotten_checkpoints_are_gone_and_saving_goes_on(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     folder = "run" if relative else str(tmp_path / "run")
     weights = {"w": tf.Variable(0.0)}
-    optimizer = tf.keras.optimizers.legacy.SGD()
+    optimizer = keras.optimizers.legacy.SGD()
     store = CheckpointStore(folder, weights, optimizer, {}, keep_max=4)
     for step in (10, 20, 30):
         weights["w"].assign(step)

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
+import tensorflow as tf
 from absl import flags
 
 import run_classifier
@@ -14,7 +16,7 @@ import run_pretraining
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining import PretrainingTask, open_records
-from albert_tf.training.run_identity import RunIdentity
+from albert_tf.training.run_identity import RUN_CONFIG, RunIdentity, version_note
 
 CONFIG = RunConfig("runs/a", train_batch_size=8, seed=1)
 
@@ -110,3 +112,22 @@ def test_a_run_of_another_task_is_told_by_the_tasks_alone(of, tmp_path, monkeypa
     monkeypatch.setattr(PretrainingTask, "name", "squad")
     with pytest.raises(AlbertError, match=r"a run of another task \('pretraining', not 'squad'\)"):
         of(train_batch_size=16).check(str(tmp_path))
+
+
+def test_a_run_goes_on_with_another_tensorflow_which_is_told(of, tmp_path):
+    folder = str(tmp_path)
+    of().write(folder)
+    assert version_note(folder) is None
+    path = tmp_path / RUN_CONFIG
+    written = json.loads(path.read_text())
+    assert written["tensorflow"] == tf.__version__
+    path.write_text(json.dumps({**written, "tensorflow": "2.9.3"}))
+    of().check(folder)
+    assert version_note(folder) == (
+        f"This run began with TensorFlow 2.9.3 and is resumed with {tf.__version__}. The "
+        "two round differently, so results can differ slightly from those of an uninterrupted run."
+    )
+    del written["tensorflow"]
+    path.write_text(json.dumps(written))
+    of().check(folder)
+    assert version_note(folder) is None  # Of a run from before the version was recorded.

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.json_values import shown
+from albert_tf.keras2 import keras
 from albert_tf.tasks.fine_tune import Examples
 from albert_tf.tasks.glue.data import check_splits, find_tasks, read_split
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, Split
@@ -178,7 +178,7 @@ def run_all(
         if model in [other.name for other in diverged]:
             print(f"{task.title} is left out, as {model} has diverged.")
             continue
-        tf.keras.backend.clear_session()
+        keras.backend.clear_session()
         try:
             metrics = run_task(task, todo, texts, os.path.join(output_dir, model))
         except DivergedError as error:

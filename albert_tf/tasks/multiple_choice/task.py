@@ -16,6 +16,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.json_values import from_json
+from albert_tf.keras2 import keras
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.finetuning import (
     ExampleTask,
@@ -100,12 +101,12 @@ class MultipleChoiceTask(ExampleTask):
         """Encoder and the head that scores options."""
         return AlbertMultipleChoice(self.config, self.dropout_rate)
 
-    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Summed loss and right answers."""
         logits = model(model_inputs(batch), training=training)["logits"]
         return choice_sums(logits, batch["label_ids"])
 
-    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
         """`probabilities` [batch, options], `label_ids` and `group_ids` [batch]."""
         logits = model(model_inputs(batch))["logits"]
         given = {name: batch[name] for name in ("label_ids", "group_ids")}

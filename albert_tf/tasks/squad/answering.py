@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tasks.squad.answers import extract_answers
 from albert_tf.tasks.squad.data import Question, check_threshold
@@ -54,7 +55,7 @@ class QuestionAnswerer:
       answerer.answer("Who wrote it?", "It was written by Ada Lovelace in 1843.").text
     """
 
-    def __init__(self, task: SquadTask, model: tf.keras.Model, threshold: float) -> None:
+    def __init__(self, task: SquadTask, model: keras.Model, threshold: float) -> None:
         self.task, self.model, self.threshold = task, model, threshold
         token = tf.TensorSpec([None, None], tf.int32)
         names = ("input_word_ids", "input_mask", "input_type_ids")

@@ -14,6 +14,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.json_values import from_json, shown
+from albert_tf.keras2 import keras
 from albert_tf.modeling.question_answering import (
     AlbertBeamAnswerer,
     AlbertSpanAnswerer,
@@ -133,7 +134,7 @@ class SquadTask(FineTuningTask):
         """Windows in the batch."""
         return {"windows": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
 
-    def sums(self, model: tf.keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Summed losses and, of spans and answerability, how often the model is right.
 
         The loss of a window is 0.5 (start + end cross-entropy), for the beam head plus 0.5 times
@@ -172,7 +173,7 @@ class SquadTask(FineTuningTask):
             loss += 0.5 * means["answerability_loss"]
         return {"loss": loss, **means}
 
-    def predict(self, model: tf.keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
         """What `extract_answers` needs, [batch, ...]; see albert_tf.tasks.squad.answers."""
         inputs = model_inputs(batch)
         outputs = model(inputs, training=False)

@@ -9,11 +9,11 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf import cli
 from albert_tf.config import AlbertConfig
 from albert_tf.convert.checkpoint import write_tf2
+from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import Tokenizer
 from benchmarks.paper import __main__ as kit
@@ -58,7 +58,7 @@ def save_model(tmp_path, vocabulary):
             "initializer_range": 0.3,
         }
         config = AlbertConfig(**{**values, **changes})
-        tf.keras.utils.set_random_seed(3)
+        keras.utils.set_random_seed(3)
         weights = {k: v.numpy() for k, v in AlbertPretrainer(config).named_weights().items()}
         folder = tmp_path / name
         folder.mkdir()

@@ -89,7 +89,7 @@ def test_without_matplotlib_one_sentence_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = run_command("plots", f"--runs=a={run_dir}", f"--output_dir={tmp_path / 'out'}")
     assert done.returncode == 1 and not (tmp_path / "out").exists()
-    assert "install it with `pip install matplotlib==3.9.4`." in done.stderr
+    assert "install it with `pip install matplotlib`." in done.stderr
 
 
 def test_a_table_without_matplotlib_or_without_models_has_no_plot(tmp_path, monkeypatch, capsys):

@@ -11,6 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from albert_tf.convert.checkpoint_files import find_checkpoint
+from albert_tf.keras2 import keras
 from albert_tf.tasks.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.multiple_choice.task import load_task as load_multiple_choice
@@ -88,7 +89,7 @@ def _run_folder(name: str) -> Callable[[Path], Path]:
 
 
 def _store(folder: Path, weights: dict[str, tf.Variable]) -> CheckpointStore:
-    optimizer = tf.keras.optimizers.legacy.SGD()
+    optimizer = keras.optimizers.legacy.SGD()
     return CheckpointStore(str(folder), weights, optimizer, {}, keep_max=2)
 
 

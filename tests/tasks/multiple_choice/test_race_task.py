@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.multiple_choice.features import GROUPS, MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import (
@@ -64,7 +65,7 @@ def test_questions_without_groups_have_one_accuracy():
 
 def test_training_loss_is_that_of_the_evaluation(task):
     """Cross-entropy of the softmax over options: sums and predictions of one batch agree."""
-    tf.keras.utils.set_random_seed(3)
+    keras.utils.set_random_seed(3)
     model = task.build_model()
     model.named_weights()["output_weights"].assign(tf.random.normal([1, 32]))
     ids = np.random.default_rng(0).integers(5, task.config.vocab_size, (4, 3, 10))

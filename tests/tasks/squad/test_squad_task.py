@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask, load_squad_task
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tokenization import Tokenizer
@@ -44,7 +45,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def seeded():
-    tf.keras.utils.set_random_seed(3)
+    keras.utils.set_random_seed(3)
 
 
 @pytest.fixture

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs the tests marked `smoke` on the other set of versions in requirements.txt than .venv has: on
+# Python 3.13 or 3.12 if .venv is older, else on 3.11, 3.10 or 3.9. The environment stays, in
+# .venv-python3.13 for example, and the next run takes about a minute. Without such a Python, or
+# without a package index to install from, nothing is run, and a line says so.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly limit=300
+pythons="python3.13 python3.12"
+if .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
+  pythons="python3.11 python3.10 python3.9"
+fi
+
+report() {
+  echo "Smoke test of the other versions: $1."
+}
+
+# pyenv's python3.13 works only where its settings name that version; the interpreter always does.
+python=
+for name in $pythons; do
+  for candidate in "$name" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/"$name"; do
+    if "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1; then
+      python=$candidate
+      break 2
+    fi
+  done
+done
+if [[ -z $python ]]; then
+  report "not run, as there is no ${pythons// / or }"
+  exit 0
+fi
+
+readonly venv=.venv-$name
+if ! output=$(PYTHON=$python scripts/setup.sh "$venv" 2>&1); then
+  if [[ $output == *"package index cannot be reached"* ]]; then
+    report "not run, as the package index cannot be reached"
+    exit 0
+  fi
+  echo "$output" >&2
+  exit 1
+fi
+
+# Not all tests: to collect them takes as long as to run these.
+readarray -t tests < <(grep -rl --include='test_*.py' 'mark\.smoke' tests | sort)
+SECONDS=0
+if ! timeout $limit "$venv/bin/python" -m pytest -q -m smoke "${tests[@]}"; then
+  report "failed on $name, or took longer than $limit s" >&2
+  exit 1
+fi
+report "passed on $name in $SECONDS s"

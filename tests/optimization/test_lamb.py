@@ -1,0 +1,122 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Our LAMB and tensorflow-addons' compute the same bits, eagerly, in graphs and under XLA."""
+
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.optimization import lamb, optimizer
+
+needs_addons = pytest.mark.skipif(
+    lamb.LAMB is lamb.OwnLamb, reason="tensorflow-addons does not work with this TensorFlow"
+)
+SHAPES = {"kernel": [5, 4], "bias": [4], "zeros": [3]}
+
+
+def excluding(base):
+    """A LAMB whose bias neither decays nor adapts, by the methods that subclasses override."""
+
+    class Excluding(base):
+        def _do_use_weight_decay(self, variable):
+            return "bias" not in variable.name
+
+        def _do_layer_adaptation(self, variable):
+            return "bias" not in variable.name
+
+    return Excluding
+
+
+def trained(base, compiled, steps=8, **hyperparameters):
+    """Weights, both slots and hyperparameters after some steps, one with a gradient of zeros."""
+    rng = np.random.default_rng(0)
+    weights = [
+        tf.Variable(rng.normal(size=shape) * (name != "zeros"), dtype=tf.float32, name=name)
+        for name, shape in SHAPES.items()
+    ]
+    used = base(learning_rate=0.01, weight_decay=0.01, **hyperparameters)
+    used._create_all_weights(weights)
+
+    def step(gradients):
+        used.apply_gradients(zip(gradients, weights))
+
+    if compiled is not None:
+        step = tf.function(step, jit_compile=compiled)
+    for number in range(steps):
+        step([tf.constant(rng.normal(size=w.shape) * (number != 3), tf.float32) for w in weights])
+    slots = [used.get_slot(weight, slot) for weight in weights for slot in ("m", "v")]
+    return [value.numpy() for value in (*weights, *slots, *used.variables())]
+
+
+@needs_addons
+@pytest.mark.parametrize("base", [lambda base: base, excluding], ids=["plain", "excluding"])
+@pytest.mark.parametrize("compiled", [None, False, True], ids=["eager", "graph", "xla"])
+def test_every_bit_is_that_of_tensorflow_addons(compiled, base):
+    expected = trained(base(lamb.LAMB), compiled)
+    for ours, theirs in zip(trained(base(lamb.OwnLamb), compiled), expected):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@needs_addons
+def test_configurations_are_equal():
+    ours, theirs = (base(0.1, weight_decay=0.2) for base in (lamb.OwnLamb, lamb.LAMB))
+    absent = {"exclude_from_weight_decay", "exclude_from_layer_adaptation"}
+    assert ours.get_config() == {
+        name: value for name, value in theirs.get_config().items() if name not in absent
+    }
+
+
+@needs_addons
+def test_checkpoints_of_either_load_in_the_other(tmp_path):
+    for saved, restored in [(lamb.LAMB, lamb.OwnLamb), (lamb.OwnLamb, lamb.LAMB)]:
+        variables = []
+        for base, rate in [(saved, 0.1), (restored, 0.5)]:
+            weight = tf.Variable([1.0, 2.0])
+            used = base(rate)
+            used.apply_gradients([(tf.constant([rate, 1.0]), weight)])
+            variables.append((tf.train.Checkpoint(optimizer=used, weight=weight), used, weight))
+        (source, first, _), (target, second, _) = variables
+        target.read(source.write(str(tmp_path / saved.__name__))).assert_consumed()
+        for ours, theirs in zip(first.variables(), second.variables()):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.fixture
+def without_addons(monkeypatch):
+    """The module `optimizer` as it is where tensorflow-addons cannot be imported."""
+    modules = {}
+    monkeypatch.setitem(sys.modules, "tensorflow_addons.optimizers", None)
+    for module in (lamb, optimizer):
+        spec = importlib.util.find_spec(module.__name__)
+        modules[module] = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, module.__name__, modules[module])
+        spec.loader.exec_module(modules[module])
+    return modules[optimizer]
+
+
+def test_the_optimizer_is_built_on_our_class_without_tensorflow_addons(without_addons):
+    assert without_addons.AlbertOptimizer.__mro__[1].__name__ == "OwnLamb"
+
+
+@needs_addons
+@pytest.mark.parametrize("name", optimizer.OPTIMIZERS)
+def test_the_optimizers_on_both_classes_are_equal_in_every_bit(without_addons, name):
+    results = []
+    for module in (optimizer, without_addons):
+        rng = np.random.default_rng(1)
+        weights = {
+            f"dense/{n}": tf.Variable(rng.normal(size=s), dtype=tf.float32)
+            for n, s in SHAPES.items()
+        }
+        used = module.create_optimizer(name, 0.01, weights)
+        for finite in (True, True, False, True):
+            pairs = [
+                (tf.constant(rng.normal(size=w.shape), tf.float32), w) for w in weights.values()
+            ]
+            used.apply_gradients_if(tf.constant(finite), pairs)
+        results.append([v.numpy() for v in (*weights.values(), *used.named_slots().values())])
+    for ours, theirs in zip(*results):
+        np.testing.assert_array_equal(ours, theirs)

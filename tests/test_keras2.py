@@ -1,0 +1,155 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 2 in a user's own program, and what is said where another Keras is mixed with it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import AlbertConfig, AlbertEncoder, keras2
+from albert_tf.errors import AlbertError
+from albert_tf.keras2 import keras
+
+ROOT = Path(__file__).parents[1]
+CONFIG = AlbertConfig(
+    vocab_size=50,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+)
+PROGRAM = """
+import numpy as np
+{imports}
+from albert_tf import keras
+
+encoder = albert_tf.AlbertEncoder(albert_tf.AlbertConfig.from_dict({config}))
+batch = dict(input_word_ids=tf.ones([4, 6], tf.int32))
+assert encoder(batch)["pooled_output"].shape == (4, 16)
+inputs = dict(input_word_ids=keras.Input([None], dtype=tf.int32, name="input_word_ids"))
+model = keras.Model(inputs, keras.layers.Dense(3)(encoder(inputs)["pooled_output"]))
+model.compile(keras.optimizers.Adam(0.01), "mse", run_eagerly=True)  # Traces nothing, to be fast.
+before = encoder.get_weights()
+model.fit(batch, tf.zeros([4, 3]), verbose=0)
+moved = [(old != new).any() for old, new in zip(before, encoder.get_weights())]
+assert sum(moved) >= len(moved) - 1 == 24  # All but perhaps the key's bias: it has no gradient.
+model.save("model.keras")
+np.testing.assert_array_equal(keras.models.load_model("model.keras")(batch), model(batch))
+print(keras.Model.__module__.partition(".")[0], tf.keras.Model is keras.Model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "legacy"),
+    [
+        ("albert_tf", None),
+        ("tensorflow as tf", "1"),
+        pytest.param("albert_tf", "1", marks=pytest.mark.slow),
+        pytest.param("tensorflow as tf", None, marks=pytest.mark.slow),
+    ],
+)
+def test_models_around_the_encoder_train_and_load_in_a_user_s_program(first, legacy, tmp_path):
+    other = {"albert_tf", "tensorflow as tf"} - {first}
+    imports = f"import {first}\nimport {other.pop()}"
+    environment = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    environment |= {"PYTHONPATH": str(ROOT), **({"TF_USE_LEGACY_KERAS": legacy} if legacy else {})}
+    code = PROGRAM.format(imports=imports, config=CONFIG.to_dict())
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    older = tf.__version__.startswith("2.15.")
+    package = "keras" if older and not legacy else "tf_keras"
+    assert done.stdout.split() == [package, str(bool(older or legacy))]
+
+
+@pytest.fixture(scope="module")
+def keras_3():
+    if tf.__version__.startswith("2.15."):
+        pytest.skip("TensorFlow 2.15 has Keras 2 alone")
+    return importlib.import_module("keras")
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return AlbertEncoder(CONFIG)
+
+
+ADVICE = r"\(from albert_tf import keras\), or set TF_USE_LEGACY_KERAS=1 before TensorFlow is"
+
+
+def test_inputs_of_another_keras_are_refused(keras_3, encoder):
+    inputs = keras_3.Input([None], dtype="int32", name="input_word_ids")
+    sentence = (
+        rf"^AlbertEncoder is built on \w+ 2\.\d+\.\d+ \(Keras 2\) and cannot be given a "
+        rf"KerasTensor of \w+ {keras_3.__version__}\. .*{ADVICE} imported.*\.$"
+    )
+    for given in (inputs, {"input_word_ids": inputs}):
+        with pytest.raises(AlbertError, match=sentence):
+            encoder(given)
+    with pytest.raises(AlbertError, match=sentence):
+        encoder(inputs={"input_word_ids": inputs})
+
+
+def test_a_precision_policy_of_another_keras_is_refused(keras_3):
+    policy = keras_3.mixed_precision.Policy
+    with pytest.raises(AlbertError, match=f"cannot be given a .*Policy of .*{ADVICE}"):
+        AlbertEncoder(CONFIG, dtype=policy("mixed_bfloat16"))
+
+
+def test_a_keras_3_layer_cannot_hold_an_encoder(keras_3, encoder):
+    batch = {"input_word_ids": tf.ones([4, 6], tf.int32)}
+
+    class Tagger(keras_3.Model):
+        def __init__(self):
+            super().__init__()
+            self.encoder = encoder
+            self.head = keras_3.layers.Dense(2)
+
+        def call(self, inputs):
+            return self.head(self.encoder(inputs)["pooled_output"])
+
+    with pytest.raises(AlbertError, match=f"cannot be called by a Keras 3 layer, .*{ADVICE}"):
+        Tagger()(batch)
+    # Keras 3 finds by itself that a layer is none of its own.
+    with pytest.raises(ValueError, match=r"Only instances of `keras\.Layer` can be added"):
+        keras_3.Sequential([encoder])
+    assert encoder(batch)["pooled_output"].shape == (4, 16)
+
+
+def test_an_optimizer_of_another_keras_is_refused_when_a_model_is_compiled(keras_3, encoder):
+    inputs = {"input_word_ids": keras.Input([None], dtype=tf.int32, name="input_word_ids")}
+    model = keras.Model(inputs, encoder(inputs)["pooled_output"])
+    with pytest.raises(ValueError, match="Could not interpret optimizer identifier"):
+        model.compile(keras_3.optimizers.Adam(), "mse")
+
+
+def test_a_missing_keras_2_is_told_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(tf, "__version__", "2.21.0")
+    monkeypatch.setitem(sys.modules, "tf_keras", None)
+    with pytest.raises(AlbertError, match=r'tf_keras, and .*: pip install "tf_keras==2\.21\.\*"$'):
+        keras2._keras_2()
+
+
+def test_keras_3_in_a_tensorflow_that_had_keras_2_is_refused(keras_3, monkeypatch):
+    monkeypatch.setattr(tf, "__version__", "2.15.1")
+    monkeypatch.setattr(tf, "keras", keras_3)
+    with pytest.raises(AlbertError, match=r'found Keras 3\..*: pip install "keras==2\.15\.\*"$'):
+        keras2._keras_2()
+
+
+def test_a_keras_2_for_another_tensorflow_is_refused(keras_3, monkeypatch):
+    monkeypatch.setattr(tf, "__version__", "2.17.1")
+    with pytest.raises(
+        AlbertError,
+        match=r'^tf_keras 2\.\d+\.\d+ is not for TensorFlow 2\.17\.1.*"tf_keras==2\.17\.\*"$',
+    ):
+        keras2._keras_2()

@@ -1,0 +1,114 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""albert_tf.tensorflow_import: what a script's standard error shows of TensorFlow's import."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = ("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS")
+#: As TensorFlow 2.21 writes them, with an error that matters between them.
+ABSEIL = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
+NO_GPU = "I0000 00:00:1.5 7 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU "
+NO_GPU += "will not be used."
+ERROR = "E0000 00:00:1.5 7 loader.cc:9] The library was compiled for another machine."
+
+
+def start(code, *paths, **environment):
+    """Runs code in a process that is not this one's; gives what it wrote, both streams."""
+    kept = {key: value for key, value in os.environ.items() if key not in SETTINGS}
+    path = os.pathsep.join(map(str, [*paths, ROOT]))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**kept, **environment, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.fixture
+def loud(tmp_path):
+    """A folder with a TensorFlow that writes what the real one writes, and an error."""
+    package = tmp_path / "tensorflow"
+    package.mkdir()
+    lines = "\n".join([ABSEIL, NO_GPU, ERROR, ABSEIL, NO_GPU, ""])
+    (package / "__init__.py").write_text(f"import os\nos.write(2, {lines.encode()})\nplace = 1\n")
+    (package / "part.py").write_text(f"import os\nos.write(2, {(NO_GPU + chr(10)).encode()})\n")
+    return tmp_path
+
+
+SCRIPT = """
+from albert_tf import cli
+def main():
+    import tensorflow as tf
+    import tensorflow.part
+    print(tf.place, tf.__spec__.name)
+cli.run(main, lambda: None)
+"""
+
+
+def test_a_script_shows_errors_of_the_import_and_not_what_says_nothing(loud):
+    assert start(SCRIPT, loud) == ("1 tensorflow\n", f"{ERROR}\n{NO_GPU}\n")
+
+
+def test_who_asks_tensorflow_for_messages_gets_all(loud):
+    _, shown = start(SCRIPT, loud, TF_CPP_MIN_LOG_LEVEL="0")
+    assert shown.splitlines() == [ABSEIL, NO_GPU, ERROR, ABSEIL, NO_GPU, NO_GPU]
+
+
+@pytest.mark.parametrize(("given", "used"), [({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")])
+def test_scripts_use_onednn_s_kernels_unless_they_are_told_not_to(loud, given, used):
+    code = "from albert_tf.tensorflow_import import prepare_tensorflow as p; p()\n"
+    code += "import os, tensorflow; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
+    assert start(code, loud, **given)[0] == f"{used}\n"
+
+
+def test_a_program_that_imports_the_package_has_its_own_settings(loud):
+    code = "import albert_tf.cli, os, tensorflow\n"
+    code += f"print([name for name in {SETTINGS} if name in os.environ])"
+    shown, error = start(code, loud)
+    assert shown == "[]\n" and NO_GPU in error
+
+
+def test_a_script_shows_no_warning_of_what_tensorflow_hub_imports(tmp_path):
+    (tmp_path / "tensorflow_hub.py").write_text(
+        "import warnings\n"
+        "warnings.warn('pkg_resources is deprecated as an API. See the docs.')\n"
+        "warnings.warn('Something else.')\n"
+    )
+    code = """
+from albert_tf import cli
+def main():
+    import tensorflow_hub
+cli.run(main, lambda: None)
+"""
+    _, shown = start(code, tmp_path)
+    assert "Something else." in shown and "pkg_resources" not in shown
+
+
+def test_without_tensorflow_the_import_error_is_python_s(tmp_path):
+    code = "from albert_tf.tensorflow_import import prepare_tensorflow as p; p()\n"
+    code += "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]\n"
+    code += "try:\n  import tensorflow\nexcept ModuleNotFoundError as e:\n  print(e.name)"
+    assert start(code) == ("tensorflow\n", "")
+
+
+def test_a_script_imports_one_keras_and_shows_nothing_of_tensorflow_s_log(tmp_path):
+    code = f"""
+import sys
+from albert_tf import cli
+def main():
+    from albert_tf.keras2 import keras
+    import tensorflow as tf
+    tf.train.Checkpoint(x=tf.Variable([1.0])).save({str(tmp_path / "ckpt")!r})
+    print({{keras.__name__.split(".")[0]}} == {{"keras", "tf_keras"}} & set(sys.modules))
+cli.run(main, lambda: None)
+"""
+    assert start(code) == ("True\n", "")

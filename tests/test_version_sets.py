@@ -1,0 +1,87 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What one set of versions writes is read by the other: tests.version_sets says what there is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+
+from albert_tf.keras2 import keras
+from albert_tf.modeling.encoder import AlbertEncoder
+from tests import version_sets as sets
+
+
+@pytest.fixture(scope="module", params=sets.NAMES)
+def folder(request):
+    """What one set has written; nothing in it is to be changed."""
+    return sets.unpacked(request.param)
+
+
+def test_a_stopped_run_goes_on_to_the_end_of_the_uninterrupted_one(folder, tmp_path, capsys):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    found = sets.train(folder / "records/compact", tmp_path / "run")
+    told = capsys.readouterr().out
+    assert f"Resuming {tmp_path / 'run'} at step {sets.STOP}." in told
+    written_here = folder.name == sets.here()
+    assert ("This run began with TensorFlow" in told) == (not written_here)
+    expected = np.load(folder / "run_end.npz")
+    assert set(found) == set(expected.files)
+    for name in expected.files:  # Rounding makes up to 1e-6 of weights up to 1.
+        np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
+    lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    steps = [entry["step"] for entry in map(json.loads, lines) if "gradient_norm" in entry]
+    assert steps == list(range(1, sets.STEPS + 1))
+
+
+@pytest.mark.parametrize("record_format", ["masked", "compact"])
+def test_records_are_the_same_bytes(record_format, folder, tmp_path):
+    expected = folder / "records" / record_format
+    sets.build_records(str(expected / "small.model"), tmp_path, record_format)
+    shards = [path.name for path in expected.glob("*.tfrecord")]
+    assert len(shards) == 2
+    for name in [*shards, "tokenizer.json"]:
+        assert (tmp_path / name).read_bytes() == (expected / name).read_bytes()
+    there, here = (json.loads((f / "manifest.json").read_text()) for f in (expected, tmp_path))
+    for manifest in (there, here):
+        for file in manifest["options"]["input_files"]:
+            file.pop("modified_nanoseconds")
+    assert here == there
+
+
+def test_exports_answer_as_they_did_where_they_were_written(folder):
+    expected = np.load(folder / "expected.npz")
+    found = sets.outputs(folder)
+    assert set(found) == set(expected.files)
+    for name in expected.files:
+        np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_a_keras_file_goes_from_the_older_set_to_the_newer_one_alone(folder):
+    path = folder / "around.keras"
+    if (folder.name, sets.here()) == ("tf2.21", "tf2.15"):
+        with pytest.raises(TypeError, match="Unrecognized keyword arguments: \\['optional'\\]"):
+            keras.models.load_model(path)
+        return
+    inputs = {name: tf.constant(value) for name, value in sets.encoder_inputs().items()}
+    expected = np.load(folder / "expected.npz")["around"]
+    loaded = keras.models.load_model(path)
+    np.testing.assert_allclose(loaded(inputs), expected, rtol=0, atol=1e-5)
+    assert any(isinstance(layer, AlbertEncoder) for layer in loaded.layers)
+
+
+def test_an_exported_encoder_is_fine_tuned(folder):
+    encoder = hub.KerasLayer(str(folder / "encoder"), trainable=True)
+    inputs = {name: tf.constant(value) for name, value in sets.encoder_inputs().items()}
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.square(encoder(inputs, training=True)["sequence_output"]))
+    gradients = tape.gradient(loss, encoder.trainable_weights, unconnected_gradients="zero")
+    sizes = {w.name: float(tf.norm(g)) for w, g in zip(encoder.trainable_weights, gradients)}
+    assert len(sizes) == 25 and np.isfinite(list(sizes.values())).all()
+    without = [name for name, size in sizes.items() if not size]
+    assert without == ["bert/pooler/dense/kernel:0", "bert/pooler/dense/bias:0"]

@@ -1,0 +1,232 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What each set of versions in requirements.txt writes: records, a run, exports; all of them tiny.
+
+  python -m tests.version_sets
+
+writes tests/golden/sets/tf2.15.tar.xz or tf2.21.tar.xz anew, with the set that Python has. Do it
+for both sets where a file format, the training order or the random numbers are meant to change. An
+archive holds:
+
+  records/masked, records/compact: records of `text_lines`, as the builder writes them.
+  run: a pretraining run on the compact records, stopped by a signal at step STOP of STEPS.
+  run_end.npz: the weights of the same run at its end, without the stop.
+  encoder, classifier: SavedModels, the second one from text.
+  lite.tflite: the same encoder for TensorFlow Lite.
+  around, around.keras: a Keras model around the same encoder, as a SavedModel and in one file.
+  expected.npz: what all of these give for `encoder_inputs` and TEXTS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.config import AlbertConfig
+from albert_tf.convert.archive import unpack
+from albert_tf.export.sources import ModelFolder, export_classifier, export_encoder, export_lite
+from albert_tf.export.tflite import interpreter_class
+from albert_tf.keras2 import keras
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.tasks.pretraining import PretrainingTask, open_records
+from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.checkpoints import load_weights
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
+from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_options import PretrainingOptions
+from data_prep.train_sentencepiece import Settings, train_sentencepiece
+from tests.small_tasks import write_run
+
+SETS = Path(__file__).parent / "golden" / "sets"
+NAMES = ("tf2.15", "tf2.21")
+LENGTH, VOCABULARY = 24, 60
+STOP, STEPS = 4, 8
+TEXTS = ("the naïve people, 1,000", "WANTED! bread & stone (½)", "", "river river 中国 cafe\u0301")
+CONFIG = AlbertConfig(
+    vocab_size=VOCABULARY,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+    max_position_embeddings=LENGTH,
+    initializer_range=0.2,
+)
+
+
+def here() -> str:
+    """The name of the set that this Python has."""
+    return "tf" + ".".join(tf.__version__.split(".")[:2])
+
+
+def unpacked(name: str) -> Path:
+    """A folder with what the set `name` has written."""
+    return Path(unpack(str(SETS / f"{name}.tar.xz")))
+
+
+def text_lines() -> list[str]:
+    """Sentences, documents apart."""
+    rng = np.random.default_rng(0)
+    words = "the people naïve café stone bread river and x y 1,000 2013, (x) école"
+    return [" ".join(rng.choice(words.split(), 6)) + "." if i % 12 else "" for i in range(400)]
+
+
+def text_file() -> str:
+    """A file of `text_lines`, in memory."""
+    path = "ram://version_sets/text.txt"
+    files.write_text(path, "\n".join(text_lines()))
+    return path
+
+
+def build_records(vocabulary: str, folder: Path, record_format: str) -> None:
+    """Records of `text_lines`, in two shards.
+
+    Args:
+      vocabulary: a SentencePiece model.
+      folder: for the records.
+      record_format: "masked" or "compact".
+    """
+    options = PretrainingOptions(
+        max_seq_length=LENGTH,
+        max_predictions_per_seq=4,
+        record_format=record_format,
+        dupe_factor=2 if record_format == "masked" else 1,
+    )
+    output = Output(str(folder), num_shards=2)
+    build_pretraining_data([text_file()], TokenizerSource(vocabulary), output, options)
+
+
+def train(records: Path, folder: Path, stopped: bool = False) -> dict[str, np.ndarray]:
+    """Begins or resumes a run of STEPS steps; gives the weights by name at its end.
+
+    Args:
+      records: compact ones.
+      folder: of the run.
+      stopped: whether a signal stops the run at step STOP.
+    """
+    source = open_records(str(records), CONFIG)
+    task = PretrainingTask(CONFIG, source)
+    config = RunConfig(
+        output_dir=str(folder),
+        train_batch_size=8,
+        eval_batch_size=8,
+        num_warmup_steps=2,
+        learning_rate=0.01,
+        save_checkpoints_steps=STOP,
+        log_every_steps=1,
+        keep_checkpoint_max=1,
+        precision="float32",
+        seed=3,
+    )
+    spec = TrainSpec(
+        source.train_input_fn, STEPS, source.fingerprint, data_description=source.description
+    )
+
+    def stop(outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        signal.raise_signal(signal.SIGTERM)
+        return task.metrics(outputs)
+
+    evaluation = EvalSpec(source.eval_input_fn, every_steps=STOP, metrics=stop)
+    estimator = Estimator(task, config)
+    with contextlib.suppress(SystemExit) if stopped else contextlib.nullcontext():
+        estimator.train_and_evaluate(spec, evaluation if stopped else None)
+    return {name: value.numpy() for name, value in estimator.model.named_weights().items()}
+
+
+def encoder_inputs() -> dict[str, np.ndarray]:
+    """Two rows of ids, the second one padded; int32 [2, 10]."""
+    mask = np.ones([2, 10], np.int32)
+    mask[1, 7:] = 0
+    ids = np.random.default_rng(1).integers(5, VOCABULARY, mask.shape, np.int32) * mask
+    return {
+        "input_word_ids": ids,
+        "input_mask": mask,
+        "input_type_ids": ((np.arange(10) > 3) * mask).astype(np.int32),
+    }
+
+
+def around(encoder: AlbertEncoder) -> keras.Model:
+    """A functional Keras model around an encoder; float32 [B, 3]."""
+    inputs = {name: keras.Input([None], dtype=tf.int32, name=name) for name in encoder_inputs()}
+    return keras.Model(inputs, keras.layers.Dense(3)(encoder(inputs)["pooled_output"]))
+
+
+def outputs(folder: Path) -> dict[str, np.ndarray]:
+    """What the exports in a set's folder give here, by name."""
+    import tensorflow_hub as hub
+    import tensorflow_text  # noqa: F401 (registers the operations that read text)
+
+    inputs = encoder_inputs()
+    tensors = {name: tf.constant(value) for name, value in inputs.items()}
+    encoded = hub.KerasLayer(str(folder / "encoder"))(tensors)
+    found = {f"encoder/{name}": encoded[name] for name in ("pooled_output", "sequence_output")}
+    classify = tf.saved_model.load(str(folder / "classifier"))
+    found["classifier"] = classify(list(TEXTS))["probabilities"]
+    lite = interpreter_class()(str(folder / "lite.tflite")).get_signature_runner()(**inputs)
+    found |= {f"lite/{name}": value for name, value in lite.items()}
+    found["around"] = keras.models.load_model(folder / "around")(tensors)
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def write(folder: Path) -> None:
+    """Everything that a set's folder holds; see above."""
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        settings = Settings(vocab_size=VOCABULARY, character_coverage=1.0)
+        train_sentencepiece([text_file()], str(work / "small"), settings)
+        for record_format in ("masked", "compact"):
+            build_records(
+                str(work / "small.model"), folder / "records" / record_format, record_format
+            )
+        train(folder / "records/compact", folder / "run", stopped=True)
+        np.savez_compressed(
+            folder / "run_end.npz", **train(folder / "records/compact", work / "whole")
+        )
+        run = ModelFolder(str(work / "whole"))
+        export_encoder(run, str(folder / "encoder"), with_heads=False)
+        export_lite(run, "model", str(work / "lite"), "none")
+        shutil.copy(work / "lite/model.tflite", folder / "lite.tflite")
+        encoder = AlbertEncoder(CONFIG)
+        load_weights(str(work / "whole"), encoder.named_weights(), whole=True)
+        around_encoder = around(encoder)
+        for name in ("around", "around.keras"):
+            around_encoder.save(folder / name)
+        tokenizer = Tokenizer.from_file(str(work / "small.model"))
+        spec = ClassificationSpec(("no", "yes", "maybe"), LENGTH)
+        write_run(TextClassificationTask(CONFIG, tokenizer, spec), work / "classifier")
+        export_classifier(ModelFolder(str(work / "classifier")), str(folder / "classifier"))
+    # For people and TensorBoard; what is said there is in metrics.jsonl.
+    shutil.rmtree(folder / "run" / "events")
+    np.savez_compressed(folder / "expected.npz", **outputs(folder))
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    return member
+
+
+if __name__ == "__main__":
+    keras.utils.set_random_seed(1)
+    name = here()
+    if name not in NAMES:
+        raise SystemExit(f"There is no set {name}.")
+    with tempfile.TemporaryDirectory() as temporary:
+        write(Path(temporary) / name)
+        SETS.mkdir(exist_ok=True)
+        with tarfile.open(SETS / f"{name}.tar.xz", "w:xz") as archive:
+            archive.add(Path(temporary) / name, name, filter=_anonymous)
+    print(f"Written: {SETS / name}.tar.xz")
