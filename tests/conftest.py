@@ -13,12 +13,26 @@ from typing import NamedTuple
 import pytest
 from absl import flags
 
+#: Memory of a process that runs half of the tests: compiled functions stay until it ends.
+_PROCESS_BYTES = 8 * 2**30
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Our scripts set this too, and tests compare results of scripts with results computed here.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+# Several test processes share the cores. What they start inherits this.
+_processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_cores = len(os.sched_getaffinity(0))
+if _processes > 1:
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, _cores // _processes)))
 # A shell that starts the tests in the background has them ignore SIGINT, and so would the programs
 # that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process a core, as far as the memory suffices: `pytest -n auto`."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(_cores, memory // _PROCESS_BYTES))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,3 +113,17 @@ def run_script(capfd, monkeypatch):
         return Finished(status, *capfd.readouterr())
 
     return run
+
+
+@pytest.fixture
+def self_check_here(monkeypatch):
+    """Checks exports in this process, which is quicker than in a fresh one."""
+    from albert_tf.export import probe_process, self_check
+
+    def call(command, **_):
+        _, script, saved_model, folder = command
+        assert script == probe_process.__file__
+        probe_process.main(saved_model, folder)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(self_check.subprocess, "run", call)

@@ -18,6 +18,8 @@ from absl import flags
 
 import run_pretraining
 
+pytestmark = pytest.mark.tooling
+
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
 #: Shows what a process on a machine of the cluster is started with.

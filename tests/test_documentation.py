@@ -161,6 +161,7 @@ def build_site(project, folder):
     )
 
 
+@pytest.mark.tooling
 def test_site_holds_every_page_and_loads_nothing_from_other_hosts(tmp_path):
     done = build_site(ROOT, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -179,6 +180,7 @@ def test_site_holds_every_page_and_loads_nothing_from_other_hosts(tmp_path):
     assert [target for target in loaded if "//" in target] == []
 
 
+@pytest.mark.tooling
 @pytest.mark.parametrize(
     ("link", "complaint"),
     [

@@ -316,7 +316,9 @@ def largest_file(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("name", ["create_pretraining_data", "run_pretraining"])
+@pytest.mark.parametrize(
+    "name", ["create_pretraining_data", pytest.param("run_pretraining", marks=pytest.mark.slow)]
+)
 def test_files_that_may_not_grow_are_told_like_a_full_disk(inputs, tmp_path, run_script, name):
     program, out = PROGRAMS[name], tmp_path / "out"
     with largest_file(20_000):

@@ -11,6 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+pytestmark = pytest.mark.tooling
+
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "docs/notebooks/from_text_to_predictions.ipynb"
 

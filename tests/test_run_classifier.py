@@ -99,6 +99,7 @@ def training_flags(folder):
     }
 
 
+@pytest.mark.slow
 def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
     output = tmp_path / "run"
     processes = {}

@@ -178,6 +178,7 @@ def _check_models_are_reused(folder, run):
     assert ours == [row["prediction"] for row in table(folder / "runs/rte/submission/RTE.tsv")]
 
 
+@pytest.mark.slow
 def test_seeds_are_compared_with_the_majority_and_the_best_one_predicts(folder, run):
     arguments = dict(training_flags(folder), task_name="rte", num_seeds=2, train_step=4)
     done = run(**arguments, do_predict=True, output_dir=folder / "seeds")

@@ -103,7 +103,9 @@ def end_state(folder):
     return {k: reader.get_tensor(k) for k in names if "save_counter" not in k}
 
 
-@pytest.mark.parametrize("record_format", ["masked", "compact"])
+@pytest.mark.parametrize(
+    "record_format", [pytest.param("masked", marks=pytest.mark.slow), "compact"]
+)
 def test_killed_with_kill_9_and_resumed_equals_uninterrupted_bit_for_bit(
     run, tmp_path, compact, record_format
 ):
@@ -174,9 +176,11 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(run, tmp_path
     assert json.loads((folder / "eval_results.json").read_text()) == results
 
 
-@pytest.mark.parametrize("flag", ["init_checkpoint", "albert_hub_module_handle"])
+@pytest.mark.parametrize(
+    "flag", ["init_checkpoint", pytest.param("albert_hub_module_handle", marks=pytest.mark.slow)]
+)
 def test_weights_of_another_origin_are_a_start_and_not_a_resumption(run, tmp_path, flag):
-    assert run(tmp_path).returncode == 0
+    assert run(tmp_path, "--num_train_steps=1").returncode == 0
     other, start = tmp_path / "other", tmp_path / "run"
     other.mkdir()
     if flag != "init_checkpoint":
@@ -342,6 +346,7 @@ def test_a_contradiction_about_masking_is_one_sentence(run, tmp_path, compact):
     assert "need tokenizer.json beside them" in done.stderr
 
 
+@pytest.mark.slow
 def test_on_one_core_the_step_does_not_count_as_waiting_for_input(tmp_path):
     done = subprocess.run(
         [sys.executable, run_pretraining.__file__, *flags_for(tmp_path)],

@@ -10,6 +10,8 @@ from packaging.requirements import Requirement
 
 from tests.stub_pythons import ROOT, Project
 
+pytestmark = pytest.mark.tooling
+
 
 @pytest.fixture
 def project(tmp_path):

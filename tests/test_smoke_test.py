@@ -8,6 +8,8 @@ import pytest
 
 from tests.stub_pythons import Project
 
+pytestmark = pytest.mark.tooling
+
 
 @pytest.fixture
 def project(tmp_path):

@@ -20,6 +20,8 @@ from albert_tf.text_files import read_lines
 from benchmarks.bundled_model import curve, finetune, heldout, make, report
 from data_prep import create_pretraining_data
 
+pytestmark = pytest.mark.tooling
+
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road"]
 CONFIG = {

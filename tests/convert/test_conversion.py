@@ -107,19 +107,20 @@ def test_groups_and_inner_groups_survive_all_formats(grouped, tmp_path):
         np.testing.assert_array_equal(found[name], value)
 
 
-def test_our_output_is_the_same_for_the_same_input(release, tmp_path):
-    for to in WRITERS:
-        one, two = tmp_path / f"{to}-one", tmp_path / f"{to}-two"
-        for folder in (one, two):
-            convert(str(release), to, str(folder))
-        contents = [
-            {str(p.relative_to(f)): p.read_bytes() for p in f.rglob("*") if p.is_file()}
-            for f in (one, two)
-        ]
-        assert contents[0].keys() == contents[1].keys()
-        differ = {name for name in contents[0] if contents[0][name] != contents[1][name]}
-        # TensorFlow numbers the functions of a process.
-        assert differ <= {"saved_model.pb", "fingerprint.pb"}
+@pytest.mark.parametrize(
+    "to", [pytest.param(to, marks=pytest.mark.slow) if to == "tfhub" else to for to in WRITERS]
+)
+def test_our_output_is_the_same_for_the_same_input(to, release, tmp_path):
+    for folder in ("one", "two"):
+        convert(str(release), to, str(tmp_path / folder))
+    contents = [
+        {str(p.relative_to(f)): p.read_bytes() for p in f.rglob("*") if p.is_file()}
+        for f in (tmp_path / "one", tmp_path / "two")
+    ]
+    assert contents[0].keys() == contents[1].keys()
+    differ = {name for name in contents[0] if contents[0][name] != contents[1][name]}
+    # TensorFlow numbers the functions of a process.
+    assert differ <= {"saved_model.pb", "fingerprint.pb"}
 
 
 def test_a_model_that_shares_nothing_becomes_groups(tmp_path):
@@ -344,7 +345,7 @@ class TestScript:
         assert set(stored) == {name for name in weights if name.startswith("bert/")}
 
 
-@pytest.mark.parametrize("name", ["tf1_tiny", "hf_tiny"])
+@pytest.mark.parametrize("name", ["tf1_tiny", pytest.param("hf_tiny", marks=pytest.mark.slow)])
 def test_a_layer_of_tensorflow_hub_gives_the_outputs_of_the_origin(name, request, tmp_path):
     folder = request.getfixturevalue(name)
     convert(str(folder), "tfhub", str(tmp_path / "saved"))
@@ -369,6 +370,7 @@ def test_a_layer_of_tensorflow_hub_gives_the_outputs_of_the_origin(name, request
         np.testing.assert_allclose(found, given[expected], rtol=0, atol=1e-5, err_msg=expected)
 
 
+@pytest.mark.usefixtures("self_check_here")
 def test_a_saved_model_comes_back_bit_by_bit(release, tmp_path):
     last = chain(release, tmp_path, "tfhub", "tf1")[-1]
     before, after = (tf.train.load_checkpoint(str(folder)) for folder in (release, last))
@@ -377,6 +379,7 @@ def test_a_saved_model_comes_back_bit_by_bit(release, tmp_path):
     assert (last / "vocab.txt").read_bytes() == (release / "vocab.txt").read_bytes()
 
 
+@pytest.mark.usefixtures("self_check_here")
 def test_a_saved_model_without_heads_is_an_encoder(release, tmp_path):
     model = AlbertClassifier(albert_tf.load_pretrained(str(release)).config, 2)
     write_tf2(str(tmp_path / "tuned"), model.config, None, {

@@ -121,7 +121,10 @@ def test_shards_with_fewer_sections_are_spread_over_the_epoch(tmp_path):
     assert max(others) < 20
 
 
-@pytest.mark.parametrize(("pipelines", "with_sections"), [(2, True), (4, False), (8, True)])
+@pytest.mark.parametrize(
+    ("pipelines", "with_sections"),
+    [(2, True), (4, False), pytest.param(8, True, marks=pytest.mark.slow)],
+)
 def test_pipelines_share_the_batches_whatever_their_number(tmp_path, pipelines, with_sections):
     source = write(tmp_path, repeated(4), with_sections)
     whole = stream(source, 16, 30, "number")

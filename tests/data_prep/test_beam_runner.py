@@ -81,16 +81,21 @@ def digests(folder):
     return {name: sha256(f"{folder}/{name}") for name in sorted(tf.io.gfile.listdir(str(folder)))}
 
 
+MORE_OPTIONS = [
+    {"dupe_factor": 3},
+    {"dupe_factor": 2, "sentence_objective": "none", "random_seed": 1},
+    {"record_format": "compact"},
+    {"dupe_factor": 2, "compat": "google_research"},
+]
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"dupe_factor": 3},
         {"dupe_factor": 1, "random_seed": 7, "max_seq_length": 64, "do_permutation": True},
         {"dupe_factor": 2, "sentence_objective": "nsp"},
-        {"dupe_factor": 2, "sentence_objective": "none", "random_seed": 1},
-        {"record_format": "compact"},
         {"record_format": "compact", "dupe_factor": 4, "random_seed": 3},
-        {"dupe_factor": 2, "compat": "google_research"},
+        *(pytest.param(options, marks=pytest.mark.slow) for options in MORE_OPTIONS),
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )

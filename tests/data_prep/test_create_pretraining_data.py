@@ -239,6 +239,7 @@ def test_a_build_that_was_killed_at_the_very_end_is_cleared_away(tmp_path, text,
     assert digests(tmp_path / "out") == expected
 
 
+@pytest.mark.slow
 def test_a_killed_build_goes_on_with_the_missing_shards(tmp_path, vocabulary):
     path = tmp_path / "text.txt"
     path.write_text(some_text(700))

@@ -155,6 +155,7 @@ def assert_lost_its_peer(done):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_signal_before_training_ends_the_worker_and_the_other_one_says_so(tmp_path):
     # TensorFlow takes the signal for itself when a process joins a cluster.
     with Cluster(command(tmp_path / "run"), tmp_path) as cluster:

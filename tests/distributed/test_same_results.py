@@ -215,7 +215,10 @@ def do_short(runs: Runs, setup: str) -> None:
     runs.do(setup, jobs, clock_skew=1000.0)
 
 
-@pytest.mark.parametrize("setup", TOGETHER)
+@pytest.mark.parametrize(
+    "setup",
+    ["two devices", pytest.param("four devices", marks=pytest.mark.slow), TWO_PROCESSES],
+)
 def test_pretraining_takes_the_steps_of_one_device_with_micro_batches_and_clipping(runs, setup):
     do_short(runs, setup)
     check_training(runs, setup, training("masked", 2))

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.export.tflite import interpreter_class
+from albert_tf.keras2 import keras
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -33,6 +35,8 @@ from albert_tf.training.specs import RunConfig
 from tests.small_tasks import write_run
 
 TF1_RELEASE = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
+#: For kinds of exports that another test has checked in a fresh process.
+self_check_here = pytest.mark.usefixtures("self_check_here")
 
 
 def config_for(tokenizer):
@@ -64,20 +68,37 @@ def classification_task(tokenizer, labels=("no", "yes", "maybe")):
     return TextClassificationTask(config_for(tokenizer), tokenizer, ClassificationSpec(labels, 14))
 
 
-def test_a_classifier_answers_as_run_classifier_does(tokenizer, odd_texts, run_script, tmp_path):
-    task = classification_task(tokenizer)
-    write_run(task, tmp_path / "run")
+class Classifier(NamedTuple):
+    """A task, an output directory of it, and the SavedModel exported from there."""
+
+    task: TextClassificationTask
+    run: str
+    path: str
+
+
+@pytest.fixture(
+    scope="module", params=["sentencepiece", pytest.param("wordpiece", marks=pytest.mark.slow)]
+)
+def classifier(request, tmp_path_factory) -> Classifier:
+    keras.utils.set_random_seed(7)
+    folder = tmp_path_factory.mktemp("classifier")
+    task = classification_task(request.getfixturevalue(f"{request.param}_tokenizer"))
+    write_run(task, folder / "run")
+    albert_tf.export_saved_model(str(folder / "run"), str(folder / "saved"))
+    return Classifier(task, str(folder / "run"), str(folder / "saved"))
+
+
+def test_a_classifier_answers_as_run_classifier_does(classifier, odd_texts, tmp_path):
+    task = classifier.task
     rng = random.Random(0)
     firsts = odd_texts[:100]
     seconds = [rng.choice(["", *odd_texts[:50]]) for _ in firsts]
-    classify = tf.saved_model.load(
-        export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
-    )
+    classify = tf.saved_model.load(classifier.path)
     for pairs in (False, True):
         texts = zip(firsts, seconds if pairs else [None] * len(firsts))
         examples = [TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(texts)]
         source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False)
-        expected = predictions(task, tmp_path / "run", source)["probabilities"]
+        expected = predictions(task, classifier.run, source)["probabilities"]
         assert expected.std(axis=0).min() > 1e-3
         found = classify(firsts, seconds) if pairs else classify(firsts)
         np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
@@ -90,17 +111,11 @@ def test_a_classifier_answers_as_run_classifier_does(tokenizer, odd_texts, run_s
     assert [label.decode() for label in classify.labels().numpy()] == list(task.spec.labels)
 
 
-def test_a_classifier_reads_the_examples_of_the_release(
-    sentencepiece_tokenizer, run_script, tmp_path
-):
-    task = classification_task(sentencepiece_tokenizer)
-    write_run(task, tmp_path / "run")
-    classify = tf.saved_model.load(
-        export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
-    )
+def test_a_classifier_reads_the_examples_of_the_release(classifier):
+    task, classify = classifier.task, tf.saved_model.load(classifier.path)
     text = "the people, (x)"
-    ids = sentencepiece_tokenizer.encode(text)
-    ids = [sentencepiece_tokenizer.cls_id, *ids, sentencepiece_tokenizer.sep_id]
+    tokenizer = task.tokenizer
+    ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
     features = {"input_ids": ids, "input_mask": [1] * len(ids), "segment_ids": []}
 
     def feature(values):
@@ -117,6 +132,7 @@ def test_a_classifier_reads_the_examples_of_the_release(
     assert task.spec.labels[index] == expected["label"].numpy()[0].decode()
 
 
+@self_check_here
 def test_a_regression_model_gives_numbers(sentencepiece_tokenizer, odd_texts, run_script, tmp_path):
     task = classification_task(sentencepiece_tokenizer, labels=())
     write_run(task, tmp_path / "run")
@@ -190,30 +206,17 @@ def test_squad_answers_as_the_question_answerer_does(
             different.append((context[start:end], start, end, expected, context))
     assert not different
     assert len({len(sentencepiece_tokenizer.encode(context)) > 30 for context in contexts}) == 2
-
-
-def test_a_squad_model_finds_no_answer_in_no_text(sentencepiece_tokenizer, run_script, tmp_path):
-    task = SquadTask(
-        config_for(sentencepiece_tokenizer),
-        sentencepiece_tokenizer,
-        SquadSpec("2.0", windows=WindowOptions(32, 7, 8)),
-    )
-    write_run(task, tmp_path / "run")
-    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="squad")
     found = tf.saved_model.load(path)(["the people", "the", ""], ["", "the river, stone", "x"])
     assert found["answer"][0] == b"" and (found["start"][0], found["end"][0]) == (0, 0)
     assert found["answer"][1] != b"" and found["answer"][2] == b"x"
 
 
 def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(
-    sentencepiece_tokenizer, run_script, tmp_path, monkeypatch
+    classifier, run_script, tmp_path, monkeypatch
 ):
-    task = classification_task(sentencepiece_tokenizer)
-    write_run(task, tmp_path / "run")
+    classify = tf.saved_model.load(classifier.path)
     shared = {"export_type": "classifier", "format": "tflite"}
-    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
-    classify = tf.saved_model.load(path)
-    lite = export(run_script, tmp_path / "run", tmp_path / "lite", **shared)
+    lite = export(run_script, classifier.run, tmp_path / "lite", **shared)
     tokenizer = Tokenizer.from_file(f"{lite}/tokenizer.json")
     ids = tokenizer.encode("the people, (x)")
     ids = np.array([[tokenizer.cls_id, *ids, tokenizer.sep_id]], np.int32)
@@ -252,18 +255,30 @@ def test_what_lite_models_cannot_do_is_said(release, run_script, tmp_path, flags
     assert not (tmp_path / "lite").exists()
 
 
-@pytest.fixture
-def release(tmp_path):
+def write_release(folder):
     """The folder of a TF1 release."""
-    folder = tmp_path / "release"
     shutil.copytree(TF1_RELEASE, folder)
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"p{i}" for i in range(115))]
     (folder / "vocab_zh.txt").write_text("\n".join(pieces) + "\n")
     return folder
 
 
-def test_a_release_gives_the_outputs_of_the_release(release, run_script, tmp_path):
-    path = export(run_script, release, tmp_path / "saved", export_type="model_with_mlm")
+@pytest.fixture
+def release(tmp_path):
+    return write_release(tmp_path / "release")
+
+
+@pytest.fixture(scope="module")
+def exported_release(tmp_path_factory):
+    """A release, and the SavedModel with its heads exported from it."""
+    folder = tmp_path_factory.mktemp("release")
+    release = str(write_release(folder / "release"))
+    albert_tf.export_saved_model(release, str(folder / "saved"))
+    return release, str(folder / "saved")
+
+
+def test_a_release_gives_the_outputs_of_the_release(exported_release):
+    _, path = exported_release
     given = np.load(TF1_RELEASE / "expected.npz")
     names = ("input_ids", "input_mask", "segment_ids")
     keys = ("input_word_ids", "input_mask", "input_type_ids")
@@ -281,25 +296,15 @@ def test_a_release_gives_the_outputs_of_the_release(release, run_script, tmp_pat
     np.testing.assert_allclose(sop, given["sop_log_probs"], atol=1e-5)
 
 
-def test_an_exported_encoder_is_loaded_again_weight_by_weight(release, run_script, tmp_path):
-    path = export(run_script, release, tmp_path / "saved", export_type="model_with_mlm")
-    expected, found = albert_tf.load_pretrained(str(release)), albert_tf.load_pretrained(path)
+def test_an_exported_encoder_is_loaded_again_weight_by_weight(exported_release):
+    expected, found = map(albert_tf.load_pretrained, exported_release)
     assert found.config == expected.config
     assert found.tokenizer.encode("p7 p9") == expected.tokenizer.encode("p7 p9")
     for name, weight in expected.named_weights().items():
         np.testing.assert_array_equal(found.named_weights()[name], weight, err_msg=name)
 
 
-def test_one_call_exports_what_fits_the_task(release, wordpiece_tokenizer, tmp_path):
-    task = classification_task(wordpiece_tokenizer)
-    write_run(task, tmp_path / "run")
-    albert_tf.export_saved_model(str(tmp_path / "run"), str(tmp_path / "classifier"))
-    classify = tf.saved_model.load(str(tmp_path / "classifier"))
-    assert classify(["the people"])["probabilities"].shape == [1, 3]
-    albert_tf.export_saved_model(str(release), str(tmp_path / "encoder"))
-    assert len(hub.load(str(tmp_path / "encoder")).mlm.variables) == 30
-
-
+@self_check_here
 def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_path):
     shared = {"checkpoint_name": "model.ckpt-best", "do_lower_case": True}
     encoder = hub.load(export(run_script, release, tmp_path / "encoder", **shared))
@@ -349,12 +354,8 @@ def test_a_model_for_another_task_is_refused(sentencepiece_tokenizer, run_script
     assert "'text_classification', not 'multiple_choice'" in done.stderr
 
 
-def test_a_classifier_loads_with_tensorflow_and_its_text_operations_alone(
-    wordpiece_tokenizer, run_script, tmp_path
-):
-    task = classification_task(wordpiece_tokenizer)
-    write_run(task, tmp_path / "run")
-    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
+def test_a_classifier_loads_with_tensorflow_and_its_text_operations_alone(classifier, tmp_path):
+    path = classifier.path
     script = f"""
 import sys
 import tensorflow as tf, tensorflow_text
@@ -366,7 +367,7 @@ assert "albert_tf" not in sys.modules
     )
     expected = tf.saved_model.load(path)(["the people (x)"])["label"].numpy()[0].decode()
     assert done.stdout.strip() == expected
-    assert expected in task.spec.labels
+    assert expected in classifier.task.spec.labels
 
 
 @pytest.mark.parametrize("paths", [(None, "exports"), ("runs", None), (3, "exports")])

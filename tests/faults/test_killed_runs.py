@@ -15,8 +15,8 @@ from tests.faults.kills import Series
 from tests.faults.same import compare
 from tests.faults.script_server import ROOT, ScriptServer, environment
 
-FEW, MANY = 3, 20
-SHORT = ("offline masks", "classifier", "builder")
+FEW, MANY = 2, 20
+SHORT = ("offline masks", "builder")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.fuzz.mutations import damaged, examples, odd_json, survive
 from tests.fuzz.targets import TARGETS
 
-FEW, MANY = 8, 300
+FEW, MANY = 3, 300
 JSON_TARGETS = [name for name, target in TARGETS.items() if target.is_json]
 
 

@@ -204,7 +204,9 @@ def test_the_global_policy_is_honoured(small_config, small_inputs):
     assert model(small_inputs)["sequence_output"].dtype == tf.bfloat16
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "policy", [pytest.param("float32", marks=pytest.mark.slow), "mixed_bfloat16"]
+)
 def test_xla_gives_the_same_loss_and_gradients_with_dropout(small_config, small_inputs, policy):
     config = dataclasses.replace(
         small_config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1

@@ -139,7 +139,10 @@ def train(task, source, folder, steps=8, **values):
 
 @pytest.mark.parametrize(
     "cut",
-    [{"gradient_accumulation_steps": 4}, {"strategy": "mirrored"}],
+    [
+        {"gradient_accumulation_steps": 4},
+        pytest.param({"strategy": "mirrored"}, marks=pytest.mark.slow),
+    ],
     ids=lambda x: next(iter(x)),
 )
 def test_batches_of_varying_length_are_cut_without_changing_the_result(task, tmp_path, cut):
@@ -178,13 +181,13 @@ def test_seeds_are_trained_apart_and_the_best_is_remembered(task, tmp_path, caps
     config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3)
     config = dataclasses.replace(config, learning_rate=1e-2, num_warmup_steps=0)
     evaluation = EvalSpec(source.eval_input_fn)
-    best = fine_tune(task, config, source, 4, [evaluation], num_seeds=3)
+    best = fine_tune(task, config, source, 4, [evaluation], num_seeds=2)
     record = json.loads((tmp_path / "run" / "seeds.json").read_text())
-    assert set(record["values"]) == {"seed-3", "seed-4", "seed-5"}
+    assert set(record["values"]) == {"seed-3", "seed-4"}
     assert record["values"][record["best"]] == max(record["values"].values())
     assert model_folder(config.output_dir) == str(tmp_path / "run" / record["best"])
     printed = capsys.readouterr().out
-    assert "accuracy of 3 seeds:" in printed
+    assert "accuracy of 2 seeds:" in printed
     assert "a constant answer has 0.5000" in printed
     results = report(best, [evaluation], config.output_dir)
     assert results["accuracy"] == record["values"][record["best"]]
@@ -211,19 +214,26 @@ def test_a_seed_that_diverges_does_not_hide_the_others(tokenizer, tmp_path, monk
     config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3)
     config = dataclasses.replace(config, num_warmup_steps=0)
     evaluation = EvalSpec(source.eval_input_fn)
-    spoil_seeds(monkeypatch, 4)
-    fine_tune(task, config, source, 2, [evaluation], num_seeds=3)
+    spoil_seeds(monkeypatch, 3)
+    fine_tune(task, config, source, 2, [evaluation], num_seeds=2)
     record = json.loads((tmp_path / "run" / "seeds.json").read_text())
-    assert record["values"]["seed-4"] is None and record["best"] != "seed-4"
-    assert None not in (record["values"]["seed-3"], record["values"]["seed-5"])
+    assert record["values"]["seed-3"] is None and record["values"]["seed-4"] is not None
+    assert record["best"] == "seed-4"
     printed = capsys.readouterr().out
     assert "Training has diverged: 2 steps in a row" in printed
-    assert "seed-4       diverged" in printed
+    assert "seed-3       diverged" in printed
+
+
+def test_seeds_that_all_diverge_are_an_error(tokenizer, tmp_path, monkeypatch):
+    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
+    examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
+    source = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
+    config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=1)
+    config = dataclasses.replace(config, num_warmup_steps=0)
     spoil_seeds(monkeypatch, 1, 2)
-    config = dataclasses.replace(config, seed=1, output_dir=str(tmp_path / "other"))
     with pytest.raises(DivergedError, match="The training of all 2 seeds has diverged"):
-        fine_tune(task, config, source, 2, [evaluation], num_seeds=2)
-    assert not (tmp_path / "other/seeds.json").exists()
+        fine_tune(task, config, source, 2, [EvalSpec(source.eval_input_fn)], num_seeds=2)
+    assert not (tmp_path / "run/seeds.json").exists()
 
 
 def test_seeds_without_evaluation_are_refused(task, tmp_path):

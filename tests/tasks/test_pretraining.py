@@ -107,7 +107,7 @@ def test_64_sequences_are_learned_by_heart_in_under_2000_steps(tmp_path):
     assert results["sentence_order_loss"] < 0.1
 
 
-@pytest.mark.parametrize("length", [128, 512])
+@pytest.mark.parametrize("length", [128, pytest.param(512, marks=pytest.mark.slow)])
 def test_records_of_the_official_builder_train(tmp_path, length):
     config = dataclasses.replace(CONFIG, vocab_size=30000, max_position_embeddings=512)
     source = open_records(str(GOLDEN / f"tf1_records/pretrain_{length}.tfrecord"), config)

@@ -102,7 +102,7 @@ def folder(interrupted, tmp_path):
 
 def in_short(cases):
     """A few cases of a parametrisation, and the others as slow ones."""
-    return [c if i in (0, 2, 7) else pytest.param(*c, marks=pytest.mark.slow)
+    return [c if i in (0, 7) else pytest.param(*c, marks=pytest.mark.slow)
             for i, c in enumerate(cases)]  # fmt: skip
 
 

@@ -53,6 +53,7 @@ def test_the_entropy_of_the_masked_pieces_is_that_of_their_frequencies(tiny_conf
     assert masked_lm_entropy(source, predictions=500) == pytest.approx(math.log(35), abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_is_too_high_is_warned_of_once_for_each_cause(run, tmp_path):
     done = run(tmp_path, *TOO_HIGH)
     assert done.returncode == 0
@@ -76,6 +77,7 @@ def test_stop_ends_such_a_run_with_an_error_that_names_the_last_good_checkpoint(
     assert again.returncode == 1 and found.group() in said(again.stderr)
 
 
+@pytest.mark.slow
 def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
     # Labels and pieces are drawn at random: there is nothing to learn.
     flags = (

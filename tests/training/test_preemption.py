@@ -129,6 +129,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_it_goes_on_from(
     assert_same(weights(folder), uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_the_run_in_the_middle_of_a_step(tmp_path, arguments):
     folder = tmp_path / "run"
     # A step of so many examples takes seconds.

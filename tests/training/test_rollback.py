@@ -181,7 +181,7 @@ def interrupted_in_the_second_attempt(self, step, save=CheckpointStore.save):
 @pytest.mark.parametrize(
     ("owner", "name", "replacement"),
     [
-        (Rollbacks, "add", interrupted_before),
+        pytest.param(Rollbacks, "add", interrupted_before, marks=pytest.mark.slow),
         (Rollbacks, "add", interrupted_after),
         (CheckpointStore, "save", interrupted_in_the_second_attempt),
     ],
@@ -237,6 +237,7 @@ def test_before_the_first_checkpoint_the_run_goes_back_to_its_beginning(
     end_state(tmp_path)
 
 
+@pytest.mark.slow
 def test_replicas_roll_back_together(tmp_path, tiny_config, record_paths, uninterrupted):
     train(tmp_path, tiny_config, record_paths, strategy="mirrored")
     record = (tmp_path / "rollbacks.json").read_text()

@@ -84,7 +84,7 @@ def finish_and_compare(folder, uninterrupted, config, paths, **values):
     return results
 
 
-@pytest.mark.parametrize("step", [8, STEPS])
+@pytest.mark.parametrize("step", [8, pytest.param(STEPS, marks=pytest.mark.slow)])
 def test_a_signal_ends_an_evaluation_which_the_resumed_run_begins_with(
     tmp_path, tiny_config, record_paths, uninterrupted, step
 ):
@@ -138,6 +138,7 @@ def test_a_signal_ends_an_evaluation_outside_of_training_between_two_batches(
     assert 4 <= len(asked) < BATCHES
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_in_its_last_evaluation_stops_early_as_well(
     tmp_path, tiny_config, record_paths
 ):

@@ -41,18 +41,23 @@ def assert_fixed_and_without_the_host(kinds, program):
     assert "ENTRY" in program and "<=" not in program and "custom-call" not in program
 
 
+MORE_STEPS = [
+    ("masked", 1, "float32"),
+    ("compact", 1, "mixed_bfloat16"),
+    ("compact", 2, "float32"),
+    ("regression", 1, "float32"),
+    ("squad_1", 1, "mixed_bfloat16"),
+    ("multiple_choice", 1, "mixed_bfloat16"),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "micro_batches", "precision"),
     [
-        ("masked", 1, "float32"),
         ("masked", 2, "mixed_bfloat16"),
-        ("compact", 1, "mixed_bfloat16"),
-        ("compact", 2, "float32"),
         ("classification", 1, "mixed_bfloat16"),
-        ("regression", 1, "float32"),
-        ("squad_1", 1, "mixed_bfloat16"),
         ("squad_2", 2, "mixed_bfloat16"),
-        ("multiple_choice", 1, "mixed_bfloat16"),
+        *(pytest.param(*step, marks=pytest.mark.slow) for step in MORE_STEPS),
     ],
 )
 def test_the_whole_train_step_is_one_xla_program_of_fixed_shapes_without_the_host(

@@ -10,6 +10,8 @@ from albert_tf.errors import AlbertError
 from benchmarks.paper import __main__ as kit
 from benchmarks.paper.corpus import documents, main, split
 
+pytestmark = pytest.mark.tooling
+
 
 def text(first, last):
     return "".join(f"Document {n}.\nIts end, é.\n\n" for n in range(first, last))

@@ -19,6 +19,8 @@ from albert_tf.tokenization import Tokenizer
 from benchmarks.paper.figure1 import LayerChanges, measure, table, text_batches
 from tests.benchmarks.paper.conftest import sentences
 
+pytestmark = pytest.mark.tooling
+
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
 
 

@@ -17,6 +17,8 @@ from benchmarks.paper.corpus import documents
 from benchmarks.paper.intrinsic import development_documents, table
 from tests.benchmarks.paper.conftest import sentences
 
+pytestmark = pytest.mark.tooling
+
 ROOT = Path(__file__).parents[3]
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", ROOT.parent / "shared" / "data"))
 

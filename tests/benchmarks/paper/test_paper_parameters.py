@@ -10,6 +10,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from benchmarks.paper.parameters import count, counts, markdown
 
+pytestmark = pytest.mark.tooling
+
 ROOT = Path(__file__).resolve().parents[3]
 #: Model: published millions, encoder with pooler, without it. Counted by hand from Table 1's sizes:
 #: 30516 E (pieces, positions, types, normalisation) + E H + H + a layer's 12 H^2 + 13 H + H^2 + H.

@@ -15,6 +15,8 @@ from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 from benchmarks.paper.tables import collect
 
+pytestmark = pytest.mark.tooling
+
 
 def plan(table, scale="tiny", **changes):
     values = {"text": "books.txt", "output_dir": "out", "data_dir": "data", "check_data": False}

@@ -12,6 +12,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from benchmarks.paper.recipes import FOLDER, TABLES, load_recipe
 
+pytestmark = pytest.mark.tooling
+
 
 def row(table, name, scale="paper"):
     return next(row for row in load_recipe(table, scale).rows if row.name == name)

@@ -14,6 +14,8 @@ from benchmarks.paper.plan import Inputs, Plan
 from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, load_recipe
 from benchmarks.paper.tables import collect, markdown, shown, terminal
 
+pytestmark = pytest.mark.tooling
+
 ROOT = Path(__file__).resolve().parents[3]
 SHAPE = {"num_hidden_layers": 2, "hidden_size": 32, "embedding_size": 8}
 ROWS = [

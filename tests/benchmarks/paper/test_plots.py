@@ -17,6 +17,8 @@ from data_prep.pretraining_build import Output, TokenizerSource, build_pretraini
 from data_prep.pretraining_options import PretrainingOptions
 from tests.benchmarks.paper.conftest import sentences
 
+pytestmark = pytest.mark.tooling
+
 
 @pytest.fixture
 def run_dir(tmp_path):
