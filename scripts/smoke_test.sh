@@ -2,15 +2,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the tests marked `smoke` on the other set of versions in requirements.txt than .venv has: on
-# Python 3.13 or 3.12 if .venv is older, else on 3.11, 3.10 or 3.9. The environment stays, in
-# .venv-python3.13 for example, and the next run takes about a minute. Without such a Python, or
-# without a package index to install from, nothing is run, and a line says so.
+# Runs the tests marked `smoke` with the set of versions in requirements.txt that .venv does not
+# have: on Python 3.13 or 3.12 if .venv is older, otherwise on 3.11, 3.10 or 3.9. The environment is
+# kept, for example in .venv-python3.13, so that the next run takes about a minute. If there is no
+# such Python, or no package index to install from, it runs nothing and says so.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly limit=300
+readonly limit=180
 pythons="python3.13 python3.12"
 if .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
   pythons="python3.11 python3.10 python3.9"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 from absl import flags
 
-#: Memory of a process that runs half of the tests: compiled functions stay until it ends.
+#: Memory of a process that runs half of the tests; compiled functions are kept until it ends.
 _PROCESS_BYTES = 8 * 2**30
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -30,7 +30,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One process a core, as far as the memory suffices: `pytest -n auto`."""
+    """Returns how many processes `pytest -n auto` starts: one a core, if the memory suffices."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(_cores, memory // _PROCESS_BYTES))
 
@@ -117,7 +117,7 @@ def run_script(capfd, monkeypatch):
 
 @pytest.fixture
 def self_check_here(monkeypatch):
-    """Checks exports in this process, which is quicker than in a fresh one."""
+    """Checks exports in this process; for kinds that another test has checked in a fresh one."""
     from albert_tf.export import probe_process, self_check
 
     def call(command, **_):

@@ -114,5 +114,5 @@ def test_failing_tests_are_a_failure(older):
     done = smoke(older)
     assert (done.returncode, done.stdout) == (1, "one failed\n")
     assert done.stderr == (
-        "Smoke test of the other versions: failed on python3.13, or took longer than 300 s.\n"
+        "Smoke test of the other versions: failed on python3.13, or took longer than 180 s.\n"
     )

@@ -54,11 +54,11 @@ cli.run(main, lambda: None)
 """
 
 
-def test_a_script_shows_errors_of_the_import_and_not_what_says_nothing(loud):
+def test_a_script_shows_errors_of_the_import_and_drops_its_start_up_lines(loud):
     assert start(SCRIPT, loud) == ("1 tensorflow\n", f"{ERROR}\n{NO_GPU}\n")
 
 
-def test_who_asks_tensorflow_for_messages_gets_all(loud):
+def test_log_level_0_shows_everything(loud):
     _, shown = start(SCRIPT, loud, TF_CPP_MIN_LOG_LEVEL="0")
     assert shown.splitlines() == [ABSEIL, NO_GPU, ERROR, ABSEIL, NO_GPU, NO_GPU]
 
@@ -70,7 +70,7 @@ def test_scripts_use_onednn_s_kernels_unless_they_are_told_not_to(loud, given, u
     assert start(code, loud, **given)[0] == f"{used}\n"
 
 
-def test_a_program_that_imports_the_package_has_its_own_settings(loud):
+def test_a_program_that_imports_the_package_keeps_its_own_settings(loud):
     code = "import albert_tf.cli, os, tensorflow\n"
     code += f"print([name for name in {SETTINGS} if name in os.environ])"
     shown, error = start(code, loud)

@@ -23,7 +23,7 @@ def folder(request):
     return sets.unpacked(request.param)
 
 
-def test_a_stopped_run_goes_on_to_the_end_of_the_uninterrupted_one(folder, tmp_path, capsys):
+def test_a_resumed_run_ends_as_the_uninterrupted_one(folder, tmp_path, capsys):
     shutil.copytree(folder / "run", tmp_path / "run")
     found = sets.train(folder / "records/compact", tmp_path / "run")
     told = capsys.readouterr().out
@@ -62,7 +62,7 @@ def test_exports_answer_as_they_did_where_they_were_written(folder):
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
-def test_a_keras_file_goes_from_the_older_set_to_the_newer_one_alone(folder):
+def test_a_keras_file_of_the_newer_set_cannot_be_loaded_with_the_older_one(folder):
     path = folder / "around.keras"
     if (folder.name, sets.here()) == ("tf2.21", "tf2.15"):
         with pytest.raises(TypeError, match="Unrecognized keyword arguments: \\['optional'\\]"):

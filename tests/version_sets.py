@@ -20,6 +20,7 @@ archive holds:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 import signal
 import tarfile
@@ -31,7 +32,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.config import AlbertConfig
 from albert_tf.convert.archive import unpack
 from albert_tf.export.sources import ModelFolder, export_classifier, export_encoder, export_lite
 from albert_tf.export.tflite import interpreter_class
@@ -47,21 +47,16 @@ from data_prep.pretraining_build import Output, TokenizerSource, build_pretraini
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.train_sentencepiece import Settings, train_sentencepiece
 from tests.small_tasks import write_run
+from tests.training.conftest import TINY_CONFIG
 
 SETS = Path(__file__).parent / "golden" / "sets"
 NAMES = ("tf2.15", "tf2.21")
 LENGTH, VOCABULARY = 24, 60
 STOP, STEPS = 4, 8
 TEXTS = ("the naïve people, 1,000", "WANTED! bread & stone (½)", "", "river river 中国 cafe\u0301")
-CONFIG = AlbertConfig(
+CONFIG = dataclasses.replace(
+    TINY_CONFIG,
     vocab_size=VOCABULARY,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.1,
     max_position_embeddings=LENGTH,
     initializer_range=0.2,
 )

@@ -35,8 +35,6 @@ from albert_tf.training.specs import RunConfig
 from tests.small_tasks import write_run
 
 TF1_RELEASE = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
-#: For kinds of exports that another test has checked in a fresh process.
-self_check_here = pytest.mark.usefixtures("self_check_here")
 
 
 def config_for(tokenizer):
@@ -132,7 +130,7 @@ def test_a_classifier_reads_the_examples_of_the_release(classifier):
     assert task.spec.labels[index] == expected["label"].numpy()[0].decode()
 
 
-@self_check_here
+@pytest.mark.usefixtures("self_check_here")
 def test_a_regression_model_gives_numbers(sentencepiece_tokenizer, odd_texts, run_script, tmp_path):
     task = classification_task(sentencepiece_tokenizer, labels=())
     write_run(task, tmp_path / "run")
@@ -304,7 +302,6 @@ def test_an_exported_encoder_is_loaded_again_weight_by_weight(exported_release):
         np.testing.assert_array_equal(found.named_weights()[name], weight, err_msg=name)
 
 
-@self_check_here
 def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_path):
     shared = {"checkpoint_name": "model.ckpt-best", "do_lower_case": True}
     encoder = hub.load(export(run_script, release, tmp_path / "encoder", **shared))

@@ -207,15 +207,24 @@ def spoil_seeds(monkeypatch, *seeds):
     monkeypatch.setattr(RecordSource, "train_input_fn", property(train_input_fn))
 
 
-def test_a_seed_that_diverges_does_not_hide_the_others(tokenizer, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def fine_tune_two_seeds(tokenizer, tmp_path):
+    """Fine-tunes a regression with the seeds 3 and 4, in the folder `run`."""
     task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
     examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
     source = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
-    config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3)
-    config = dataclasses.replace(config, num_warmup_steps=0)
+    config = RunConfig(
+        str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3, num_warmup_steps=0
+    )
     evaluation = EvalSpec(source.eval_input_fn)
+    return lambda: fine_tune(task, config, source, 2, [evaluation], num_seeds=2)
+
+
+def test_a_seed_that_diverges_does_not_hide_the_other(
+    fine_tune_two_seeds, tmp_path, monkeypatch, capsys
+):
     spoil_seeds(monkeypatch, 3)
-    fine_tune(task, config, source, 2, [evaluation], num_seeds=2)
+    fine_tune_two_seeds()
     record = json.loads((tmp_path / "run" / "seeds.json").read_text())
     assert record["values"]["seed-3"] is None and record["values"]["seed-4"] is not None
     assert record["best"] == "seed-4"
@@ -224,15 +233,10 @@ def test_a_seed_that_diverges_does_not_hide_the_others(tokenizer, tmp_path, monk
     assert "seed-3       diverged" in printed
 
 
-def test_seeds_that_all_diverge_are_an_error(tokenizer, tmp_path, monkeypatch):
-    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
-    examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
-    source = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
-    config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=1)
-    config = dataclasses.replace(config, num_warmup_steps=0)
-    spoil_seeds(monkeypatch, 1, 2)
+def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monkeypatch):
+    spoil_seeds(monkeypatch, 3, 4)
     with pytest.raises(DivergedError, match="The training of all 2 seeds has diverged"):
-        fine_tune(task, config, source, 2, [EvalSpec(source.eval_input_fn)], num_seeds=2)
+        fine_tune_two_seeds()
     assert not (tmp_path / "run/seeds.json").exists()
 
 

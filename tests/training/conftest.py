@@ -13,19 +13,22 @@ from albert_tf.data import records
 LENGTH, PREDICTIONS, VOCAB, MASK = 16, 3, 40, 4
 
 
+TINY_CONFIG = AlbertConfig(
+    vocab_size=VOCAB,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+    max_position_embeddings=LENGTH,
+)
+
+
 @pytest.fixture(scope="session")
 def tiny_config():
-    return AlbertConfig(
-        vocab_size=VOCAB,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        max_position_embeddings=LENGTH,
-    )
+    return TINY_CONFIG
 
 
 def pretraining_columns(examples: int, seed: int) -> dict[str, np.ndarray]:

@@ -114,7 +114,7 @@ def test_a_run_of_another_task_is_told_by_the_tasks_alone(of, tmp_path, monkeypa
         of(train_batch_size=16).check(str(tmp_path))
 
 
-def test_a_run_goes_on_with_another_tensorflow_which_is_told(of, tmp_path):
+def test_a_run_can_be_resumed_with_another_tensorflow_and_says_so(of, tmp_path):
     folder = str(tmp_path)
     of().write(folder)
     assert version_note(folder) is None
