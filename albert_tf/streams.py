@@ -27,11 +27,11 @@ def standard_error_shut() -> Iterator[None]:
 
 @contextlib.contextmanager
 def standard_error_without(patterns: Sequence[str]) -> Iterator[None]:
-    """Drops lines from what the process writes to standard error, native code included.
+    """Drops matching lines from standard error, including those that native code writes.
 
-    Another process passes all other lines on at once, so that none is lost if this one crashes. A
-    thread could not: it stands still while a library is loaded. Without `sed`, or with standard
-    error closed, nothing is dropped.
+    A separate process passes the other lines on at once, so none is lost if this process crashes.
+    A thread could not do that, as it does not run while a library is loaded. If there is no `sed`,
+    or standard error is closed, nothing is dropped.
 
     Args:
       patterns: extended regular expressions, matched from the beginning of a line.
@@ -42,7 +42,7 @@ def standard_error_without(patterns: Sequence[str]) -> Iterator[None]:
         return
     stderr = os.dup(2)
     expressions = [part for pattern in patterns for part in ("-e", f"\\|^{pattern}|d")]
-    # Ctrl-C does not reach it in a session of its own: it ends when nothing more can be written.
+    # In a session of its own, Ctrl-C does not reach it; it ends when its input is closed.
     process = subprocess.Popen(
         [sed, "-uE", *expressions],
         stdin=subprocess.PIPE,

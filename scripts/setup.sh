@@ -6,9 +6,9 @@
 #   scripts/setup.sh --current    makes .venv-current with those for Python 3.12 and newer
 #
 # Makes a virtual environment with the pinned requirements and this package; done already, it
-# returns at once. Touches nothing outside the project folder but pip's download cache. Set PYTHON
-# to name the interpreter to build on; otherwise it is the first that fits, python3 before all
-# others. The two sets of versions are in requirements.txt.
+# returns at once. Changes nothing outside the project folder but pip's download cache. Uses the
+# interpreter that PYTHON names, otherwise python3 if its version fits, otherwise the newest that
+# fits. The two sets of versions are in requirements.txt.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

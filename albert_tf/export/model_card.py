@@ -46,7 +46,7 @@ KINDS = {
         "run(input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_like(ids))",
     ),
 }
-#: The class of LiteRT needs no TensorFlow, and is all there will be when TensorFlow has none.
+#: LiteRT works without TensorFlow, and newer TensorFlow will not have an interpreter.
 _INTERPRETER = """
 try:
     from ai_edge_litert.interpreter import Interpreter  # pip install ai-edge-litert

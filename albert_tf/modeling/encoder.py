@@ -97,7 +97,7 @@ class AlbertModel(keras.Model):
         """Calls the model; see `call`.
 
         Raises:
-          AlbertError: the inputs are those of another Keras, or its layer calls the model.
+          AlbertError: an input belongs to another Keras, or a layer of Keras 3 calls the model.
         """
         given = inputs.values() if isinstance(inputs, Mapping) else [inputs]
         check_same_keras(type(self).__name__, given)

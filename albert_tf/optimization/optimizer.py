@@ -29,8 +29,8 @@ _IDLE_COEFFICIENTS = {
 class AlbertOptimizer(LAMB):
     """LAMB (You et al., 2020); with `adapt_layers=False` it is AdamW.
 
-    Differs from its base class, which is tensorflow-addons' LAMB or equal to it, in three ways:
-    bias correction is optional, weights are excluded by their official names, and a step can be
+    Extends tensorflow-addons' LAMB, or our own with the same results, in three ways: bias
+    correction is optional, weights are excluded by their official names, and a step can be
     skipped without leaving the graph. Built by `create_optimizer`.
 
     Attributes:

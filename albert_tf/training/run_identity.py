@@ -53,7 +53,7 @@ class RunIdentity:
         self._data = dict(train_spec.data_description)
 
     def write(self, folder: str) -> None:
-        """Writes both files, and into the first one which TensorFlow the run begins with."""
+        """Writes both files; the first one also has the version of TensorFlow."""
         values = {**self._values, "tensorflow": tf.__version__}
         files.write_json(os.path.join(folder, RUN_CONFIG), values)
         files.write_json(os.path.join(folder, TRAINING_DATA), self._data)
