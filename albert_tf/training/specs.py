@@ -91,7 +91,11 @@ class FileInput:
 
     def __call__(self, context: InputContext) -> tf.data.Dataset:
         """The batches."""
-        return self.batches(context)
+        import tensorflow as tf
+
+        # Converting Python's `if` and `for` to graphs takes longer than all else, and the functions
+        # of our data sets are not written for it.
+        return tf.autograph.experimental.do_not_convert(self.batches)(context)
 
 
 @dataclasses.dataclass(frozen=True)
