@@ -26,6 +26,7 @@ from data_prep import (
     train_sentencepiece,
     verify_records,
 )
+from tests.support.self_checks import checked_in_this_process
 
 DEMO = Path(__file__).parents[1] / "demo/data"
 ROOT = "ram://any-file-system"
@@ -38,6 +39,37 @@ CONFIG = AlbertConfig(
     intermediate_size=32,
     max_position_embeddings=64,
 )
+CLASSIFIER = {
+    "task_name": "custom",
+    "do_train": True,
+    "do_eval": True,
+    "do_predict": True,
+    "init_checkpoint": f"{ROOT}/pretrained",
+    "output_dir": f"{ROOT}/classifier",
+    "train_file": f"{ROOT}/authors/train.tsv",
+    "eval_file": f"{ROOT}/authors/dev.tsv",
+    "predict_file": f"{ROOT}/authors/dev.tsv",
+    "text_column": "sentence",
+    "label_column": "author",
+    "max_seq_length": 32,
+    "train_batch_size": 8,
+    "num_train_epochs": 1,
+}
+
+
+@pytest.fixture
+def run(run_script, tmp_path, monkeypatch):
+    """Runs a script in an empty folder, in which nothing may be when it has ended."""
+    # Whatever is taken for the name of a local file would be made here.
+    monkeypatch.chdir(tmp_path)
+
+    def run(module, **flags):
+        done = run_script(module, *(f"--{name}={value}" for name, value in flags.items()))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    yield run
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
@@ -54,15 +86,56 @@ def inputs():
     tf.io.gfile.rmtree(ROOT)
 
 
-def test_the_demo_runs_with_every_path_below_ram(inputs, run_script, tmp_path, monkeypatch):
-    # Whatever is taken for the name of a local file would be made here.
-    monkeypatch.chdir(tmp_path)
+def test_a_short_chain_runs_with_every_path_below_ram(inputs, run):
+    """The demo with one half of the books, no evaluation while pretraining, and one export."""
+    text, vocabulary = f"{ROOT}/text/train.txt", f"{ROOT}/vocabulary/books.model"
+    records, pretrained = f"{ROOT}/records/train", f"{ROOT}/pretrained"
+    run(split_sentences, input_file=f"{ROOT}/books/train/*.txt", output_file=text)
+    run(
+        train_sentencepiece,
+        input_file=text,
+        output_prefix=vocabulary.removesuffix(".model"),
+        vocab_size=CONFIG.vocab_size,
+    )
+    run(
+        create_pretraining_data,
+        input_file=text,
+        output_dir=records,
+        spm_model_file=vocabulary,
+        max_seq_length=64,
+        record_format="compact",
+        num_shards=2,
+        num_workers=1,
+    )
+    run(verify_records, input_file=records)
+    assert "[CLS]" in run(inspect_records, input_file=records)
+    run(
+        run_pretraining,
+        input_file=records,
+        albert_config_file=f"{ROOT}/config.json",
+        output_dir=pretrained,
+        train_batch_size=8,
+        num_train_steps=4,
+        num_warmup_steps=2,
+        save_checkpoints_steps=2,
+        keep_checkpoint_max=1,
+        log_every_steps=2,
+    )
+    kept = tf.io.gfile.glob(f"{pretrained}/checkpoints/*.index")
+    assert kept == [f"{pretrained}/checkpoints/ckpt-4.index"]
+    run(run_classifier, **CLASSIFIER)
+    assert 0 <= files.read_json(f"{ROOT}/classifier/eval_results.json")["accuracy"] <= 1
+    assert len(files.read_text(f"{ROOT}/classifier/predictions.tsv").splitlines()) == 40
+    export = f"{ROOT}/export"
+    with checked_in_this_process():
+        run(export_tfhub, albert_directory=pretrained, export_path=export)
+    assert json.loads(files.read_text(f"{export}/self_check.json"))["probes"]
+    encoder = tf.saved_model.load(export)
+    assert encoder.do_lower_case.numpy() and not hasattr(encoder, "mlm")
 
-    def run(module, **flags):
-        done = run_script(module, *(f"--{name}={value}" for name, value in flags.items()))
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
+@pytest.mark.slow
+def test_the_demo_runs_with_every_path_below_ram(inputs, run):
     for part in ("train", "heldout"):
         run(
             split_sentences,
@@ -108,23 +181,7 @@ def test_the_demo_runs_with_every_path_below_ram(inputs, run_script, tmp_path, m
     assert "already trained to step 6" in run(run_pretraining, **pretraining)
     kept = tf.io.gfile.glob(f"{ROOT}/pretrained/checkpoints/*.index")
     assert sorted(kept) == [f"{ROOT}/pretrained/checkpoints/ckpt-{i}.index" for i in (4, 6)]
-    run(
-        run_classifier,
-        task_name="custom",
-        do_train=True,
-        do_eval=True,
-        do_predict=True,
-        init_checkpoint=f"{ROOT}/pretrained",
-        output_dir=f"{ROOT}/classifier",
-        train_file=f"{ROOT}/authors/train.tsv",
-        eval_file=f"{ROOT}/authors/dev.tsv",
-        predict_file=f"{ROOT}/authors/dev.tsv",
-        text_column="sentence",
-        label_column="author",
-        max_seq_length=32,
-        train_batch_size=8,
-        num_train_epochs=1,
-    )
+    run(run_classifier, **CLASSIFIER)
     assert 0 <= files.read_json(f"{ROOT}/classifier/eval_results.json")["accuracy"] <= 1
     assert len(files.read_text(f"{ROOT}/classifier/predictions.tsv").splitlines()) == 40
     for kind, folder in (("classifier", "classifier"), ("model_with_mlm", "pretrained")):
@@ -140,4 +197,3 @@ def test_the_demo_runs_with_every_path_below_ram(inputs, run_script, tmp_path, m
     _, *rows = files.read_text(f"{ROOT}/authors/train.tsv").splitlines()
     authors = {row.split("\t")[1] for row in rows}
     assert answer["label"][0].numpy().decode() in authors
-    assert list(tmp_path.iterdir()) == []

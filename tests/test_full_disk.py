@@ -280,10 +280,27 @@ def figures(name, program, disk, inputs, run_script, shares):
 
 @pytest.mark.parametrize(
     ("name", "shares"),
-    [("create_pretraining_data", (0, 0.5, 1)), ("run_pretraining", (0.6,))],
+    [
+        ("create_pretraining_data", (0, 0.5, 1)),
+        pytest.param("run_pretraining", (0.6,), marks=pytest.mark.slow),
+    ],
 )
 def test_a_full_disk_stops_a_program_which_then_goes_on(disk, inputs, run_script, name, shares):
     figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
+
+
+def test_a_full_disk_stops_pretraining_which_then_resumes(disk, inputs, run_script, tmp_path):
+    program, out = PROGRAMS["run_pretraining"], disk.folder / "pretraining"
+    with disk.with_room_for(7_000_000):  # For one checkpoint.
+        done = run(run_script, program, inputs, out)
+        assert_one_sentence(done)
+        shutil.copytree(out, tmp_path / "stopped")
+    done = run(run_script, program, inputs, out)
+    assert done.returncode == 0, done.stderr
+    assert f"Resuming {out} at step 2." in done.stdout
+    assert_good_state(program, tmp_path / "stopped", whole=files_below(out))
+    assert newest_first(str(out / "checkpoints"))[0][0].endswith("ckpt-6")
+    shutil.rmtree(out)
 
 
 def test_a_build_that_finds_no_room_for_its_tokens_is_not_given_up(disk, inputs, run_script):

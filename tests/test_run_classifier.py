@@ -4,15 +4,16 @@
 
 import contextlib
 import csv
+import io
 import json
 import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -139,7 +140,7 @@ def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def model(folder):
-    """Output directory of a training run, made by the script itself."""
+    """Output directory of a training run, and what it printed."""
     arguments = dict(
         training_flags(folder),
         do_eval=True,
@@ -147,10 +148,28 @@ def model(folder):
         eval_every_steps=60,
         output_dir=folder / "model",
     )
-    command = [sys.executable, "run_classifier.py", *(f"--{k}={v}" for k, v in arguments.items())]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder / "model", done.stdout
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        run(**arguments)
+    return folder / "model", printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def second(model, folder):
+    """Arguments of a run that starts with the model and trains its head alone; what it printed."""
+    arguments = dict(
+        training_flags(folder),
+        num_train_epochs=0.1,
+        init_checkpoint=model[0],
+        freeze="encoder",
+        output_dir=folder / "second",
+    )
+    for name in ("train_step", "albert_config_file", "vocab_file"):
+        del arguments[name]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        run(**arguments, do_eval=True, eval_file=folder / "dev.tsv", eval_every_steps=2)
+    return arguments, printed.getvalue()
 
 
 def test_separable_task_is_learned_and_results_are_written(model):
@@ -169,21 +188,8 @@ def weights_of(output_dir):
     return {name: source.read(name) for name in source.shapes}
 
 
-def test_freeze_encoder_trains_the_head_alone(model, folder, tmp_path):
-    arguments = training_flags(folder)
-    for name in ("albert_config_file", "vocab_file"):
-        del arguments[name]
-    arguments |= {
-        "do_eval": True,
-        "eval_file": folder / "dev.tsv",
-        "eval_every_steps": 2,
-        "train_step": 2,
-        "init_checkpoint": model[0],
-        "freeze": "encoder",
-        "output_dir": tmp_path,
-    }
-    run(**arguments)
-    before, after = weights_of(model[0]), weights_of(tmp_path)
+def test_freeze_encoder_trains_the_head_alone(model, second):
+    before, after = weights_of(model[0]), weights_of(second[0]["output_dir"])
     assert set(after) == set(before)
     changed = {name for name, value in after.items() if (value != before[name]).any()}
     assert changed == {"output_weights", "output_bias"}
@@ -195,14 +201,20 @@ def test_freezing_random_weights_is_refused(folder, tmp_path):
         run(**arguments)
 
 
-def test_model_directory_alone_predicts(model, folder, tmp_path):
-    output_dir, _ = model
+@pytest.fixture
+def copied_model(model, tmp_path):
+    """The output directory of a test's own."""
+    return shutil.copytree(model[0], tmp_path / "model")
+
+
+def test_model_directory_alone_predicts(copied_model, folder, tmp_path):
+    output_dir = copied_model
     run(
         do_predict=True,
         predict_file=folder / "new.tsv",
         id_column="number",
         output_dir=output_dir,
-        cached_dir=tmp_path,
+        cached_dir=tmp_path / "cache",
     )
     with (output_dir / "predictions.tsv").open() as f:
         rows = list(csv.DictReader(f, delimiter="\t"))
@@ -217,36 +229,40 @@ def test_model_directory_alone_predicts(model, folder, tmp_path):
         assert row["prediction"] == max(probabilities, key=probabilities.get)
 
 
-def test_evaluating_twice_gives_the_same_and_needs_no_training_file(model, folder):
-    output_dir, _ = model
-    path = output_dir / "eval_results.json"
+@pytest.mark.slow  # The test of a live run sees it as well.
+def test_evaluating_twice_gives_the_same_and_needs_no_training_file(copied_model, folder):
+    path = copied_model / "eval_results.json"
     before = path.read_text()
     path.unlink()
-    run(do_eval=True, eval_file=folder / "dev.tsv", output_dir=output_dir)
+    run(do_eval=True, eval_file=folder / "dev.tsv", output_dir=copied_model)
     assert json.loads(path.read_text()) == pytest.approx(json.loads(before))
 
 
 def test_a_trained_model_reads_other_lengths_and_refuses_flags_of_another_kind_of_model(
-    model, folder, capsys, tmp_path
+    copied_model, folder, capsys, tmp_path
 ):
-    given = {"do_predict": True, "predict_file": folder / "new.tsv", "cached_dir": tmp_path}
-    run(**given, output_dir=model[0], max_seq_length=5)
+    given = {"do_predict": True, "predict_file": folder / "new.tsv", "output_dir": copied_model}
+    given["cached_dir"] = tmp_path / "cache"
+    run(**given, max_seq_length=5)
     assert "are longer than 5 tokens and cut" in capsys.readouterr().out
     with pytest.raises(AlbertError, match=r"--regression does not fit .* \(negative, positive\)"):
-        run(**given, output_dir=model[0], regression=True)
+        run(**given, regression=True)
 
 
 def test_beside_a_live_run_evaluating_and_predicting_work_and_training_does_not(
-    model, folder, hold
+    copied_model, folder, hold
 ):
-    output_dir, _ = model
+    output_dir = copied_model
     using = {"do_eval": True, "eval_file": folder / "dev.tsv", "output_dir": output_dir}
     with hold(output_dir):
-        (output_dir / "eval_results.json").unlink()
+        path = output_dir / "eval_results.json"
+        before = json.loads(path.read_text())
+        path.unlink()
         run(**using, do_predict=True, predict_file=folder / "new.tsv")
         with pytest.raises(AlbertError, match=f"^{output_dir} is in use: process "):
             run(**{**training_flags(folder), **using})
-    assert json.loads((output_dir / "eval_results.json").read_text())["accuracy"] > 0.9
+    assert json.loads(path.read_text()) == pytest.approx(before)
+    assert before["accuracy"] > 0.9
 
 
 def test_predictions_do_not_replace_the_file_they_are_made_of(folder, tmp_path):
@@ -267,25 +283,20 @@ def test_seeds_are_refused_while_another_process_trains_one_of_them(folder, tmp_
     assert not (tmp_path / "seeds/seed-12345").exists()
 
 
-def test_fine_tuning_takes_vocabulary_and_configuration_from_the_checkpoint(model, folder, capsys):
+def test_fine_tuning_takes_vocabulary_and_configuration_from_the_checkpoint(second, capsys):
     """And a finished run is not trained again."""
-    arguments = dict(training_flags(folder), init_checkpoint=model[0], train_step=2)
-    del arguments["albert_config_file"], arguments["vocab_file"]
-    run(**arguments, output_dir=folder / "second")
-    assert "variables matched" in capsys.readouterr().out
-    run(**arguments, output_dir=folder / "second")
+    arguments, printed = second
+    assert "variables matched" in printed
+    run(**arguments)
     assert "already trained" in capsys.readouterr().out
     with pytest.raises(AlbertError, match="holds another run"):
-        run(**{**arguments, "learning_rate": 1e-4}, output_dir=folder / "second")
+        run(**{**arguments, "learning_rate": 1e-4})
 
 
-def test_number_of_epochs_gives_the_steps(folder, capsys):
-    arguments = dict(training_flags(folder), num_train_epochs=0.1)
-    del arguments["train_step"]
-    run(**arguments, output_dir=folder / "epochs")
-    printed = capsys.readouterr().out
+def test_number_of_epochs_gives_the_steps(second):
+    arguments, printed = second
     assert "Fine-tuning for 2 steps of 16" in printed
-    checkpoint = tf.train.latest_checkpoint(str(folder / "epochs" / "checkpoints"))
+    checkpoint = tf.train.latest_checkpoint(str(arguments["output_dir"] / "checkpoints"))
     assert checkpoint.endswith("ckpt-2")
 
 
@@ -362,38 +373,31 @@ def test_bad_input_is_one_sentence_and_writes_no_model(case, folder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_directory_without_a_classifier_is_refused_with_exit_status_1(folder, tmp_path):
-    command = [sys.executable, "run_classifier.py", "--do_predict", f"--output_dir={tmp_path}"]
-    command.append(f"--predict_file={folder / 'new.tsv'}")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+def test_directory_without_a_classifier_is_refused_with_exit_status_1(
+    folder, tmp_path, run_process
+):
+    given = "--do_predict", f"--output_dir={tmp_path}", f"--predict_file={folder / 'new.tsv'}"
+    done = run_process("run_classifier", *given)
     assert done.returncode == 1
     assert f"error: {tmp_path} holds no fine-tuned model" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_signal_ends_all_seeds_and_leaves_a_checkpoint(folder, tmp_path):
+def test_a_signal_ends_all_seeds_and_leaves_a_checkpoint(folder, tmp_path, script_server):
     values = {**training_flags(folder), "do_eval": True, "eval_file": folder / "dev.tsv"}
     values |= {"output_dir": tmp_path / "run", "num_seeds": 2, "train_step": 100_000}
-    script = [
-        sys.executable,
-        ROOT / "run_classifier.py",
-        *(f"--{k}={v}" for k, v in values.items()),
-    ]
-    paths = {name: tmp_path / name for name in ("stdout", "stderr")}
-    with open(paths["stdout"], "w") as out, open(paths["stderr"], "w") as err:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen(script, cwd=ROOT, env=environment, stdout=out, stderr=err)
-    try:
-        while "train 1/" not in paths["stderr"].read_text():
-            assert process.poll() is None, paths["stderr"].read_text()
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(300) == 130
-    finally:
-        process.kill()
-    told = paths["stdout"].read_text()
+    out, err = tmp_path / "stdout", tmp_path / "stderr"
+    out.touch()
+    err.touch()
+    given = [f"--{k}={v}" for k, v in values.items()]
+    with script_server.running("run_classifier", given, out, err) as process:
+        while "train 1/" not in err.read_text():
+            assert script_server.status(0.02) is None, err.read_text()
+        os.kill(process, signal.SIGINT)
+        assert script_server.status(300) == 130
+    told = out.read_text()
     assert "Stopped at step" in told and "(2 of 2)" not in told
-    assert "Traceback" not in paths["stderr"].read_text()
+    assert "Traceback" not in err.read_text()
     assert len(list((tmp_path / "run").glob("seed-*/checkpoints/*.index"))) == 1
     assert not (tmp_path / "run" / "seeds.json").exists()

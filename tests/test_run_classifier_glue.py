@@ -5,6 +5,7 @@
 import csv
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -103,12 +104,37 @@ def expected_answers(folder, file):
     return [labels[DECIDERS.index(word)] for word in words]
 
 
-def test_all_tasks_of_a_folder_train_evaluate_and_predict_in_one_command(folder, run, run_script):
-    arguments = dict(training_flags(folder), task_name="all", do_predict=True)
-    done = run(**arguments, output_dir=folder / "runs")
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def outputs():
+    """What the run below printed, for as long as this module is tested."""
+    return []
 
-    lines = done.stdout[done.stdout.index("GLUE, dev") :].splitlines()
+
+@pytest.fixture
+def trained(outputs, folder, run):
+    """Output of one run that trains, evaluates and predicts all tasks, into the folder `runs`."""
+    if not outputs:
+        arguments = dict(training_flags(folder), task_name="all", do_predict=True)
+        done = run(**arguments, output_dir=folder / "runs")
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    return outputs[0]
+
+
+@pytest.fixture
+def runs(trained, folder, tmp_path):
+    """The runs, for a test of its own."""
+    return shutil.copytree(folder / "runs", tmp_path / "runs")
+
+
+def score_table(printed):
+    return printed[printed.index("GLUE, dev") :].splitlines()
+
+
+def test_all_tasks_of_a_folder_train_evaluate_and_predict_in_one_command(
+    trained, folder, run_script
+):
+    lines = score_table(trained)
     scores = {line.split()[0]: line.split()[1:3] for line in lines[1:]}
     assert list(scores) == ["STS-B", "MNLI", "RTE", "average"]
     assert all(float(score) > 90 for score, _ in scores.values())
@@ -143,27 +169,21 @@ def test_all_tasks_of_a_folder_train_evaluate_and_predict_in_one_command(folder,
     assert "has 40 predictions, but" in done.stderr
     assert not (folder / "a.zip").exists()
 
-    # Again: nothing is trained, and the table is the same.
-    again = run(**arguments, output_dir=folder / "runs")
+
+def test_all_tasks_again_train_nothing_and_give_the_same_table(trained, runs, folder, run):
+    again = run(**training_flags(folder), task_name="all", output_dir=runs)
     assert again.returncode == 0, again.stderr
     assert again.stdout.count("already trained") == 3
-    assert again.stdout[again.stdout.index("GLUE, dev") :].splitlines() == lines
-
-    _check_models_are_reused(folder, run)
+    assert score_table(again.stdout) == score_table(trained)
 
 
-def _check_models_are_reused(folder, run):
-    """Predicting alone, and models of other tasks; part of the test that trains the models."""
-    for path in (folder / "runs/mnli/submission").iterdir():
+def test_a_model_predicts_alone_and_for_no_other_task(runs, folder, run):
+    for path in (runs / "mnli/submission").iterdir():
         path.unlink()
-    done = run(
-        task_name="ax", do_predict=True, data_dir=folder / "data", output_dir=folder / "runs/mnli"
-    )
+    done = run(task_name="ax", do_predict=True, data_dir=folder / "data", output_dir=runs / "mnli")
     assert done.returncode == 0, done.stderr
-    assert [p.name for p in (folder / "runs/mnli/submission").iterdir()] == ["AX.tsv"]
-    done = run(
-        task_name="RTE", do_predict=True, data_dir=folder / "data", output_dir=folder / "runs/mnli"
-    )
+    assert [p.name for p in (runs / "mnli/submission").iterdir()] == ["AX.tsv"]
+    done = run(task_name="RTE", do_predict=True, data_dir=folder / "data", output_dir=runs / "mnli")
     assert done.returncode == 1
     assert "was trained for 'mnli', but RTE needs one trained for 'rte'" in done.stderr
     done = run(
@@ -171,11 +191,11 @@ def _check_models_are_reused(folder, run):
         predict_file=folder / "data/RTE/test.tsv",
         text_column="sentence1",
         text_pair_column="sentence2",
-        output_dir=folder / "runs/rte",
+        output_dir=runs / "rte",
     )
     assert done.returncode == 0, done.stderr
-    ours = [row["prediction"] for row in table(folder / "runs/rte/predictions.tsv")]
-    assert ours == [row["prediction"] for row in table(folder / "runs/rte/submission/RTE.tsv")]
+    ours = [row["prediction"] for row in table(runs / "rte/predictions.tsv")]
+    assert ours == [row["prediction"] for row in table(runs / "rte/submission/RTE.tsv")]
 
 
 @pytest.mark.slow
@@ -193,12 +213,13 @@ def test_seeds_are_compared_with_the_majority_and_the_best_one_predicts(folder, 
     assert (folder / "seeds/submission/RTE.tsv").exists()
 
 
-def test_recipe_gives_what_no_flag_gives(folder, run):
+def test_recipe_gives_what_no_flag_gives(runs, folder, run):
+    # Another run is there already, so that the settings are told, but nothing is trained.
     arguments = dict(training_flags(folder), task_name="rte", do_eval=False, train_step=4)
     for name in ("learning_rate", "train_batch_size", "eval_every_steps"):
         del arguments[name]
-    done = run(**arguments, output_dir=folder / "recipe")
-    assert done.returncode == 0, done.stderr
+    done = run(**arguments, output_dir=runs / "rte")
+    assert done.returncode == 1 and "holds another run" in done.stderr
     assert "Fine-tuning for 4 steps of 32, 1 warm-up, learning rate 0.0001" in done.stdout
 
 

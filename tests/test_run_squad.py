@@ -84,9 +84,9 @@ def training_flags(folder, version):
         "max_query_length": 8,
         "train_batch_size": 8,
         "eval_batch_size": 8,
-        "learning_rate": 1e-3,
-        "train_step": 500,
-        "warmup_step": 50,
+        "learning_rate": 3e-3,
+        "train_step": 200,
+        "warmup_step": 20,
         "do_eval": True,
         "eval_file": folder / f"train-{version}.json",
         "output_dir": folder / f"model-{version}",
@@ -168,6 +168,9 @@ def test_a_model_directory_alone_predicts_with_the_kept_threshold(
         assert "as given" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "trained", [pytest.param("1.1", marks=pytest.mark.slow), "2.0"], indirect=True
+)
 def test_evaluating_twice_gives_the_same_and_needs_no_training_file(trained, folder, run_script):
     version, output_dir, _ = trained
     path = output_dir / "eval_results.json"

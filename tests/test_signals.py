@@ -30,13 +30,16 @@ def sleep():
 def compute():  # In C, where no exception comes.
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 
-def save():
+def save(seconds=5):
     with signals.StopSignals(lambda number: print("told", number, flush=True)) as stop:
         print("saving", flush=True)
-        end = time.monotonic() + 5
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(0.01)
     sys.exit(interrupts.exit_status(stop.received))
+
+def save_briefly():
+    save(2.5)
 
 def main(what):
     print("ready", flush=True)
@@ -101,7 +104,7 @@ def test_a_second_signal_ends_it_at_once(start):
 
 def test_two_signals_at_once_are_one_request(start):
     # As GNU timeout sends them: to the command, and to all in its group.
-    process = start("save", "saving")
+    process = start("save_briefly", "saving")
     process.send_signal(signal.SIGTERM)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
@@ -111,7 +114,7 @@ def test_two_signals_at_once_are_one_request(start):
 
 def test_what_it_was_started_to_ignore_it_ignores(start):
     ignore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
-    process = start("save", "saving", **ignore)
+    process = start("save_briefly", "saving", **ignore)
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)

@@ -3,6 +3,7 @@
 """Reading lines of good and bad text files."""
 
 import bz2
+import functools
 import gzip
 import lzma
 import tracemalloc
@@ -12,7 +13,12 @@ import pytest
 from albert_tf.errors import AlbertError
 from albert_tf.text_files import MAX_LINE_BYTES, atomic_text_writer, read_lines
 
-COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+COMPRESSORS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": functools.partial(lzma.compress, preset=0),  # To be fast.
+}
 LINES = ["one", "", "zwei é 漢字", "  three  "]
 
 

@@ -108,6 +108,7 @@ class TestReleasedModel:
         assert released.encode(case["text"]) == case["ids"]
         assert released.encode_with_offsets(case["text"])[0] == case["ids"]
 
+    @pytest.mark.golden
     def test_a_batch_gives_the_official_ids(self, released):
         assert released.encode_batch([c["text"] for c in CASES]) == [c["ids"] for c in CASES]
         assert len(CASES) == 158

@@ -42,9 +42,9 @@ def tf1_archive(tf1_tiny, tmp_path):
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def grouped():
-    """Two groups of two blocks each, with weights that are all different."""
+    """Two groups of two blocks each, with weights that are all different; not to be changed."""
     config = AlbertConfig(
         vocab_size=23,
         embedding_size=4,

@@ -44,6 +44,7 @@ def save(folder, weights, config):
     return str(folder)
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("form", ["folder", "name", "archive"])
 def test_the_tf1_release_gives_its_own_outputs(form, tf1_tiny, tf1_archive):
     paths = {"folder": tf1_tiny, "name": tf1_tiny / "model.ckpt-best", "archive": tf1_archive}
@@ -68,6 +69,7 @@ def test_the_state_of_training_is_expected_and_named(tf1_tiny):
     assert {"bert/pooler/dense/bias/adam_m", "global_step"} <= set(report.state)
 
 
+@pytest.mark.golden
 def test_hugging_face_gives_its_own_outputs(hf_tiny):
     expected = np.load(hf_tiny / "expected.npz")
     model = albert_tf.load_pretrained(str(hf_tiny))
@@ -77,7 +79,14 @@ def test_hugging_face_gives_its_own_outputs(hf_tiny):
     assert model.config.hidden_act == "gelu"
 
 
-@pytest.mark.parametrize("write", [write_tf1, write_tf2, write_hugging_face])
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_tf1,
+        pytest.param(write_tf2, marks=pytest.mark.slow),
+        pytest.param(write_hugging_face, marks=pytest.mark.slow),
+    ],
+)
 def test_groups_and_inner_groups_come_back(write, grouped, inputs, tmp_path):
     weights = {k: v.numpy() for k, v in grouped.named_weights().items()}
     write(str(tmp_path), grouped.config, None, weights)

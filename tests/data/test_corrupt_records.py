@@ -34,16 +34,39 @@ def examples_of(numbers):
     return records.encode_examples(columns, FEATURES)
 
 
-@pytest.fixture(params=[True, False], ids=["manifest", "no manifest"])
-def shards(request, tmp_path):
+def write_shards(folder):
     bounds = np.cumsum([0, *SIZES])
-    infos = [
-        records.write_shard(str(tmp_path / name), examples_of(range(begin, end)))
+    return [
+        records.write_shard(str(folder / name), examples_of(range(begin, end)))
         for name, begin, end in zip("abc", bounds, bounds[1:])
     ]
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    """Labels of 20 batches of 7 of training on undamaged shards."""
+    folder = tmp_path_factory.mktemp("intact")
+    write_shards(folder)
+    return labels(train_batches(source(folder), 7), 20)
+
+
+@pytest.fixture(params=[True, False], ids=["manifest", "no manifest"])
+def shards(request, tmp_path):
+    infos = write_shards(tmp_path)
     if request.param:
         Manifest("classification", FEATURES, infos, {}, {}, {}).save(str(tmp_path))
     return tmp_path
+
+
+#: For tests that see the same of shards without a manifest.
+mostly_with_manifest = pytest.mark.parametrize(
+    "shards",
+    [
+        pytest.param(True, id="manifest"),
+        pytest.param(False, id="no manifest", marks=pytest.mark.slow),
+    ],
+    indirect=True,
+)
 
 
 def damage(path, number, what="payload"):
@@ -68,14 +91,25 @@ def source(folder, limit=0, **options):
     return RecordSource(paths, FEATURES, max_corrupt_records=limit, **options)
 
 
+def train_batches(source, *context):
+    return source.train_input_fn(InputContext(*context))
+
+
 def labels(dataset, batches=None):
     return np.array([b["label_ids"].numpy() for b in itertools.islice(dataset, batches)])
 
 
-@pytest.mark.parametrize("what", ["payload", "layout"])
-def test_others_take_the_places_of_corrupt_records_and_none_moves(shards, what):
-    context = InputContext(batch_size=7)
-    intact = labels(source(shards).train_input_fn(context), 20)
+@pytest.mark.parametrize(
+    ("shards", "what"),
+    [
+        pytest.param(True, "payload", id="manifest-payload"),
+        pytest.param(False, "layout", id="no manifest-layout"),
+        pytest.param(True, "layout", id="manifest-layout", marks=pytest.mark.slow),
+        pytest.param(False, "payload", id="no manifest-payload", marks=pytest.mark.slow),
+    ],
+    indirect=["shards"],
+)
+def test_others_take_the_places_of_corrupt_records_and_none_moves(shards, intact, what):
     fingerprint = source(shards).fingerprint
     damage(shards / "a", 1, what)
     damage(shards / "c", 4, what)
@@ -87,15 +121,16 @@ def test_others_take_the_places_of_corrupt_records_and_none_moves(shards, what):
     expected = intact.copy()
     for corrupt, other in ((1, 2), (17, 13 + 6), (18, 13 + 7)):
         expected[intact == corrupt] = other
-    np.testing.assert_array_equal(labels(repaired.train_input_fn(context), 20), expected)
-    later = labels(source(shards, limit=5).train_input_fn(InputContext(7, start_step=9)), 11)
+    np.testing.assert_array_equal(labels(train_batches(repaired, 7), 20), expected)
+    later = labels(train_batches(source(shards, limit=5), 7, 9), 11)
     np.testing.assert_array_equal(later, expected[9:])
 
 
 def test_evaluation_leaves_corrupt_records_out(shards):
     damage(shards / "b", 2)
     damage(shards / "c", 0)
-    batches = list(source(shards, limit=2).eval_input_fn(InputContext(8)))
+    found = source(shards, limit=2)
+    batches = list(found.eval_input_fn(InputContext(8)))
     rows = [
         (label, index)
         for batch in batches
@@ -103,7 +138,7 @@ def test_evaluation_leaves_corrupt_records_out(shards):
         if index >= 0
     ]
     assert rows == [(i, i) for i in range(TOTAL) if i not in (12, 13)]
-    assert len(batches) == source(shards, limit=2).num_batches(8)
+    assert len(batches) == found.num_batches(8)
 
 
 def test_the_records_that_are_passed_over_are_named(shards):
@@ -132,7 +167,7 @@ def test_a_damaged_length_loses_the_rest_of_its_shard(shards):
     with pytest.raises(AlbertError, match=r"3 of 30 records are corrupt.*c: record 14"):
         source(shards, limit=2)
     repaired = source(shards, limit=3)
-    stream = labels(repaired.train_input_fn(InputContext(30)), 3)
+    stream = labels(train_batches(repaired, 30), 3)
     assert not np.isin(stream, [27, 28, 29]).any()
     assert (np.sort(stream)[:, :27] <= 26).all()
 
@@ -158,6 +193,7 @@ def test_a_shard_of_corrupt_records_alone_cannot_be_repaired(shards):
         source(shards, limit=30)
 
 
+@mostly_with_manifest
 def test_the_check_names_the_first_corrupt_record_that_is_not_passed_over(shards):
     source(shards).check()
     damage(shards / "a", 3)
@@ -171,6 +207,7 @@ def test_the_check_names_the_first_corrupt_record_that_is_not_passed_over(shards
         found.check()
 
 
+@mostly_with_manifest
 def test_ids_outside_the_vocabulary_are_a_fault(shards):
     source(shards, vocab_size=4).check()
     with pytest.raises(AlbertError, match="an id outside the vocabulary"):

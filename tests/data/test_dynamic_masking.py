@@ -170,11 +170,16 @@ def run_lengths(predicted, batch):
     return np.array(lengths)
 
 
-@pytest.mark.parametrize("favor_shorter", [True, False])
-@pytest.mark.parametrize("whole_words", [True, False])
-def test_all_sets_of_masked_words_are_as_likely_as_in_the_builder(
-    tokenizer, favor_shorter, whole_words
-):
+def slow(*values):
+    """Values of a parameter that only `make test-all` tries."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+@pytest.mark.parametrize(
+    "case", [(True, True), (False, False), *slow((True, False), (False, True))]
+)
+def test_all_sets_of_masked_words_are_as_likely_as_in_the_builder(tokenizer, case):
+    favor_shorter, whole_words = case
     # Six words of 1, 2, 1 | 3, 1, 1 pieces: few enough to count every set of them.
     text = Text(
         [np.arange(FIRST_TEXT_ID, FIRST_TEXT_ID + 9)],
@@ -192,7 +197,7 @@ def test_all_sets_of_masked_words_are_as_likely_as_in_the_builder(
     assert len(np.unique(codes[0])) > 10
 
 
-@pytest.mark.parametrize("favor_shorter", [True, False])
+@pytest.mark.parametrize("favor_shorter", [True, *slow(False)])
 def test_spans_are_as_long_as_in_the_builder(tokenizer, favor_shorter):
     # Three of forty words: they are one, two or three runs as the first spans are long.
     words = np.full(40, FIRST_TEXT_ID)
@@ -206,12 +211,9 @@ def test_spans_are_as_long_as_in_the_builder(tokenizer, favor_shorter):
     assert_same_distribution(*runs)
 
 
-@pytest.mark.parametrize(
-    ("longest", "predictions", "ngram"), [(125, 20, 3), (40, 3, 1), (60, 9, 5)]
-)
-def test_runs_places_and_numbers_of_masked_words_are_distributed_as_in_the_builder(
-    tokenizer, longest, predictions, ngram
-):
+@pytest.mark.parametrize("case", [(125, 20, 3), *slow((40, 3, 1), (60, 9, 5))])
+def test_runs_places_and_numbers_of_masked_words_are_distributed_as_in_the_builder(tokenizer, case):
+    longest, predictions, ngram = case
     text = Text.random(400, np.random.default_rng(0), longest, shortest=8, times=15)
     options = MaskingOptions(predictions, 0.15, ngram)
     drawn = draw(text, longest + 3, options, tokenizer)
@@ -323,6 +325,14 @@ def source(tokenizer, tmp_path_factory):
     return RecordSource(paths, features, seed=7, shuffle_window=64, masking=masking)
 
 
+def train_batches(source, *context):
+    return source.train_input_fn(InputContext(*context))
+
+
+def eval_batches(source, *context):
+    return source.eval_input_fn(InputContext(*context))
+
+
 def take(dataset, batches):
     """The first batches, joined, as arrays."""
     found = [{k: v.numpy() for k, v in batch.items()} for batch in dataset.take(batches)]
@@ -338,19 +348,19 @@ def assert_equal(some, others):
 @pytest.fixture(scope="module")
 def stream(source):
     """Three epochs, 75 steps of 12 examples."""
-    return take(source.train_input_fn(InputContext(12)), 75)
+    return take(train_batches(source, 12), 75)
 
 
-@pytest.mark.parametrize("start", [1, 40])
+@pytest.mark.parametrize("start", [40, *slow(1)])
 def test_starting_at_a_step_gives_the_masks_that_step_would_have_had(source, stream, start):
-    tail = take(source.train_input_fn(InputContext(12, start_step=start)), 75 - start)
+    tail = take(train_batches(source, 12, start), 75 - start)
     assert_equal(tail, {name: value[12 * start :] for name, value in stream.items()})
 
 
 def test_masks_do_not_depend_on_the_number_of_pipelines(source, stream):
     for index in range(3):
-        part = take(source.train_input_fn(InputContext(12, 0, 3, index)), 75)
-        rows = np.arange(900).reshape(75, 3, 4)[:, index].ravel()
+        part = take(train_batches(source, 12, 0, 3, index), 30)
+        rows = np.arange(360).reshape(30, 3, 4)[:, index].ravel()
         assert_equal(part, {name: value[rows] for name, value in stream.items()})
 
 
@@ -389,32 +399,34 @@ def test_every_epoch_has_the_same_texts_and_new_masks(stream):
 
 def test_the_seed_decides_the_masks(source, stream):
     def first(seed):
-        return take(source.reseeded(seed).train_input_fn(InputContext(12)), 1)
+        return take(train_batches(source.reseeded(seed), 12), 1)
 
     assert_equal(first(7), {name: value[:12] for name, value in stream.items()})
     assert (first(8)["masked_lm_positions"] != stream["masked_lm_positions"][:12]).any()
 
 
-@pytest.mark.parametrize(("batch_size", "pipelines"), [(64, 1), (7, 1), (10, 2)])
-def test_evaluation_has_the_same_masks_whatever_the_batches(source, batch_size, pipelines):
-    def by_index(size, number):
-        parts = [take(source.eval_input_fn(InputContext(size, 0, number, i)), -1)
-                 for i in range(number)]  # fmt: skip
-        columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-        real = np.flatnonzero(columns["example_index"] >= 0)
-        rows = real[np.argsort(columns["example_index"][real])]
-        return {name: value[rows] for name, value in columns.items()}
+def held_out(source, size, pipelines):
+    """Evaluation's batches, joined, in the order of the records."""
+    parts = [take(eval_batches(source, size, 0, pipelines, i), -1) for i in range(pipelines)]
+    columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    real = np.flatnonzero(columns["example_index"] >= 0)
+    rows = real[np.argsort(columns["example_index"][real])]
+    return {name: value[rows] for name, value in columns.items()}
 
-    expected = by_index(64, 1)
-    assert expected["example_index"].tolist() == list(range(EXAMPLES))
-    assert_equal(by_index(batch_size, pipelines), expected)
+
+@pytest.fixture(scope="module")
+def held_out_64(source):
+    return held_out(source, 64, 1)
+
+
+@pytest.mark.parametrize("batching", [(7, 1), (10, 2), *slow((64, 1))])
+def test_evaluation_has_the_same_masks_whatever_the_batches(source, held_out_64, batching):
+    assert held_out_64["example_index"].tolist() == list(range(EXAMPLES))
+    assert_equal(held_out(source, *batching), held_out_64)
 
 
 def test_shapes_are_static_and_what_decides_the_masks_is_in_the_fingerprint(source, tokenizer):
-    for dataset in (
-        source.train_input_fn(InputContext(6)),
-        source.eval_input_fn(InputContext(6)),
-    ):
+    for dataset in (train_batches(source, 6), eval_batches(source, 6)):
         assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
     other = DynamicMasking(source.features, MaskingOptions(4), tokenizer, swap=True)
     changed = RecordSource(source.files, source.features, masking=other)

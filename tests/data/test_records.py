@@ -75,6 +75,7 @@ def test_encoding_refuses_columns_that_differ_from_the_layout():
         records.encode_examples({**columns, "ids": columns["ids"][:, :5]}, FEATURES)
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_records_of_the_tf1_release_parse(name):
     length, predictions = LAYOUTS[name]
@@ -108,6 +109,7 @@ def test_records_of_the_tf1_release_parse(name):
     assert 0.7 < (masked[weights] == 4).mean() < 0.9
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_our_encoding_of_the_releases_records_is_the_same_message(name):
     features = records.pretraining_features(*LAYOUTS[name])

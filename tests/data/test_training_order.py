@@ -7,11 +7,11 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
+import shutil
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.framing import read_frames
@@ -65,15 +65,21 @@ def repeated(shards: int, documents: int = 8, passes: int = PASSES) -> list[list
 
 def stream(source: RecordSource, batch_size, batches, name="document", **context) -> np.ndarray:
     """int [batches, rows] of the training input."""
-    make = tf.autograph.experimental.do_not_convert(source.train_input_fn)  # As training does.
-    dataset = make(InputContext(batch_size, **context))
+    dataset = source.train_input_fn(InputContext(batch_size, **context))
     return np.array([batch[name].numpy() for batch in dataset.take(batches)])
 
 
+def slow(*values):
+    """Values of a parameter that only `make test-all` tries."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+# By default, one lane that reads two groups of shards in turn, and lanes of two shards.
 @pytest.mark.parametrize(
-    ("shards", "documents"), [(1, 160), (10, 32), (16, 20), (17, 16), (256, 2)]
+    "layout", [(17, 16), (32, 10), *slow((1, 160), (10, 32), (16, 20), (256, 2))]
 )
-def test_the_first_tenth_of_an_epoch_sees_the_documents(tmp_path, shards, documents):
+def test_the_first_tenth_of_an_epoch_sees_the_documents(tmp_path, layout):
+    shards, documents = layout
     source = write(tmp_path, repeated(shards, documents))
     tenth = shards * documents // 16
     seen = stream(source, 16, 21 * tenth).reshape(21, -1)
@@ -100,6 +106,14 @@ def test_the_order_of_a_single_shard_stays_what_it_was(tmp_path):
 UNEVEN = [[[7] * 3, [8] * 17, [9] * 10]] * 4 + [[[1] * 30]] + [[[2] * 2] * 15]
 
 
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory):
+    """A folder of UNEVEN's records, and the numbers of 40 batches of 12 in windows of 12."""
+    folder = tmp_path_factory.mktemp("uneven")
+    write(folder, UNEVEN)
+    return folder, stream(open_source(folder, shuffle_window=12), 12, 40, "number")
+
+
 @pytest.mark.parametrize(("batch_size", "lanes"), [(6, 6), (4, 2), (7, 1)])
 def test_an_epoch_of_a_lane_holds_each_of_its_records_once(tmp_path, batch_size, lanes):
     source = write(tmp_path, UNEVEN)
@@ -121,11 +135,9 @@ def test_shards_with_fewer_sections_are_spread_over_the_epoch(tmp_path):
     assert max(others) < 20
 
 
-@pytest.mark.parametrize(
-    ("pipelines", "with_sections"),
-    [(2, True), (4, False), pytest.param(8, True, marks=pytest.mark.slow)],
-)
-def test_pipelines_share_the_batches_whatever_their_number(tmp_path, pipelines, with_sections):
+@pytest.mark.parametrize("case", [(2, True), *slow((4, False), (8, True))])
+def test_pipelines_share_the_batches_whatever_their_number(tmp_path, case):
+    pipelines, with_sections = case
     source = write(tmp_path, repeated(4), with_sections)
     whole = stream(source, 16, 30, "number")
     parts = [
@@ -135,19 +147,19 @@ def test_pipelines_share_the_batches_whatever_their_number(tmp_path, pipelines, 
     np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
 
 
-@pytest.mark.parametrize("start", [1, 7, 14, 33])
-def test_a_stream_of_sections_starts_at_any_step(tmp_path, start):
-    write(tmp_path, UNEVEN)
-    source = open_source(tmp_path, shuffle_window=12)
-    whole = stream(source, 12, 40, "number")
+@pytest.mark.parametrize("start", [7, 33, *slow(1, 14)])
+def test_a_stream_of_sections_starts_at_any_step(uneven, start):
+    folder, whole = uneven
+    source = open_source(folder, shuffle_window=12)
     tail = stream(source, 12, 40 - start, "number", start_step=start)
     np.testing.assert_array_equal(tail, whole[start:])
     last = {"start_step": start, "num_pipelines": 4, "pipeline_index": 3}
     np.testing.assert_array_equal(stream(source, 12, 7, "number", **last), whole[start:, 9:][:7])
 
 
-@pytest.mark.parametrize(("pipelines", "index"), [(2, 0), (2, 1), (4, 2)])
-def test_a_pipeline_opens_the_shards_of_its_own_rows_only(tmp_path, pipelines, index):
+@pytest.mark.parametrize("pipeline", [(4, 2), *slow((2, 0), (2, 1))])
+def test_a_pipeline_opens_the_shards_of_its_own_rows_only(tmp_path, pipeline):
+    pipelines, index = pipeline
     source = write(tmp_path, repeated(8))
     context = {"num_pipelines": pipelines, "pipeline_index": index}
     whole = stream(source, 8, 170, "number")  # Two epochs.
@@ -160,22 +172,22 @@ def test_a_pipeline_opens_the_shards_of_its_own_rows_only(tmp_path, pipelines, i
     np.testing.assert_array_equal(stream(source, 8, 170, "number", **context), whole[:, rows])
 
 
-def test_corrupt_records_of_sections_are_replaced_and_none_moves(tmp_path):
-    source = write(tmp_path, UNEVEN)
-    intact = stream(source, 12, 30, "number")
+def test_corrupt_records_of_sections_are_replaced_and_none_moves(uneven, tmp_path):
+    shutil.copytree(uneven[0], tmp_path, dirs_exist_ok=True)
+    source, intact = open_source(tmp_path), uneven[1]
     path = pathlib.Path(source.files[0])
     data = bytearray(path.read_bytes())
     offsets = [frame.offset for frame in read_frames(str(path))]
     for number in (2, 3, 29):  # The last of a section, the first of the next, the last of all.
         data[offsets[number] + 14] ^= 1
     path.write_bytes(data)
-    repaired = open_source(tmp_path, max_corrupt_records=3)
+    repaired = open_source(tmp_path, max_corrupt_records=3, shuffle_window=12)
     assert repaired.num_corrupt == 3 and repaired.fingerprint == source.fingerprint
     good = np.setdiff1d(np.arange(30), [2, 3, 29])
     expected = intact.copy()
     for number in (2, 3, 29):
         expected[intact == number] = good[number % 27]
-    np.testing.assert_array_equal(stream(repaired, 12, 30, "number"), expected)
+    np.testing.assert_array_equal(stream(repaired, 12, 40, "number"), expected)
     in_order = [n for b in repaired.eval_input_fn(InputContext(60)) for n in b["number"].numpy()]
     assert [n for n in in_order if n < 30] == [good[n % 27] if n in (2, 3, 29) else n
                                                for n in range(30)]  # fmt: skip

@@ -23,7 +23,7 @@ from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.files import sha256
 from albert_tf.tokenization import Tokenizer
-from data_prep import pretraining_build, spill
+from data_prep import create_pretraining_data, pretraining_build, spill
 from data_prep.create_pretraining_data import describe
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
@@ -80,16 +80,6 @@ def read_all(folder):
     examples = [e for path in found.paths for e in records.read_examples(path)]
     parsed = records.parse_columns(tf.constant(examples), found.features)
     return {name: value.numpy() for name, value in parsed.items()}
-
-
-def run_script(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "data_prep.create_pretraining_data", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_records_pass_verification_and_the_manifest_describes_them(tmp_path, text, vocabulary):
@@ -402,16 +392,18 @@ def test_crlf_and_compressed_text_give_the_same_records(tmp_path, text, vocabula
         (["--output_dir=out", "--max_seq_length=4"], "--max_seq_length is 4; the least is 8"),
     ],
 )
-def test_the_script_tells_bad_arguments_in_a_sentence(arguments, message, vocabulary):
-    result = run_script("--input_file=absent.txt", f"--vocab_file={vocabulary}", *arguments)
+def test_the_script_tells_bad_arguments_in_a_sentence(run_script, arguments, message, vocabulary):
+    given = "--input_file=absent.txt", f"--vocab_file={vocabulary}", *arguments
+    result = run_script(create_pretraining_data, *given)
     assert result.returncode != 0
     assert message in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_the_script_writes_the_files_of_output_file(tmp_path, text, vocabulary):
+def test_the_script_writes_the_files_of_output_file(run_script, tmp_path, text, vocabulary):
     paths = f"{tmp_path}/out/a.tfrecord,{tmp_path}/out/b.tfrecord"
     result = run_script(
+        create_pretraining_data,
         f"--input_file={text}",
         f"--vocab_file={vocabulary}",
         f"--output_file={paths}",
@@ -468,8 +460,11 @@ def test_other_objectives_give_valid_records(tmp_path, text, vocabulary, objecti
     assert columns["next_sentence_labels"].any() == (objective == "nsp")
 
 
-def test_the_script_warns_of_too_few_predictions_and_masks_no_more(tmp_path, text, vocabulary):
+def test_the_script_warns_of_too_few_predictions_and_masks_no_more(
+    run_script, tmp_path, text, vocabulary
+):
     result = run_script(
+        create_pretraining_data,
         f"--input_file={text}",
         f"--vocab_file={vocabulary}",
         f"--output_dir={tmp_path}/out",
@@ -494,7 +489,7 @@ def real_text(tmp_path, num_bytes):
 
 @pytest.mark.realdata
 def test_real_text_is_masked_as_the_official_builder_masks_it(tmp_path):
-    text = real_text(tmp_path, 2_500_000)
+    text = real_text(tmp_path, 1_000_000)
     model = str(DATA / "spm" / "30k-clean.model")
     shares = {512: (0.575, 0.263, 0.162), 128: (0.600, 0.257, 0.143)}
     for length, expected in shares.items():

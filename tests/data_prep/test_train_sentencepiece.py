@@ -7,12 +7,11 @@ import gzip
 import json
 import random
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+import data_prep.train_sentencepiece as train_sentencepiece_module
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization import Tokenizer
 from data_prep.train_sentencepiece import Reservoir, Settings, train_sentencepiece
@@ -210,15 +209,10 @@ class TestReservoir:
         assert ((hits - expected) ** 2).sum() / deviation**2 < 80  # mean 40, deviation 9
 
 
-def test_the_script_fails_with_one_line(tmp_path):
+def test_the_script_fails_with_one_line(run_script, tmp_path):
     (tmp_path / "text.txt").write_text("one two three\n" * 50)
-    bad = subprocess.run(
-        [
-            sys.executable, "-m", "data_prep.train_sentencepiece",
-            f"--input_file={tmp_path}/text.txt", f"--output_prefix={tmp_path}/en",
-        ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    given = f"--input_file={tmp_path}/text.txt", f"--output_prefix={tmp_path}/en"
+    bad = run_script(train_sentencepiece_module, *given)
     assert bad.returncode == 1
     assert bad.stderr.splitlines()[-1].startswith("error: The text is too small")
     assert "Traceback" not in bad.stderr

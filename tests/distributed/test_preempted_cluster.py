@@ -81,7 +81,13 @@ def stop_one(folder, logs, index, number):
 
 
 def test_a_signal_to_one_worker_stops_both_at_the_same_step(tmp_path):
-    assert 0 < stop_one(tmp_path / "run", tmp_path, 1, signal.SIGTERM) < 60
+    step = stop_one(tmp_path / "run", tmp_path, 1, signal.SIGTERM)
+    assert 0 < step < 60
+    # Only the chief writes.
+    lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
+    assert steps == sorted(set(steps))
+    assert len(list((tmp_path / "run/events/train").iterdir())) == 1
 
 
 @pytest.mark.slow

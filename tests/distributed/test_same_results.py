@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several devices, or several processes, give the results of one device.
 
-Every run here is one of real processes, see worker.py; a setup does all its jobs in one start.
+See worker.py. One and two devices are this process's; four, and two processes, take processes of
+their own, which do all jobs of a test in one start.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from tests.distributed.cluster import Cluster
-from tests.distributed.worker import Job
+from tests.distributed.worker import Job, do_all
 from tests.small_tasks import FINE_TUNING, PRETRAINING
 
 #: Strategy, logical devices of a process, processes.
@@ -30,8 +31,6 @@ SETUPS = {
 ALONE, *TOGETHER = SETUPS
 TWO_PROCESSES = "two processes"
 TASKS = (*PRETRAINING, *FINE_TUNING)
-#: Those of the default suite.
-SHORT = ("masked", "classification")
 STEPS = 6
 #: The step that runs are resumed at.
 RESUMED = 3
@@ -95,9 +94,12 @@ class Runs:
             "clock_skew": clock_skew,
             "jobs": [dataclasses.asdict(job) for job in jobs],
         }
-        (folder / "plan.json").write_text(json.dumps(plan))
-        command = ["tests/distributed/worker.py", folder / "plan.json"]
-        Cluster(command, folder, workers).run(timeout=600)
+        if workers == 1 and devices <= 2:  # As many as tests/conftest.py makes.
+            do_all(plan)
+        else:
+            (folder / "plan.json").write_text(json.dumps(plan))
+            command = ["tests/distributed/worker.py", folder / "plan.json"]
+            Cluster(command, folder, workers).run(timeout=600)
         for job in jobs:
             self._found[setup, job.name] = [
                 dict(np.load(folder / f"{job.name}-{i}.npz")) for i in range(workers)
@@ -165,12 +167,14 @@ def interrupt(run: Path, target: Path, step: int) -> None:
     (folder / "checkpoint").write_text("".join(f'{name}: "ckpt-{step}"\n' for name in names))
 
 
-def resuming(runs: Runs, before: str, after: str, former: Job, micro_batches: int) -> Job:
+def resuming(
+    runs: Runs, before: str, after: str, former: Job, micro_batches: int, **config: object
+) -> Job:
     """What goes on in another setup with an interrupted run of the setup before."""
     name = f"{former.name} of {before} resumed x{micro_batches}"
     if not (runs.folder / after / name).exists():
         interrupt(runs.folder / before / former.name, runs.folder / after / name, RESUMED)
-    return training(former.task, micro_batches, name)
+    return training(former.task, micro_batches, name, **config)
 
 
 def check_counting(runs: Runs, setup: str, job: Job) -> None:
@@ -197,53 +201,40 @@ def check_counting(runs: Runs, setup: str, job: Job) -> None:
         assert max(differences) <= OUTPUT
 
 
-def do_short(runs: Runs, setup: str) -> None:
-    """What the default suite looks at, in one start a setup; for one device in two."""
-    runs.do(ALONE, [*map(training, SHORT), looking("compact")])
-    if setup == ALONE:
-        return
-    jobs = [training("masked", 2)]
-    if setup == TWO_PROCESSES:
-        runs.do(ALONE, [counting(task, 21, (ALL,), runs) for task in SHORT])
-        jobs += [
-            # With no end of a loop but that which the processes agree on.
-            training("classification", log_every_steps=1000, save_checkpoints_steps=1000),
-            looking("compact"),
-            *(counting(task, 21, (4, 8), runs) for task in SHORT),
-            resuming(runs, ALONE, setup, training("masked"), 2),
-        ]
-    runs.do(setup, jobs, clock_skew=1000.0)
+def do_short(runs: Runs) -> None:
+    """What the default suite looks at."""
+    runs.do(ALONE, [training("classification"), looking("compact")])
+    runs.do(ALONE, [counting("classification", 21, (ALL,), runs)])
+    # With no end of a loop but that which the processes agree on.
+    seldom = {"log_every_steps": 1000, "save_checkpoints_steps": 1000}
+    jobs = [
+        resuming(runs, ALONE, TWO_PROCESSES, training("classification"), 2, **seldom),
+        looking("compact"),
+        counting("classification", 21, (4,), runs),
+    ]
+    runs.do(TWO_PROCESSES, jobs, clock_skew=1000.0)
 
 
-@pytest.mark.parametrize(
-    "setup",
-    ["two devices", pytest.param("four devices", marks=pytest.mark.slow), TWO_PROCESSES],
-)
-def test_pretraining_takes_the_steps_of_one_device_with_micro_batches_and_clipping(runs, setup):
-    do_short(runs, setup)
-    check_training(runs, setup, training("masked", 2))
+def test_two_devices_take_the_steps_of_one_with_micro_batches_and_clipping(runs):
+    runs.do(ALONE, [training("masked")])
+    runs.do("two devices", [training("masked", 2)])
+    check_training(runs, "two devices", training("masked", 2))
 
 
-def test_fine_tuning_in_processes_whose_clocks_differ_takes_the_steps_of_one_device(runs):
-    do_short(runs, TWO_PROCESSES)
-    check_training(runs, TWO_PROCESSES, training("classification"))
+def test_a_run_of_one_device_is_resumed_by_two_processes_whose_clocks_differ(runs):
+    do_short(runs)
+    name = f"classification x1 of {ALONE} resumed x2"
+    check_training(runs, TWO_PROCESSES, training("classification", 2, name), RESUMED)
 
 
-@pytest.mark.parametrize("task", SHORT)
-def test_two_processes_count_every_example_once(runs, task):
-    do_short(runs, TWO_PROCESSES)
-    check_counting(runs, TWO_PROCESSES, counting(task, 21, (4, 8), runs))
+def test_two_processes_count_every_example_once(runs):
+    do_short(runs)
+    check_counting(runs, TWO_PROCESSES, counting("classification", 21, (4,), runs))
 
 
 def test_two_processes_see_the_batches_of_one_device(runs):
-    do_short(runs, TWO_PROCESSES)
+    do_short(runs)
     check_batches(runs, TWO_PROCESSES, looking("compact"))
-
-
-def test_a_run_of_one_device_is_resumed_by_two_processes_with_micro_batches(runs):
-    do_short(runs, TWO_PROCESSES)
-    name = f"masked x1 of {ALONE} resumed x2"
-    check_training(runs, TWO_PROCESSES, training("masked", 2, name), RESUMED)
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ class Job:
       task: see open_small_task.
       examples: likewise.
       steps: to train; 0: not at all.
-      batches_from: steps from which on to look at the training batches, `steps` of them each.
+      batches_from: steps from which on to look at `steps` training batches, instead of training.
       eval_sizes: batch sizes to predict all examples with.
       checkpoint: folder of the weights to predict with; None: the run's own.
       config: fields of RunConfig.
@@ -142,12 +142,23 @@ def do(job: Job, folder: Path, data: Path, strategy: str) -> dict[str, np.ndarra
     )
     options = {"examples": job.examples, "max_seq_length": LENGTH, "dropout_rate": 0.0}
     task = open_small_task(job.task, MODEL, data, **options)
-    found = train(task, config, job.steps) if job.steps else {}
+    found = train(task, config, job.steps) if job.steps and not job.batches_from else {}
     for start in job.batches_from:
         found.update(batches(task, config, start, job.steps))
     for size in job.eval_sizes:
         found.update(predict(task, config, size, job.checkpoint))
     return found
+
+
+def do_all(plan: dict[str, Any], index: int = 0) -> None:
+    """Does the jobs of a plan; `index` is that of this process."""
+    folder = Path(plan["folder"])
+    for values in plan["jobs"]:
+        job = Job(**values)
+        began = time.monotonic()
+        found = do(job, folder, Path(plan["data"]), plan["strategy"])
+        np.savez(folder / f"{job.name}-{index}.npz", **found)
+        print(f"{job.name}: {time.monotonic() - began:.1f} s")
 
 
 def main() -> None:
@@ -160,13 +171,7 @@ def main() -> None:
     devices = [tf.config.LogicalDeviceConfiguration()] * plan["devices"]
     tf.config.set_logical_device_configuration(cpu, devices)
     join_cluster(plan["strategy"])
-    folder = Path(plan["folder"])
-    for values in plan["jobs"]:
-        job = Job(**values)
-        began = time.monotonic()
-        found = do(job, folder, Path(plan["data"]), plan["strategy"])
-        np.savez(folder / f"{job.name}-{index}.npz", **found)
-        print(f"{job.name}: {time.monotonic() - began:.1f} s")
+    do_all(plan, index)
 
 
 if __name__ == "__main__":

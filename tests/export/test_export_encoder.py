@@ -27,7 +27,7 @@ CONFIG = AlbertConfig(
     vocab_size=140,
     embedding_size=16,
     hidden_size=32,
-    num_hidden_layers=3,
+    num_hidden_layers=2,
     num_attention_heads=2,
     intermediate_size=64,
     hidden_dropout_prob=0.1,
@@ -61,6 +61,12 @@ def loaded(saved):
     return hub.load(saved.path)
 
 
+@pytest.fixture(scope="module")
+def layer(loaded):
+    """A trainable layer, whose weights are not to be changed."""
+    return hub.KerasLayer(loaded, trainable=True)
+
+
 #: It shifts all scores of a query alike, which softmax does not see: its gradient is rounding.
 WITHOUT_GRADIENT = "attention_1/self/key/bias:0"
 
@@ -89,9 +95,9 @@ def assert_close(found, expected, tolerance=1e-5):
 @pytest.mark.parametrize(
     ("rows", "length"), [pytest.param(2, 10, marks=pytest.mark.smoke), (1, 10), (3, 32)]
 )
-def test_outputs_are_those_of_the_model(saved, rows, length):
+def test_outputs_are_those_of_the_model(saved, layer, rows, length):
     inputs = batch(rows, length)
-    found = hub.KerasLayer(saved.path)(inputs)
+    found = layer(inputs)
     expected = saved.model.encoder(inputs)
     assert set(found) == {"default", "pooled_output", "sequence_output", "encoder_outputs"}
     assert_close(found["pooled_output"], expected["pooled_output"])
@@ -104,14 +110,13 @@ def test_outputs_are_those_of_the_model(saved, rows, length):
     assert found["sequence_output"].shape == [rows, length, CONFIG.hidden_size]
 
 
-def test_a_keras_layer_has_the_weights_of_the_encoder_alone(saved):
-    layer = hub.KerasLayer(saved.path, trainable=True)
+def test_a_keras_layer_has_the_weights_of_the_encoder_alone(saved, loaded, layer):
     expected = saved.model.encoder.named_weights()
     assert len(layer.trainable_weights) == len(layer.weights) == len(expected) == 25
     for found, (name, variable) in zip(layer.weights, expected.items()):
         assert found.name == f"{name}:0"
         np.testing.assert_array_equal(found, variable)
-    assert not hub.KerasLayer(saved.path).trainable_weights
+    assert not hub.KerasLayer(loaded).trainable_weights
     assert not layer.losses
 
 
@@ -171,23 +176,22 @@ def test_without_heads_there_are_none(tmp_path, wordpiece_tokenizer):
     assert_close(loaded(batch())["default"], model(batch())["pooled_output"])
 
 
-def test_dropout_varies_when_training_and_only_then(saved):
-    layer = hub.KerasLayer(saved.path, trainable=True)
+def test_dropout_varies_when_training_and_only_then(layer):
     for training, low, high in ((True, 1e-3, np.inf), (False, -1, 1e-6)):
         outputs = [layer(batch(), training=training)["pooled_output"] for _ in range(5)]
         assert low < np.std(outputs, axis=0).mean() < high
 
 
-def test_static_lengths_propagate(saved):
+def test_static_lengths_propagate(loaded):
     names = ("input_word_ids", "input_mask", "input_type_ids")
     inputs = {name: keras.Input([12], dtype=tf.int32, name=name) for name in names}
-    outputs = hub.KerasLayer(saved.path)(inputs)
+    outputs = hub.KerasLayer(loaded)(inputs)
     assert outputs["sequence_output"].shape.as_list() == [None, 12, CONFIG.hidden_size]
     assert outputs["pooled_output"].shape.as_list() == [None, CONFIG.hidden_size]
 
 
-def test_gradients_are_those_of_the_model_and_reach_every_variable(saved):
-    layer, inputs = hub.KerasLayer(saved.path, trainable=True), batch()
+def test_gradients_are_those_of_the_model_and_reach_every_variable(saved, layer):
+    inputs = batch()
     with tf.GradientTape() as tape:
         outputs = layer(inputs, training=False)
         loss = tf.reduce_sum(outputs["pooled_output"] ** 2 + outputs["sequence_output"][:, 1])
@@ -203,6 +207,7 @@ def test_gradients_are_those_of_the_model_and_reach_every_variable(saved):
         assert_close(ours, theirs, 1e-4)
 
 
+@pytest.mark.slow
 def test_training_through_a_keras_layer_learns(saved):
     inputs, labels = batch(16, 12, seed=5), np.arange(16) % 2
     keras_inputs = {name: keras.Input([None], dtype=tf.int32, name=name) for name in batch()}

@@ -20,6 +20,8 @@ import export_tfhub
 from albert_tf.config import AlbertConfig
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
+from albert_tf.export.classifier import build_classifier
+from albert_tf.export.squad import build_squad
 from albert_tf.export.tflite import interpreter_class
 from albert_tf.keras2 import keras
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
@@ -30,9 +32,11 @@ from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization import Tokenizer
+from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from tests.small_tasks import write_run
+from tests.support.self_checks import checked_in_this_process
 
 TF1_RELEASE = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
 
@@ -62,6 +66,13 @@ def export(run_script, folder, path, **flags):
     return str(path)
 
 
+@pytest.fixture(params=["here", pytest.param("fresh process", marks=pytest.mark.slow)])
+def self_check(request):
+    """Where the export of a test is checked."""
+    if request.param == "here":
+        request.getfixturevalue("self_check_here")
+
+
 def classification_task(tokenizer, labels=("no", "yes", "maybe")):
     return TextClassificationTask(config_for(tokenizer), tokenizer, ClassificationSpec(labels, 14))
 
@@ -82,7 +93,8 @@ def classifier(request, tmp_path_factory) -> Classifier:
     folder = tmp_path_factory.mktemp("classifier")
     task = classification_task(request.getfixturevalue(f"{request.param}_tokenizer"))
     write_run(task, folder / "run")
-    albert_tf.export_saved_model(str(folder / "run"), str(folder / "saved"))
+    with checked_in_this_process():  # A test below loads it in a fresh one.
+        albert_tf.export_saved_model(str(folder / "run"), str(folder / "saved"))
     return Classifier(task, str(folder / "run"), str(folder / "saved"))
 
 
@@ -130,19 +142,36 @@ def test_a_classifier_reads_the_examples_of_the_release(classifier):
     assert task.spec.labels[index] == expected["label"].numpy()[0].decode()
 
 
+def regression(tokenizer, texts, folder):
+    """A task with a run in a folder, and what that predicts of texts."""
+    task = classification_task(tokenizer, labels=())
+    write_run(task, folder / "run")
+    examples = [TextExample(str(i), text, None, None, "") for i, text in enumerate(texts)]
+    source = task.open_examples(examples, "x", str(folder / "cache"), labelled=False)
+    return task, predictions(task, folder / "run", source)["values"]
+
+
+def test_a_regression_model_in_a_graph_gives_numbers(sentencepiece_tokenizer, odd_texts, tmp_path):
+    task, expected = regression(sentencepiece_tokenizer, odd_texts[:30], tmp_path)
+    model = task.build_model()
+    load_weights(str(tmp_path / "run"), model.named_weights(), whole=True)
+    _, signatures = build_classifier(task, model)
+    found = signatures["serving_default"](tf.constant(odd_texts[:30]))
+    assert set(found) == {"value"}
+    np.testing.assert_allclose(found["value"], expected, atol=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("self_check_here")
 def test_a_regression_model_gives_numbers(sentencepiece_tokenizer, odd_texts, run_script, tmp_path):
-    task = classification_task(sentencepiece_tokenizer, labels=())
-    write_run(task, tmp_path / "run")
-    examples = [TextExample(str(i), text, None, None, "") for i, text in enumerate(odd_texts[:30])]
-    source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False)
-    expected = predictions(task, tmp_path / "run", source)["values"]
+    _, expected = regression(sentencepiece_tokenizer, odd_texts[:30], tmp_path)
     path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
     found = tf.saved_model.load(path)(odd_texts[:30])
     assert set(found) == {"value"}
     np.testing.assert_allclose(found["value"], expected, atol=1e-5)
 
 
+@pytest.mark.usefixtures("self_check")
 def test_multiple_choice_answers_as_run_race_does(
     sentencepiece_tokenizer, odd_texts, run_script, tmp_path
 ):
@@ -177,23 +206,20 @@ def test_multiple_choice_answers_as_run_race_does(
     np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("version", "head"), [("1.1", "span"), ("2.0", "beam")])
-def test_squad_answers_as_the_question_answerer_does(
-    sentencepiece_tokenizer, odd_texts, run_script, tmp_path, version, head
-):
+def squad_task(tokenizer, version, head):
     windows = WindowOptions(max_seq_length=32, doc_stride=7, max_query_length=8)
     spec = SquadSpec(version, head, windows, n_best_size=10, max_answer_length=6)
-    task = SquadTask(config_for(sentencepiece_tokenizer), sentencepiece_tokenizer, spec)
-    write_run(task, tmp_path / "run")
-    answerer = QuestionAnswerer.load(str(tmp_path / "run"))
+    return SquadTask(config_for(tokenizer), tokenizer, spec)
+
+
+def assert_answers_are_those_of(answerer, answer, tokenizer, odd_texts):
     # Without characters that SentencePiece drops inside of numbers.
-    texts = [text for text in odd_texts[::2] if sentencepiece_tokenizer.encode(text)]
+    texts = [text for text in odd_texts[::2] if tokenizer.encode(text)]
     texts = [text.replace("\x01", "") for text in texts]
     rng = random.Random(0)
     contexts = [" ".join(rng.choices(texts, k=rng.randrange(1, 5))) for _ in range(40)]
     questions = rng.choices(texts, k=len(contexts))
-    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="squad")
-    found = tf.saved_model.load(path)(questions, contexts)
+    found = answer(questions, contexts)
     different = []
     for i, (question, context) in enumerate(zip(questions, contexts)):
         expected = answerer.answer(question, context)
@@ -203,10 +229,36 @@ def test_squad_answers_as_the_question_answerer_does(
         if (start, end) != (expected.start, expected.end):
             different.append((context[start:end], start, end, expected, context))
     assert not different
-    assert len({len(sentencepiece_tokenizer.encode(context)) > 30 for context in contexts}) == 2
-    found = tf.saved_model.load(path)(["the people", "the", ""], ["", "the river, stone", "x"])
+    assert len({len(tokenizer.encode(context)) > 30 for context in contexts}) == 2
+    found = answer(["the people", "the", ""], ["", "the river, stone", "x"])
     assert found["answer"][0] == b"" and (found["start"][0], found["end"][0]) == (0, 0)
     assert found["answer"][1] != b"" and found["answer"][2] == b"x"
+
+
+@pytest.mark.usefixtures("self_check")
+@pytest.mark.parametrize(
+    ("version", "head"), [pytest.param("1.1", "span", marks=pytest.mark.slow), ("2.0", "beam")]
+)
+def test_squad_answers_as_the_question_answerer_does(
+    sentencepiece_tokenizer, odd_texts, run_script, tmp_path, version, head
+):
+    write_run(squad_task(sentencepiece_tokenizer, version, head), tmp_path / "run")
+    answerer = QuestionAnswerer.load(str(tmp_path / "run"))
+    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="squad")
+    answer = tf.saved_model.load(path)
+    assert_answers_are_those_of(answerer, answer, sentencepiece_tokenizer, odd_texts)
+
+
+def test_squad_with_a_span_head_answers_in_a_graph_as_the_question_answerer_does(
+    sentencepiece_tokenizer, odd_texts, tmp_path
+):
+    task = squad_task(sentencepiece_tokenizer, "1.1", "span")
+    model = task.build_model()
+    write_run(task, tmp_path)
+    load_weights(str(tmp_path), model.named_weights(), whole=True)
+    _, signatures = build_squad(task, model, 0.0)
+    answerer, answer = QuestionAnswerer(task, model, 0.0), signatures["serving_default"]
+    assert_answers_are_those_of(answerer, answer, sentencepiece_tokenizer, odd_texts)
 
 
 def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(
@@ -271,7 +323,8 @@ def exported_release(tmp_path_factory):
     """A release, and the SavedModel with its heads exported from it."""
     folder = tmp_path_factory.mktemp("release")
     release = str(write_release(folder / "release"))
-    albert_tf.export_saved_model(release, str(folder / "saved"))
+    with checked_in_this_process():
+        albert_tf.export_saved_model(release, str(folder / "saved"))
     return release, str(folder / "saved")
 
 
@@ -302,6 +355,8 @@ def test_an_exported_encoder_is_loaded_again_weight_by_weight(exported_release):
         np.testing.assert_array_equal(found.named_weights()[name], weight, err_msg=name)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("self_check_here")
 def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_path):
     shared = {"checkpoint_name": "model.ckpt-best", "do_lower_case": True}
     encoder = hub.load(export(run_script, release, tmp_path / "encoder", **shared))

@@ -2,18 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The preprocessor SavedModel keeps TF-Hub's contract, and gives the features of fine-tuning."""
 
+import pathlib
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 
+import export_tfhub
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.export.preprocessor import build_preprocessor
 from albert_tf.export.saved_model import write_saved_model
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification_features import featurize
+from albert_tf.tokenization import Tokenizer
+from tests.export.conftest import WORDPIECES
 
+TF1_RELEASE = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
 NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
 
 
@@ -22,7 +29,9 @@ def export(tokenizer, path, seq_length=16):
     return str(path)
 
 
-@pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
+@pytest.fixture(
+    scope="module", params=["sentencepiece", pytest.param("wordpiece", marks=pytest.mark.slow)]
+)
 def saved(request, tmp_path_factory):
     """The host's tokenizer, and its preprocessor saved and loaded."""
     tokenizer = request.getfixturevalue(f"{request.param}_tokenizer")
@@ -44,6 +53,12 @@ def expected_rows(tokenizer, firsts, seconds, size):
     return rows
 
 
+def pairs_of(tokenizer, texts):
+    """First and second texts; no second one is empty."""
+    pairs = [(a, b) for a, b in zip(texts, texts[3:]) if tokenizer.encode(b)][:200]
+    return zip(*pairs)
+
+
 def assert_equal(found, expected):
     assert set(found) == NAMES
     for name, tensor in found.items():
@@ -59,11 +74,33 @@ def test_sentences_become_the_features_of_fine_tuning(saved, odd_texts):
     assert_equal(preprocessor(sentences=tf.constant(texts)), expected)
 
 
-@pytest.mark.parametrize("seq_length", [7, 10, 64])
+@pytest.mark.usefixtures("self_check_here")
+def test_the_preprocessor_of_a_release_gives_the_features_of_fine_tuning(
+    run_script, odd_texts, tmp_path
+):
+    release, path = shutil.copytree(TF1_RELEASE, tmp_path / "release"), tmp_path / "saved"
+    pieces = WORDPIECES.split()
+    pieces += [f"p{i}" for i in range(120 - len(pieces))]
+    (release / "vocab_zh.txt").write_text("\n".join(pieces) + "\n")
+    tokenizer = Tokenizer.from_file(str(release / "vocab_zh.txt"))
+    done = run_script(
+        export_tfhub, f"--albert_directory={release}", "--checkpoint_name=model.ckpt-best",
+        "--export_type=preprocessing", "--seq_length=9", f"--export_path={path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    preprocessor = hub.load(str(path))
+    firsts, seconds = pairs_of(tokenizer, odd_texts)
+    assert_equal(preprocessor(firsts), expected_rows(tokenizer, firsts, [None] * len(firsts), 9))
+    tokens = [preprocessor.tokenize(list(texts)) for texts in (firsts, seconds)]
+    assert tokens[0].ragged_rank == 2
+    expected = expected_rows(tokenizer, firsts, seconds, 10)
+    assert_equal(preprocessor.bert_pack_inputs(tokens, seq_length=10), expected)
+
+
+@pytest.mark.parametrize("seq_length", [7, pytest.param(10, marks=pytest.mark.slow), 64])
 def test_pairs_are_cut_as_in_fine_tuning(saved, odd_texts, seq_length):
     tokenizer, preprocessor = saved
-    pairs = [(a, b) for a, b in zip(odd_texts, odd_texts[3:]) if tokenizer.encode(b)][:200]
-    firsts, seconds = zip(*pairs)
+    firsts, seconds = pairs_of(tokenizer, odd_texts)
     tokens = [preprocessor.tokenize(list(texts)) for texts in (firsts, seconds)]
     expected = expected_rows(tokenizer, firsts, seconds, seq_length)
     assert_equal(

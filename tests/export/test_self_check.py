@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -32,9 +33,17 @@ CONFIG = AlbertConfig(
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def export():
     return encoder_export(AlbertPretrainer(CONFIG, dtype="float32"))
+
+
+@pytest.fixture(scope="module")
+def saved(export, tmp_path_factory):
+    """The folder of what was published; checked in a fresh process."""
+    folder = tmp_path_factory.mktemp("published")
+    published(export, folder / "saved")
+    return folder / "saved"
 
 
 def published(export, path):
@@ -42,9 +51,8 @@ def published(export, path):
         publish(export, folder, ModelFacts("small", CONFIG))
 
 
-def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(export, tmp_path):
-    published(export, tmp_path / "saved")
-    report = json.loads((tmp_path / "saved" / "self_check.json").read_text())
+def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(saved):
+    report = json.loads((saved / "self_check.json").read_text())
     called = {(p["called"], p["batch_size"], p["length"]) for p in report["probes"]}
     assert called == {
         (name, size, f"{length} pieces")
@@ -63,21 +71,29 @@ def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(export, tmp_p
     # Nothing was imported that an encoder must do without.
     assert "tensorflow_text" not in report["versions"]
     # No path of this machine is in anything that was written.
-    for path in (tmp_path / "saved").rglob("*"):
+    for path in saved.rglob("*"):
         if path.is_file():
             content = path.read_bytes()
-            for text in (str(tmp_path), str(pathlib.Path(__file__).parents[2])):
+            for text in (str(saved.parent), str(pathlib.Path(__file__).parents[2])):
                 assert text.encode() not in content, path
 
 
+@pytest.mark.usefixtures("self_check_here")
 def test_other_answers_than_the_models_are_refused_and_nothing_is_left(export, tmp_path):
     # After the model has answered the probes.
-    export.root.trainable_variables[3].assign_add([0.01] * 4)
-    with pytest.raises(AlbertError, match=r"the model has a difference of .* in 'sequence_output'"):
-        published(export, tmp_path / "saved")
+    variable = export.root.trainable_variables[3]
+    value = variable.numpy()
+    variable.assign_add([0.01] * 4)
+    match = r"the model has a difference of .* in 'sequence_output'"
+    try:
+        with pytest.raises(AlbertError, match=match):
+            published(export, tmp_path / "saved")
+    finally:
+        variable.assign(value)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("self_check_here")
 def test_words_and_whole_numbers_must_be_equal(tmp_path):
     root = tf.Module()
     root.__call__ = tf.function(
@@ -94,9 +110,8 @@ def test_words_and_whole_numbers_must_be_equal(tmp_path):
         self_check(str(tmp_path / "saved"), [odd])
 
 
-def test_what_cannot_be_loaded_is_refused(export, tmp_path):
-    path = tmp_path / "saved"
-    write_saved_model(export.root, export.signatures, str(path))
+def test_what_cannot_be_loaded_is_refused(export, saved, tmp_path):
+    path = shutil.copytree(saved, tmp_path / "saved")
     data = next(iter((path / "variables").glob("*.data-*")))
     data.write_bytes(data.read_bytes()[:100])
     with pytest.raises(AlbertError, match=r"cannot be used in a fresh process \(.+\)"):

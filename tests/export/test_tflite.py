@@ -182,7 +182,15 @@ def test_weights_too_large_for_float16_are_refused():
         tflite.numerics(content, function, model.config, "float16")
 
 
-@pytest.mark.parametrize("activation", ["gelu_erf", "relu", "tanh", "linear"])
+@pytest.mark.parametrize(
+    "activation",
+    [
+        "gelu_erf",
+        "relu",
+        pytest.param("tanh", marks=pytest.mark.slow),
+        pytest.param("linear", marks=pytest.mark.slow),
+    ],
+)
 def test_every_activation_is_built_in(activation, capfd):
     keras.utils.set_random_seed(2)
     config = dataclasses.replace(CONFIG, hidden_act=activation, num_hidden_layers=1)
@@ -252,7 +260,9 @@ def classifier():
     return model
 
 
-@pytest.mark.parametrize("quantization", tflite.QUANTIZATIONS)
+@pytest.mark.parametrize(
+    "quantization", ["none", pytest.param("float16", marks=pytest.mark.slow), "int8"]
+)
 def test_a_classifier_keeps_its_answers(quantization, classifier, sentencepiece_tokenizer):
     spec = ClassificationSpec(("few", "many"), 16)
     task = TextClassificationTask(CONFIG, sentencepiece_tokenizer, spec)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.faults.same import compare
-from tests.faults.script_server import ScriptServer
+from tests.support.script_server import ScriptServer
 
 #: Seconds between two looks at a folder. What is written in less time may be missed, once.
 _LOOK_SECONDS = 0.0004
@@ -120,7 +120,8 @@ class Series:
         c, log = self._configuration, self._folder / f"{output.name}.log"
         begin = log.stat().st_size if log.exists() else 0
         before, logged = leftovers(output), logs(output)
-        with self._server.running(c.script, c.arguments(self._data, output), log, c.cpus) as group:
+        arguments = c.arguments(self._data, output)
+        with self._server.running(c.script, arguments, log, cpus=c.cpus) as group:
             deadline = time.monotonic() + _LIMIT_SECONDS
             status, killed = None, False
             while status is None:

@@ -13,16 +13,10 @@ import pytest
 from tests.faults.configurations import CONFIGURATIONS, write_data
 from tests.faults.kills import Series
 from tests.faults.same import compare
-from tests.faults.script_server import ROOT, ScriptServer, environment
+from tests.support.script_server import ROOT, environment
 
-FEW, MANY = 2, 20
+FEW, MANY = 1, 20
 SHORT = ("offline masks", "builder")
-
-
-@pytest.fixture(scope="module")
-def server():
-    with ScriptServer() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +27,9 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture
-def survive(server, data, tmp_path):
+def survive(script_server, data, tmp_path):
     def survive(name, kills):
-        series = Series(CONFIGURATIONS[name], server, data, tmp_path, seed=0)
+        series = Series(CONFIGURATIONS[name], script_server, data, tmp_path, seed=0)
         figures = series.run(kills)
         print(figures.line(name))
         assert not figures.differences
@@ -63,13 +57,14 @@ def test_a_run_that_is_killed_often_ends_as_the_uninterrupted_one(survive, name)
         assert best > 2 and steps[-1] == best + 8 < 40
 
 
-def test_a_forked_process_does_what_any_other_does(server, data, tmp_path):
+@pytest.mark.slow
+def test_a_forked_process_does_what_any_other_does(script_server, data, tmp_path):
     configuration = CONFIGURATIONS["offline masks"]
     forked, plain = tmp_path / "forked", tmp_path / "plain"
-    with server.running(
+    with script_server.running(
         configuration.script, configuration.arguments(data, forked), tmp_path / "log"
     ):
-        assert server.status(100) == 0
+        assert script_server.status(100) == 0
     command = [sys.executable, "-m", configuration.script, *configuration.arguments(data, plain)]
     subprocess.run(command, cwd=ROOT, env=environment(), check=True, capture_output=True)
     comparison = compare(plain, forked)

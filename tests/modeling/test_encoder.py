@@ -226,7 +226,9 @@ def test_a_model_of_something_else_than_a_configuration_is_refused(config):
         AlbertEncoder(config)
 
 
-@pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved_model"])
+@pytest.mark.parametrize(
+    "name", ["model.keras", "model.h5", pytest.param("saved_model", marks=pytest.mark.slow)]
+)
 def test_keras_loads_a_model_around_the_encoder_without_custom_objects(name, small, tmp_path):
     names = ("input_word_ids", "input_mask", "input_type_ids")
     inputs = {name: keras.Input([None], dtype=tf.int32, name=name) for name in names}

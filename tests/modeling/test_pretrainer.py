@@ -41,6 +41,7 @@ def test_variables_have_the_official_names_shapes_and_order(golden):
     assert len(model.trainable_variables) == len(named)
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("mode", ["eager", "training", "jit"])
 def test_outputs_and_losses_equal_the_official_ones(golden, mode):
     model = AlbertPretrainer(golden.config)
@@ -114,16 +115,11 @@ def test_built_model_has_the_counted_parameters_and_gradients_for_all(
     assert model.mlm_head.count_params() == count["mlm_head"]
     assert model.sop_head.count_params() == count["sop_head"]
 
-    @tf.function
-    def gradients():
-        with tf.GradientTape() as tape:
-            outputs = model(small_inputs, training=True)
-            loss = tf.reduce_sum(outputs["mlm_logits"] ** 2) + tf.reduce_sum(
-                outputs["sop_logits"] ** 2
-            )
-        return tape.gradient(loss, list(model.named_weights().values()))
-
-    for name, gradient in zip(model.named_weights(), gradients()):
+    with tf.GradientTape() as tape:
+        outputs = model(small_inputs, training=True)
+        loss = tf.reduce_sum(outputs["mlm_logits"] ** 2) + tf.reduce_sum(outputs["sop_logits"] ** 2)
+    gradients = tape.gradient(loss, list(model.named_weights().values()))
+    for name, gradient in zip(model.named_weights(), gradients):
         assert gradient is not None, name
         if name.endswith("key/bias"):
             continue  # It shifts all scores of a query alike: softmax cancels it.
@@ -204,9 +200,8 @@ def test_the_global_policy_is_honoured(small_config, small_inputs):
     assert model(small_inputs)["sequence_output"].dtype == tf.bfloat16
 
 
-@pytest.mark.parametrize(
-    "policy", [pytest.param("float32", marks=pytest.mark.slow), "mixed_bfloat16"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_xla_gives_the_same_loss_and_gradients_with_dropout(small_config, small_inputs, policy):
     config = dataclasses.replace(
         small_config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
@@ -221,6 +216,7 @@ def test_xla_gives_the_same_loss_and_gradients_with_dropout(small_config, small_
             assert float(tf.norm(a - b)) < tolerance * float(tf.norm(a)), name
 
 
+@pytest.mark.slow
 def test_replicas_and_device_loops_give_the_same_loss(small_config, small_inputs):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():

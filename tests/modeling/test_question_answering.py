@@ -40,6 +40,7 @@ def called(model, mode):
     )(inputs)
 
 
+@pytest.mark.golden
 @first_case
 @pytest.mark.parametrize("mode", ["eager", "training", "jit", "any length"])
 def test_beam_outputs_equal_the_official_ones(golden, mode):
@@ -56,6 +57,7 @@ def test_beam_outputs_equal_the_official_ones(golden, mode):
     )
 
 
+@pytest.mark.golden
 @first_case
 @pytest.mark.parametrize("mode", ["eager", "training", "jit", "any length"])
 def test_span_logits_equal_the_official_ones(golden, mode):

@@ -49,7 +49,8 @@ def test_losses_and_gradients_are_the_same(config, small_inputs, policy, toleran
     assert other != loss  # Dropout was on.
 
 
-@pytest.mark.parametrize("jit", [None, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", [None, True])
 def test_graphs_give_the_same_up_to_the_order_of_sums(config, small_inputs, jit):
     model = AlbertPretrainer(config, "float32")
     graph = tf.function(gradients, jit_compile=jit)

@@ -68,6 +68,7 @@ def golden_loss(outputs):
     return mlm_loss + tf.reduce_mean(sop)
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", [pytest.param("lamb", marks=pytest.mark.smoke), "adamw"])
 def test_ten_steps_follow_the_official_trace(name):
     trace = GOLDEN[f"train_{name}"]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import random
@@ -130,22 +131,29 @@ def test_random_weights_of_the_default_are_to_be_had_by_asking(bundled, classify
     assert json.loads((folder / "albert_config.json").read_text())["vocab_size"] == len(PIECES)
 
 
+@contextlib.contextmanager
+def parsed(script, given):
+    """The flags of a script."""
+    known = set(flags.FLAGS)
+    script.define_flags()
+    try:
+        flags.FLAGS([script.__name__, *given])
+        yield
+    finally:
+        flags.FLAGS.unparse_flags()
+        for name in set(flags.FLAGS) - known:
+            delattr(flags.FLAGS, name)
+
+
 @pytest.fixture
 def opened(tmp_path):
     """Configuration, vocabulary and initial weights that a runner takes by these flags."""
 
     def opened(*given):
-        known = set(flags.FLAGS)
-        run_classifier.define_flags()
-        try:
-            flags.FLAGS(["run_classifier", f"--output_dir={tmp_path}/out", *given])
+        with parsed(run_classifier, [f"--output_dir={tmp_path}/out", *given]):
             config, tokenizer = shared.open_model_files()
             settings = shared.settings_from_flags({})
             return config, tokenizer.vocab_size, settings.run_config(1).init_checkpoint
-        finally:
-            flags.FLAGS.unparse_flags()
-            for name in set(flags.FLAGS) - known:
-                delattr(flags.FLAGS, name)
 
     return opened
 
@@ -174,6 +182,20 @@ def test_half_of_another_model_is_an_error_and_not_mixed_with_the_default(
         opened("--do_train", f"--vocab_file={tmp_path}/vocab.txt", *init)
 
 
+@pytest.mark.parametrize(
+    ("script", "given"),
+    [(run_squad, ["--version=1.1", "--max_query_length=8"]), (run_race, ["--num_choices=2"])],
+)
+def test_tasks_with_questions_are_opened_with_the_default(bundled, tmp_path, capsys, script, given):
+    given = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *given]
+    with parsed(script, given):
+        task, settings = script._open_task()
+        assert settings.run_config(1).init_checkpoint == NAME
+    assert (task.config.hidden_size, task.tokenizer.vocab_size) == (16, len(PIECES))
+    assert DEFAULT_LINE in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_squad_starts_from_the_default(bundled, run_script, tmp_path):
     questions = [{"id": "q", "question": "rain", "answers": [{"text": "sun", "answer_start": 0}]}]
     article = {"title": "t", "paragraphs": [{"context": "sun river stone", "qas": questions}]}
@@ -188,6 +210,7 @@ def test_squad_starts_from_the_default(bundled, run_script, tmp_path):
     assert DEFAULT_LINE in done.stdout and initial(tmp_path / "squad") == NAME
 
 
+@pytest.mark.slow
 def test_race_starts_from_the_default(bundled, run_script, tmp_path):
     line = {"context": "sun rain", "question": "fine", "options": ["sun", "bread"], "label": 0}
     path = tmp_path / "questions.jsonl"

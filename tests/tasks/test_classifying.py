@@ -113,7 +113,7 @@ def test_what_cannot_be_classified_is_told_in_a_sentence(run):
         ({"columns": TextColumns("text", label="label")}, False),
         ({"columns": TextColumns("a", "b", "label")}, True),
         ({"task_name": "cola"}, False),
-        ({"task_name": "mrpc"}, True),
+        pytest.param({"task_name": "mrpc"}, True, marks=pytest.mark.slow),
         ({}, True),
     ],
 )
@@ -131,7 +131,13 @@ def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(
             classifier.classify(["w1"], ["w2"])
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        pytest.param(copy.deepcopy, marks=pytest.mark.slow),
+        lambda x: pickle.loads(pickle.dumps(x)),
+    ],
+)
 def test_a_copy_classifies_alike(copied, run):
     classifier = TextClassifier.load(run(("no", "yes"))[1])
     assert copied(classifier).classify(["w1 w2"]) == classifier.classify(["w1 w2"])

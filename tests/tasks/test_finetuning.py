@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
+import shutil
 import tarfile
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +22,7 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.fine_tune import Examples, fine_tune, report, run
+from albert_tf.tasks.fine_tune import Examples, fine_tune, run
 from albert_tf.tasks.finetuning import load_model_files
 from albert_tf.tasks.model_folders import model_folder, read_task_file
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
@@ -46,10 +51,14 @@ def tokenizer(tmp_path_factory):
     return Tokenizer.from_file(str(path))
 
 
-@pytest.fixture
-def task(tokenizer):
+def small_task(tokenizer):
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     return TextClassificationTask(config, tokenizer, ClassificationSpec(("x", "y"), 64))
+
+
+@pytest.fixture
+def task(tokenizer):
+    return small_task(tokenizer)
 
 
 def test_model_files_are_found_from_any_name_of_a_checkpoint(task, tokenizer, tmp_path):
@@ -137,6 +146,67 @@ def train(task, source, folder, steps=8, **values):
     return {k: v.numpy() for k, v in estimator.model.named_weights().items()}
 
 
+class Seeds(NamedTuple):
+    """A run with two seeds.
+
+    Attributes:
+      folder: of the run.
+      source: what the first seed is trained on.
+      weights: of the first seed.
+      printed: by the run.
+      results: of the best seed.
+      built: the models and graphs that were made, by the names of the methods that make them.
+    """
+
+    folder: Path
+    source: RecordSource
+    weights: dict[str, np.ndarray]
+    printed: str
+    results: dict[str, float]
+    built: list[str]
+
+
+@pytest.fixture(scope="module")
+def seeds(tokenizer, tmp_path_factory):
+    """11 steps each with the seeds 3 and 4, without dropout.
+
+    Several lengths, loops of 1 and more steps, evaluations meanwhile and afterwards, predictions.
+    """
+    folder, texts = tmp_path_factory.mktemp("seeds"), some_examples(70)
+    task = small_task(tokenizer)
+    task.dropout_rate = 0.0
+    config = RunConfig(str(folder / "run"), optimizer="adamw", train_batch_size=8, seed=3)
+    config = dataclasses.replace(
+        config, learning_rate=1e-3, num_warmup_steps=2, save_checkpoints_steps=3, eval_batch_size=8
+    )
+    built = []
+
+    def counted(patch, owner, name):
+        function = getattr(owner, name)
+
+        def wrapper(*args):
+            built.append(name)
+            return function(*args)
+
+        patch.setattr(owner, name, wrapper)
+
+    examples = Examples(texts, {"eval": texts}, {"new": texts})
+    steps = {"max_steps": 11, "eval_every_steps": 4, "num_seeds": 2}
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        counted(patch, TextClassificationTask, "build_model")
+        counted(patch, TrainLoop, "_steps")
+        counted(patch, Predictor, "_distributed_step")
+        results, _ = run(task, examples, config, str(folder), **steps)
+    source = task.open_examples(texts, "train", str(folder), train_seed=3)
+    model = task.build_model().named_weights()
+    load_weights(str(folder / "run/seed-3/checkpoints/ckpt-11"), model)
+    weights = {name: variable.numpy() for name, variable in model.items()}
+    return Seeds(folder / "run", source, weights, printed.getvalue(), results, built)
+
+
 @pytest.mark.parametrize(
     "cut",
     [
@@ -145,15 +215,27 @@ def train(task, source, folder, steps=8, **values):
     ],
     ids=lambda x: next(iter(x)),
 )
-def test_batches_of_varying_length_are_cut_without_changing_the_result(task, tmp_path, cut):
+def test_batches_of_varying_length_are_cut_without_changing_the_result(seeds, task, tmp_path, cut):
     task.dropout_rate = 0.0  # Masks differ between micro-batches.
-    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1)
-    whole = train(task, source, tmp_path / "whole")
-    parts = train(task, source, tmp_path / "parts", **cut)
-    for name, value in whole.items():
+    parts = train(task, seeds.source, tmp_path / "parts", 11, seed=3, **cut)
+    for name, value in seeds.weights.items():
         np.testing.assert_allclose(parts[name], value, atol=2e-4, err_msg=name)
 
 
+def test_a_run_that_lacks_its_last_checkpoints_makes_the_same_steps_again(seeds, task, tmp_path):
+    task.dropout_rate = 0.0
+    shutil.copytree(seeds.folder / "seed-3", tmp_path / "run")
+    checkpoints = tmp_path / "run/checkpoints"
+    for path in [p for step in (6, 9, 11) for p in checkpoints.glob(f"ckpt-{step}.*")]:
+        path.unlink()
+    (checkpoints / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
+    assert (checkpoints / "ckpt-3.index").exists()
+    resumed = train(task, seeds.source, tmp_path / "run", 11, seed=3, save_checkpoints_steps=3)
+    for name, value in seeds.weights.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+@pytest.mark.slow
 def test_interrupted_fine_tuning_goes_on_bit_for_bit(task, tmp_path):
     source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1)
     whole = train(task, source, tmp_path / "whole")
@@ -176,21 +258,14 @@ def test_interrupted_fine_tuning_goes_on_bit_for_bit(task, tmp_path):
         np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
 
-def test_seeds_are_trained_apart_and_the_best_is_remembered(task, tmp_path, capsys):
-    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1)
-    config = RunConfig(str(tmp_path / "run"), optimizer="adamw", train_batch_size=8, seed=3)
-    config = dataclasses.replace(config, learning_rate=1e-2, num_warmup_steps=0)
-    evaluation = EvalSpec(source.eval_input_fn)
-    best = fine_tune(task, config, source, 4, [evaluation], num_seeds=2)
-    record = json.loads((tmp_path / "run" / "seeds.json").read_text())
+def test_seeds_are_trained_apart_and_the_best_is_remembered(seeds):
+    record = json.loads((seeds.folder / "seeds.json").read_text())
     assert set(record["values"]) == {"seed-3", "seed-4"}
     assert record["values"][record["best"]] == max(record["values"].values())
-    assert model_folder(config.output_dir) == str(tmp_path / "run" / record["best"])
-    printed = capsys.readouterr().out
-    assert "accuracy of 2 seeds:" in printed
-    assert "a constant answer has 0.5000" in printed
-    results = report(best, [evaluation], config.output_dir)
-    assert results["accuracy"] == record["values"][record["best"]]
+    assert model_folder(str(seeds.folder)) == str(seeds.folder / record["best"])
+    assert "accuracy of 2 seeds:" in seeds.printed
+    assert "a constant answer has 0.5000" in seeds.printed
+    assert seeds.results["accuracy"] == record["values"][record["best"]]
 
 
 def spoil_seeds(monkeypatch, *seeds):
@@ -246,27 +321,10 @@ def test_seeds_without_evaluation_are_refused(task, tmp_path):
         fine_tune(task, RunConfig(str(tmp_path / "run")), source, 4, [], num_seeds=2)
 
 
-def test_a_run_builds_one_model_and_traces_each_graph_once(task, tmp_path, monkeypatch):
-    built = []
-
-    def counted(owner, name):
-        function = getattr(owner, name)
-
-        def wrapper(*args):
-            built.append(name)
-            return function(*args)
-
-        monkeypatch.setattr(owner, name, wrapper)
-
-    counted(TextClassificationTask, "build_model")
-    counted(TrainLoop, "_steps")
-    counted(Predictor, "_distributed_step")
-    texts = some_examples(70)
-    # Several lengths, loops of 1 and more steps, evaluations meanwhile and afterwards, predictions.
-    config = RunConfig(str(tmp_path / "run"), train_batch_size=8, eval_batch_size=8)
-    every = {"max_steps": 11, "eval_every_steps": 4}
-    run(task, Examples(texts, {"eval": texts}, {"new": texts}), config, str(tmp_path), **every)
-    assert sorted(built) == ["_distributed_step", "_steps", "build_model"]
+def test_a_run_builds_one_model_and_traces_each_graph_once(seeds):
+    # Two runs, and the best one opened again to be evaluated and to predict.
+    expected = ["_distributed_step"] * 3 + ["_steps"] * 2 + ["build_model"] * 3
+    assert sorted(seeds.built) == expected
 
 
 def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_path):

@@ -66,6 +66,7 @@ def write_records(folder, examples, seed=0, **options):
     return path
 
 
+@pytest.mark.golden
 def test_means_are_the_official_losses():
     golden = json.loads((GOLDEN / "golden_fixture.json").read_text())
     case = golden["cases"]["groups1_inner1"]
@@ -87,6 +88,8 @@ def test_means_are_the_official_losses():
     assert means["sentence_order_accuracy"] == 0.5
 
 
+# By default, few steps on the official builder's records show that the loss falls.
+@pytest.mark.slow
 def test_64_sequences_are_learned_by_heart_in_under_2000_steps(tmp_path):
     path = write_records(tmp_path, 64)
     source = open_records(path, CONFIG)
@@ -107,6 +110,19 @@ def test_64_sequences_are_learned_by_heart_in_under_2000_steps(tmp_path):
     assert results["sentence_order_loss"] < 0.1
 
 
+def train_and_compare(estimator, source, steps):
+    """Trains; gives the names of all weights, of those that changed, and of those with slots."""
+    run = TrainingRun(estimator, TrainSpec(source.train_input_fn, steps), None)
+    weights, slots = estimator.model.named_weights(), run.optimizer.named_slots()
+    before = {name: weight.numpy() for name, weight in weights.items()}
+    run.run()
+    changed = {name for name, weight in weights.items() if (weight.numpy() != before[name]).any()}
+    # The checkpoint's format does not depend on the objective.
+    assert set(slots) == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
+    moved = {name.rsplit("/", 1)[0] for name, slot in slots.items() if slot.numpy().any()}
+    return set(weights), changed, moved
+
+
 @pytest.mark.parametrize("length", [128, pytest.param(512, marks=pytest.mark.slow)])
 def test_records_of_the_official_builder_train(tmp_path, length):
     config = dataclasses.replace(CONFIG, vocab_size=30000, max_position_embeddings=512)
@@ -114,16 +130,23 @@ def test_records_of_the_official_builder_train(tmp_path, length):
     assert source.num_examples == 40
     run = RunConfig(str(tmp_path), train_batch_size=8, learning_rate=0.01, num_warmup_steps=0)
     estimator = Estimator(PretrainingTask(config, source), run)
-    estimator.train(TrainSpec(source.train_input_fn, 8))
+    weights, changed, moved = train_and_compare(estimator, source, 8)
+    assert changed == moved == weights
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["masked_lm_loss"] for line in lines]
     assert losses[0] == pytest.approx(np.log(30000), abs=0.3)
     assert losses[-1] < losses[0]
 
 
+# By default, the official builder's records show that a sentence loss trains them.
 @pytest.mark.parametrize(
     ("objective", "sop_weight", "has_loss"),
-    [("sop", 1.0, True), ("nsp", 1.0, True), ("sop", 0.0, False), ("none", 1.0, False)],
+    [
+        pytest.param("sop", 1.0, True, marks=pytest.mark.slow),
+        pytest.param("nsp", 1.0, True, marks=pytest.mark.slow),
+        pytest.param("sop", 0.0, False, marks=pytest.mark.slow),
+        ("none", 1.0, False),
+    ],
 )
 def test_pooler_and_sentence_head_are_trained_only_by_a_sentence_loss(
     tmp_path, objective, sop_weight, has_loss
@@ -134,22 +157,14 @@ def test_pooler_and_sentence_head_are_trained_only_by_a_sentence_loss(
         str(tmp_path / "run"), train_batch_size=8, learning_rate=0.01, num_warmup_steps=0
     )
     estimator = Estimator(PretrainingTask(CONFIG, source, sop_weight), config)
-    run = TrainingRun(estimator, TrainSpec(source.train_input_fn, 3), None)
-    weights, slots = estimator.model.named_weights(), run.optimizer.named_slots()
-    before = {name: weight.numpy() for name, weight in weights.items()}
-    run.run()
-    changed = {name for name, weight in weights.items() if (weight.numpy() != before[name]).any()}
+    weights, changed, moved = train_and_compare(estimator, source, 3)
     of_sentences = {
         "bert/pooler/dense/kernel",
         "bert/pooler/dense/bias",
         "cls/seq_relationship/output_weights",
         "cls/seq_relationship/output_bias",
     }
-    assert changed == set(weights) - (set() if has_loss else of_sentences)
-    # The checkpoint's format does not depend on the objective.
-    assert set(slots) == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
-    moved = {name.rsplit("/", 1)[0] for name, slot in slots.items() if slot.numpy().any()}
-    assert moved == changed
+    assert changed == moved == weights - (set() if has_loss else of_sentences)
 
 
 def test_records_without_a_sentence_objective_have_no_sop_loss(tmp_path):

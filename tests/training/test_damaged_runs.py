@@ -101,8 +101,8 @@ def folder(interrupted, tmp_path):
 
 
 def in_short(cases):
-    """A few cases of a parametrisation, and the others as slow ones."""
-    return [c if i in (0, 7) else pytest.param(*c, marks=pytest.mark.slow)
+    """The first case of a parametrisation, and the others as slow ones."""
+    return [c if not i else pytest.param(*c, marks=pytest.mark.slow)
             for i, c in enumerate(cases)]  # fmt: skip
 
 
@@ -122,6 +122,7 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_nothing_had_happened(
     assert saved_steps(folder) == [3, 6, 8]
 
 
+@pytest.mark.slow  # test_damaged_checkpoints.py has the same for the store of checkpoints.
 def test_evaluation_passes_over_damaged_best_weights_and_training_finds_new_ones(
     folder, tiny_config, record_paths, uninterrupted, capsys
 ):
@@ -159,6 +160,7 @@ def test_a_damaged_record_of_rollbacks_is_one_sentence(folder, tiny_config, reco
         train(folder, tiny_config, record_paths)
 
 
+@pytest.mark.slow
 def test_damaged_lines_of_the_log_are_dropped_and_counted(
     folder, tiny_config, record_paths, uninterrupted, capsys
 ):

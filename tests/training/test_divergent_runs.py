@@ -73,7 +73,12 @@ def test_stop_ends_such_a_run_with_an_error_that_names_the_last_good_checkpoint(
     good = 25 * (onset // 25)
     assert f"last good checkpoint is {tmp_path}/run/checkpoints/ckpt-{good}. Lower" in text
     assert not (tmp_path / f"run/checkpoints/ckpt-{25 * (step // 25 + 1)}.index").exists()
-    again = run(tmp_path, *TOO_HIGH, "--on_divergence=stop")
+
+
+@pytest.mark.slow
+def test_such_a_run_ends_with_the_same_error_when_it_is_resumed(run, tmp_path):
+    first, again = (run(tmp_path, *TOO_HIGH, "--on_divergence=stop") for _ in range(2))
+    found = re.search(r"the loss jumped from \S+ to \S+ between steps", said(first.stderr))
     assert again.returncode == 1 and found.group() in said(again.stderr)
 
 
@@ -97,6 +102,7 @@ def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
     assert "loss jumped" not in text and "exploded" not in text
 
 
+@pytest.mark.slow  # test_rollback.py has steps that are not finite.
 def test_rollback_goes_back_with_a_lower_rate_and_other_data_until_the_run_holds(run, tmp_path):
     done = run(tmp_path, *TOO_HIGH, "--on_divergence=rollback")
     assert done.returncode == 0, done.stderr

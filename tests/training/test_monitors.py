@@ -38,6 +38,17 @@ def test_the_entries_of_a_run_are_read_without_damaged_ones(tmp_path):
         read_metrics(str(tmp_path / "other"))
 
 
+def test_damaged_and_later_lines_are_dropped_and_the_damaged_ones_counted(tmp_path, capsys):
+    path = tmp_path / "metrics.jsonl"
+    good = [json.dumps({"step": step, "split": "train"}).encode() for step in (1, 2, 3)]
+    path.write_bytes(
+        b"\n".join([good[0], b'{"step": 1, "sp', b"\xff\xfe\0", b"[]", *good[1:], b"{"])
+    )
+    MetricsLog(str(tmp_path), 2).close()
+    assert path.read_bytes().splitlines() == good[:2]
+    assert f"{path} has 3 damaged lines; they are dropped." in capsys.readouterr().out
+
+
 def test_what_is_described_stands_among_tensorboard_s_texts(tmp_path):
     log = MetricsLog(str(tmp_path), 0)
     log.describe("training_data", {"statistics": {"span_words": {"1": 0.6, "2": 0.4}}})

@@ -80,6 +80,7 @@ def test_forgotten_checkpoints_are_gone_and_saving_goes_on(tmp_path, monkeypatch
     store.forget_after(20)
     assert list(store.kept()) == [10, 20]
     assert not list((tmp_path / "run/checkpoints").glob("ckpt-30*"))
+    assert tf.train.latest_checkpoint(f"{folder}/checkpoints").endswith("ckpt-20")
     store.restore(store.latest())
     assert weights["w"].numpy() == 20
     for step in (25, 30, 35):
@@ -182,7 +183,7 @@ def interrupted_in_the_second_attempt(self, step, save=CheckpointStore.save):
     ("owner", "name", "replacement"),
     [
         pytest.param(Rollbacks, "add", interrupted_before, marks=pytest.mark.slow),
-        (Rollbacks, "add", interrupted_after),
+        pytest.param(Rollbacks, "add", interrupted_after, marks=pytest.mark.slow),
         (CheckpointStore, "save", interrupted_in_the_second_attempt),
     ],
 )
@@ -228,6 +229,7 @@ def test_three_rollbacks_that_do_not_help_are_the_end(tmp_path, tiny_config, rec
     assert [entry["learning_rate_factor"] for entry in entries] == [0.5, 0.25, 0.125]
 
 
+@pytest.mark.slow  # The third rollback of the test above goes back to the beginning, too.
 def test_before_the_first_checkpoint_the_run_goes_back_to_its_beginning(
     tmp_path, tiny_config, record_paths
 ):

@@ -100,16 +100,27 @@ def test_a_signal_ends_an_evaluation_which_the_resumed_run_begins_with(
     assert results["loss"] == logged(tmp_path, "eval")[-1]["loss"]
 
 
-def test_a_checkpoint_that_is_due_is_saved_before_the_evaluation(
-    tmp_path, tiny_config, record_paths, uninterrupted
-):
-    step = 10
-    estimator, train_spec, eval_spec = start(tmp_path, tiny_config, record_paths)
-    killed = act_in_evaluation(eval_spec, step // EVERY, fail)
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory, tiny_config, record_paths):
+    """A run that ended within the evaluation of step 10, where a checkpoint is due."""
+    folder = tmp_path_factory.mktemp("killed")
+    estimator, train_spec, eval_spec = start(folder, tiny_config, record_paths)
+    eval_spec = act_in_evaluation(eval_spec, 10 // EVERY, fail)
     with pytest.raises(tf.errors.OpError):
-        estimator.train_and_evaluate(train_spec, killed)
-    assert saved_steps(tmp_path) == [step]
-    finish_and_compare(tmp_path, uninterrupted, tiny_config, record_paths)
+        estimator.train_and_evaluate(train_spec, eval_spec)
+    return folder
+
+
+def test_a_checkpoint_that_is_due_is_saved_before_the_evaluation(killed):
+    assert saved_steps(killed) == [10]
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_in_an_evaluation_ends_as_the_uninterrupted_one(
+    tmp_path, killed, tiny_config, record_paths, uninterrupted
+):
+    folder = shutil.copytree(killed, tmp_path / "run")
+    finish_and_compare(folder, uninterrupted, tiny_config, record_paths)
 
 
 def test_an_evaluation_that_was_not_logged_is_repeated_once(

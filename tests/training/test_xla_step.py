@@ -42,6 +42,8 @@ def assert_fixed_and_without_the_host(kinds, program):
 
 
 MORE_STEPS = [
+    ("classification", 1, "mixed_bfloat16"),
+    ("squad_2", 2, "mixed_bfloat16"),
     ("masked", 1, "float32"),
     ("compact", 1, "mixed_bfloat16"),
     ("compact", 2, "float32"),
@@ -55,8 +57,6 @@ MORE_STEPS = [
     ("name", "micro_batches", "precision"),
     [
         ("masked", 2, "mixed_bfloat16"),
-        ("classification", 1, "mixed_bfloat16"),
-        ("squad_2", 2, "mixed_bfloat16"),
         *(pytest.param(*step, marks=pytest.mark.slow) for step in MORE_STEPS),
     ],
 )

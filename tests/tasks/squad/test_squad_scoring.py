@@ -46,6 +46,7 @@ def assert_equal(ours, theirs):
     assert ours == pytest.approx(theirs, abs=1e-9, rel=0)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_published_predictions_score_as_published(squad_files):
     name = squad_files / "predictions" / "1.1_Logistic_Regression_Baseline.json"
@@ -62,7 +63,7 @@ def test_published_predictions_score_as_published(squad_files):
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_random_predictions_score_as_the_official_scripts_say(squad_files, tmp_path, seed):
     for version in ("1.1", "2.0"):
         data = squad_files / f"dev-v{version}.json"

@@ -139,6 +139,7 @@ def test_loss_does_not_depend_on_padding_or_on_how_a_batch_is_cut(tokenizer, bat
             assert float(others[name]) == pytest.approx(float(value), abs=1e-5), name
 
 
+@pytest.mark.slow
 def test_xla_computes_the_same_gradients(tokenizer, batch):
     task = make_task(tokenizer, "2.0")
     model = make_model(task)

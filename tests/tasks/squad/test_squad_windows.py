@@ -200,9 +200,9 @@ def test_a_context_without_text_and_impossible_lengths_are_errors(tokenizer, ask
 @pytest.mark.parametrize(
     ("name", "version"),
     [
-        ("dev-v1.1.json", "1.1"),
+        pytest.param("dev-v1.1.json", "1.1", marks=pytest.mark.slow),
         ("dev-v2.0.json", "2.0"),
-        ("train_parts/train-v1.1.first44articles.json", "1.1"),
+        pytest.param("train_parts/train-v1.1.first44articles.json", "1.1", marks=pytest.mark.slow),
         ("train_parts/train-v2.0.10articles.json", "2.0"),
     ],
 )

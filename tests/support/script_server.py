@@ -5,7 +5,7 @@
 A server imports TensorFlow and our packages, but makes no TensorFlow runtime, and forks a process
 for each run. A process may be forked as long as it has one thread, which the server makes sure of.
 The child is what ``python -m <script>`` is: its module is `__main__`, its flags are in sys.argv, it
-leads a process group and writes to a log file.
+leads a process group and writes its outputs to files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ScriptServer:
 
     def __enter__(self) -> ScriptServer:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.script_server"],
+            [sys.executable, "-m", "tests.support.script_server"],
             cwd=ROOT,
             env=environment(),
             stdin=subprocess.PIPE,
@@ -61,9 +61,29 @@ class ScriptServer:
         self._process.stdin.close()
         self._process.wait()
 
-    def start(self, script: str, arguments: Sequence[str], log: Path, cpus: int = 1) -> int:
-        """Starts a script on so many logical CPU devices; gives the number of its process."""
-        request = {"script": script, "arguments": list(arguments), "log": str(log), "cpus": cpus}
+    def start(
+        self,
+        script: str,
+        arguments: Sequence[object],
+        stdout: Path,
+        stderr: Path | None = None,
+        cpus: int = 1,
+    ) -> int:
+        """Starts a script; gives the number of its process.
+
+        Args:
+          script: name of its module.
+          arguments: what follows its name on the command line.
+          stdout: file to which its output is appended.
+          stderr: the same for its error output; None: as for its output.
+          cpus: logical CPU devices that it gets.
+        """
+        request = {
+            "script": script,
+            "arguments": list(map(str, arguments)),
+            "files": [str(stdout), str(stderr or stdout)],
+            "cpus": cpus,
+        }
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._busy = True
         return int(self._process.stdout.readline())
@@ -78,10 +98,15 @@ class ScriptServer:
 
     @contextlib.contextmanager
     def running(
-        self, script: str, arguments: Sequence[str], log: Path, cpus: int = 1
+        self,
+        script: str,
+        arguments: Sequence[object],
+        stdout: Path,
+        stderr: Path | None = None,
+        cpus: int = 1,
     ) -> Iterator[int]:
-        """A script that is killed at the end of the block if it still runs; gives its number."""
-        group = self.start(script, arguments, log, cpus)
+        """A script that is killed at the end of the block if it still runs; see `start`."""
+        group = self.start(script, arguments, stdout, stderr, cpus)
         try:
             yield group
         finally:
@@ -112,14 +137,14 @@ def _serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
-def _become(script: str, arguments: list[str], log: str, cpus: int) -> None:
+def _become(script: str, arguments: list[str], files: list[str], cpus: int) -> None:
     """Makes this process one of a script."""
     status = 1
     try:
         os.setpgid(0, 0)
-        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for number, stream in ((nothing, 0), (out, 1), (out, 2)):
+        out, err = (os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for path in files)
+        for number, stream in ((nothing, 0), (out, 1), (err, 2)):
             os.dup2(number, stream)
         if cpus > 1:
             import tensorflow as tf
@@ -129,7 +154,7 @@ def _become(script: str, arguments: list[str], log: str, cpus: int) -> None:
             tf.config.set_logical_device_configuration(cpu, devices)
         # The first is replaced by the path of the module.
         sys.argv = [script, *arguments]
-        del sys.modules[script]
+        sys.modules.pop(script, None)
         runpy.run_module(script, run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as stop:
