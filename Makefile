@@ -5,9 +5,11 @@ SHELL := /bin/bash
 PYTHON_BIN := .venv/bin/python
 DEMO_DIR ?= runs/demo
 PYTEST_ARGS ?=
+# Tests run in as many processes as there are cores, if the memory suffices; see tests/conftest.py.
+PYTEST := -m pytest -n auto --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-current test-all lint docs notebook site clean
+.PHONY: help setup demo check test test-current test-all lint docs notebook site clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -18,15 +20,18 @@ setup: ## make .venv (the other targets do it by themselves)
 demo: setup ## text to SavedModel, in about 10 minutes (DEMO_DIR=runs/demo)
 	@$(PYTHON_BIN) demo/run.py --output_dir=$(DEMO_DIR)
 
+check: setup ## ruff, golden numbers, and the tests of what you changed
+	@scripts/check.sh
+
 test: setup ## the tests (PYTEST_ARGS='-k name' for some of them)
-	@$(PYTHON_BIN) -m pytest $(PYTEST_ARGS)
+	@$(PYTHON_BIN) $(PYTEST) $(PYTEST_ARGS)
 
 test-current: ## the tests with TensorFlow 2.21, also on Python 3.10 and 3.11
 	@scripts/setup.sh --current
-	@.venv-current/bin/python -m pytest $(PYTEST_ARGS)
+	@.venv-current/bin/python $(PYTEST) $(PYTEST_ARGS)
 
-test-all: setup ## the tests, the slow ones too
-	@$(PYTHON_BIN) -m pytest -m "slow or not slow" $(PYTEST_ARGS)
+test-all: setup ## every test, with time budgets (PARTS='default faults')
+	@$(PYTHON_BIN) scripts/test_all.py $(PARTS)
 
 lint: setup ## ruff: rules and format
 	@$(PYTHON_BIN) -m ruff check .

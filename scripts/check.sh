@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# The check between two edits, in less than a minute: ruff, the import of every script, the tests of
+# the Python files that changed since the last commit (or in it, if none changed since), and the
+# tests marked `golden`.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+readonly python=.venv/bin/python
+
+$python -m ruff check --quiet .
+$python -m ruff format --check --quiet .
+$python -c '
+import convert_checkpoint, export_tfhub, run_classifier, run_pretraining, run_race, run_squad
+import data_prep.create_pretraining_data, data_prep.split_sentences, data_prep.train_sentencepiece
+'
+
+changed=$(git diff --name-only HEAD -- '*.py' && git ls-files --others --exclude-standard '*.py')
+changed=${changed:-$(git diff --name-only HEAD~1 HEAD -- '*.py')}
+# Tests mirror the tree.
+readarray -t tests < <(
+  for path in $changed; do
+    mirrored=${path#albert_tf/}
+    case $path in
+      tests/*/test_*.py | tests/test_*.py) echo "$path" ;;
+      *) echo "tests/$(dirname "$mirrored")/test_$(basename "$mirrored")" ;;
+    esac
+  done | sort -u | while read -r path; do if [[ -e $path ]]; then echo "$path"; fi; done
+)
+readarray -t golden < <(grep -rl --include='test_*.py' 'mark\.golden' tests | sort)
+
+run() {
+  $python -m pytest -q -n auto --dist=worksteal "$@"
+}
+run -m golden "${golden[@]}"
+if ((${#tests[@]})); then
+  run "${tests[@]}" || (($? == 5))  # 5: all of them are slow, or need a tool.
+fi
