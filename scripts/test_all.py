@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs all tests, the slow ones too, in parts with a time budget each: `make test-all`.
 
-  python scripts/test_all.py                       every part, about two hours on two cores
+  python scripts/test_all.py                       every part
   python scripts/test_all.py faults distributed    some of them
 
 A part that takes longer than its budget is stopped and counts as failed. JUnit files are written
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     """Tests that run together.
 
     Attributes:
-      minutes: time budget, about twice what the part takes on two cores.
+      minutes: time budget.
       marker: which tests, as pytest's -m.
       paths: files and folders of the tests; all if empty.
     """
@@ -52,7 +52,7 @@ _SLOW = {
     "training": 60,
 }
 PARTS = {
-    "default": Part(20, "not slow and not tooling"),
+    "default": Part(30, "not slow and not tooling"),
     "tooling": Part(20, "tooling and not slow"),
     **{name: Part(minutes, "slow", (f"tests/{name}",)) for name, minutes in _SLOW.items()},
 }
@@ -66,7 +66,7 @@ def other_slow_tests() -> Part:
 
 
 class Outcome(NamedTuple):
-    """What became of a part: numbers of tests, and whether it ran out of time."""
+    """Result of a part: numbers of tests, and whether it ran out of time."""
 
     passed: int
     failed: int

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: two logical CPUs, so that MirroredStrategy has two replicas."""
+"""What all tests share: settings of the processes that run them, and ways to run scripts."""
 
 import contextlib
 import gc
@@ -39,16 +39,16 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_finish():
-    """Has the garbage collector leave out what the imports have made: a sixth of all time."""
+    """Keeps the garbage collector from visiting what the imports have made, again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
 
 
 def pytest_sessionfinish():
-    """Lets TensorFlow's functions end with the process.
+    """Leaves TensorFlow's functions alone when Python ends.
 
-    They would remove themselves from a context that is gone by then, which shows as errors.
+    They would remove themselves from a context that is gone by then; Python would print errors.
     """
     name = "tensorflow.python.eager.polymorphic_function.atomic_function"
     if name in sys.modules:
@@ -57,6 +57,7 @@ def pytest_sessionfinish():
 
 @pytest.fixture(scope="session", autouse=True)
 def two_logical_cpus():
+    """Gives MirroredStrategy two replicas."""
     # Only possible before TensorFlow's first operation. Tests that do not import TensorFlow when
     # collected need no replicas, and should not wait for the import.
     if "tensorflow" in sys.modules:
@@ -137,7 +138,7 @@ def run_script(capfd, monkeypatch):
 
 @pytest.fixture(scope="session")
 def script_server():
-    """Starts scripts as processes of their own; a second less each than with a new interpreter."""
+    """Starts scripts as processes of their own that need not import TensorFlow again."""
     with ScriptServer() as server:
         yield server
 

@@ -42,7 +42,7 @@ def define_functions():
     found = {}
     for path in ROOT.rglob("*.py"):
         path = path.relative_to(ROOT)
-        if path.parts[0] in ("tests", "scripts", ".venv", "build"):
+        if path.parts[0].startswith(".") or path.parts[0] in ("tests", "scripts", "build"):
             continue
         if not re.search(r"cli\.run(_command)?\b", (ROOT / path).read_text("utf-8")):
             continue

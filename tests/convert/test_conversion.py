@@ -27,22 +27,16 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.normalization import normalize
 from albert_tf.tokenization import Tokenizer
+from tests.support.releases import write_release
 from tests.support.self_checks import checked_in_this_process
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(115))]
-
-
-def write_release(folder):
-    shutil.copytree(GOLDEN / "tf1_tiny", folder)
-    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n")
-    return folder
 
 
 @pytest.fixture
 def release(tmp_path):
     """The TF1 fixture with a vocabulary beside it."""
-    return write_release(tmp_path / "release")
+    return write_release(tmp_path / "release", "vocab.txt")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +44,8 @@ def saved_release(tmp_path_factory):
     """A SavedModel made of that; not to be changed."""
     folder = tmp_path_factory.mktemp("saved_release")
     with checked_in_this_process():
-        convert(str(write_release(folder / "release")), "tfhub", str(folder / "saved"))
+        release = write_release(folder / "release", "vocab.txt")
+        convert(str(release), "tfhub", str(folder / "saved"))
     return folder / "saved"
 
 

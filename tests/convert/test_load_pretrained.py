@@ -20,6 +20,7 @@ from albert_tf.convert.huggingface import write_hugging_face
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.training.checkpoints import load_weights
+from tests.support.cases import slow
 from tests.training.damage import DAMAGE
 
 
@@ -79,14 +80,7 @@ def test_hugging_face_gives_its_own_outputs(hf_tiny):
     assert model.config.hidden_act == "gelu"
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        write_tf1,
-        pytest.param(write_tf2, marks=pytest.mark.slow),
-        pytest.param(write_hugging_face, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("write", [write_tf1, *slow(write_tf2, write_hugging_face)])
 def test_groups_and_inner_groups_come_back(write, grouped, inputs, tmp_path):
     weights = {k: v.numpy() for k, v in grouped.named_weights().items()}
     write(str(tmp_path), grouped.config, None, weights)

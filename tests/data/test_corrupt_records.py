@@ -47,7 +47,7 @@ def intact(tmp_path_factory):
     """Labels of 20 batches of 7 of training on undamaged shards."""
     folder = tmp_path_factory.mktemp("intact")
     write_shards(folder)
-    return labels(train_batches(source(folder), 7), 20)
+    return labels(source(folder).train_input_fn(InputContext(7)), 20)
 
 
 @pytest.fixture(params=[True, False], ids=["manifest", "no manifest"])
@@ -91,10 +91,6 @@ def source(folder, limit=0, **options):
     return RecordSource(paths, FEATURES, max_corrupt_records=limit, **options)
 
 
-def train_batches(source, *context):
-    return source.train_input_fn(InputContext(*context))
-
-
 def labels(dataset, batches=None):
     return np.array([b["label_ids"].numpy() for b in itertools.islice(dataset, batches)])
 
@@ -121,8 +117,8 @@ def test_others_take_the_places_of_corrupt_records_and_none_moves(shards, intact
     expected = intact.copy()
     for corrupt, other in ((1, 2), (17, 13 + 6), (18, 13 + 7)):
         expected[intact == corrupt] = other
-    np.testing.assert_array_equal(labels(train_batches(repaired, 7), 20), expected)
-    later = labels(train_batches(source(shards, limit=5), 7, 9), 11)
+    np.testing.assert_array_equal(labels(repaired.train_input_fn(InputContext(7)), 20), expected)
+    later = labels(source(shards, limit=5).train_input_fn(InputContext(7, 9)), 11)
     np.testing.assert_array_equal(later, expected[9:])
 
 
@@ -167,7 +163,7 @@ def test_a_damaged_length_loses_the_rest_of_its_shard(shards):
     with pytest.raises(AlbertError, match=r"3 of 30 records are corrupt.*c: record 14"):
         source(shards, limit=2)
     repaired = source(shards, limit=3)
-    stream = labels(train_batches(repaired, 30), 3)
+    stream = labels(repaired.train_input_fn(InputContext(30)), 3)
     assert not np.isin(stream, [27, 28, 29]).any()
     assert (np.sort(stream)[:, :27] <= 26).all()
 

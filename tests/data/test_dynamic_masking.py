@@ -19,6 +19,7 @@ from albert_tf.tokenization import Tokenizer
 from albert_tf.training.specs import InputContext
 from data_prep.assembly import Batch
 from data_prep.masking import mask
+from tests.support.cases import slow
 
 WORDS = [f"w{i}" for i in range(60)]
 FIRST_TEXT_ID, VOCAB = 5, 65
@@ -168,11 +169,6 @@ def run_lengths(predicted, batch):
                 edges = np.concatenate([[-1], breaks, [len(numbers) - 1]])
                 lengths += np.diff(edges).tolist()
     return np.array(lengths)
-
-
-def slow(*values):
-    """Values of a parameter that only `make test-all` tries."""
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -325,14 +321,6 @@ def source(tokenizer, tmp_path_factory):
     return RecordSource(paths, features, seed=7, shuffle_window=64, masking=masking)
 
 
-def train_batches(source, *context):
-    return source.train_input_fn(InputContext(*context))
-
-
-def eval_batches(source, *context):
-    return source.eval_input_fn(InputContext(*context))
-
-
 def take(dataset, batches):
     """The first batches, joined, as arrays."""
     found = [{k: v.numpy() for k, v in batch.items()} for batch in dataset.take(batches)]
@@ -348,18 +336,18 @@ def assert_equal(some, others):
 @pytest.fixture(scope="module")
 def stream(source):
     """Three epochs, 75 steps of 12 examples."""
-    return take(train_batches(source, 12), 75)
+    return take(source.train_input_fn(InputContext(12)), 75)
 
 
 @pytest.mark.parametrize("start", [40, *slow(1)])
 def test_starting_at_a_step_gives_the_masks_that_step_would_have_had(source, stream, start):
-    tail = take(train_batches(source, 12, start), 75 - start)
+    tail = take(source.train_input_fn(InputContext(12, start)), 75 - start)
     assert_equal(tail, {name: value[12 * start :] for name, value in stream.items()})
 
 
 def test_masks_do_not_depend_on_the_number_of_pipelines(source, stream):
     for index in range(3):
-        part = take(train_batches(source, 12, 0, 3, index), 30)
+        part = take(source.train_input_fn(InputContext(12, 0, 3, index)), 30)
         rows = np.arange(360).reshape(30, 3, 4)[:, index].ravel()
         assert_equal(part, {name: value[rows] for name, value in stream.items()})
 
@@ -399,7 +387,7 @@ def test_every_epoch_has_the_same_texts_and_new_masks(stream):
 
 def test_the_seed_decides_the_masks(source, stream):
     def first(seed):
-        return take(train_batches(source.reseeded(seed), 12), 1)
+        return take(source.reseeded(seed).train_input_fn(InputContext(12)), 1)
 
     assert_equal(first(7), {name: value[:12] for name, value in stream.items()})
     assert (first(8)["masked_lm_positions"] != stream["masked_lm_positions"][:12]).any()
@@ -407,7 +395,10 @@ def test_the_seed_decides_the_masks(source, stream):
 
 def held_out(source, size, pipelines):
     """Evaluation's batches, joined, in the order of the records."""
-    parts = [take(eval_batches(source, size, 0, pipelines, i), -1) for i in range(pipelines)]
+    parts = [
+        take(source.eval_input_fn(InputContext(size, 0, pipelines, i)), -1)
+        for i in range(pipelines)
+    ]
     columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     real = np.flatnonzero(columns["example_index"] >= 0)
     rows = real[np.argsort(columns["example_index"][real])]
@@ -426,7 +417,7 @@ def test_evaluation_has_the_same_masks_whatever_the_batches(source, held_out_64,
 
 
 def test_shapes_are_static_and_what_decides_the_masks_is_in_the_fingerprint(source, tokenizer):
-    for dataset in (train_batches(source, 6), eval_batches(source, 6)):
+    for dataset in (source.train_input_fn(InputContext(6)), source.eval_input_fn(InputContext(6))):
         assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
     other = DynamicMasking(source.features, MaskingOptions(4), tokenizer, swap=True)
     changed = RecordSource(source.files, source.features, masking=other)

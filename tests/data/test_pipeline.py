@@ -15,17 +15,13 @@ from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
 from albert_tf.training.specs import InputContext
+from tests.support.cases import slow
 
 TOKEN = records.FeatureSpec("int64", (4,))
 FEATURES = {
     **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), TOKEN),
     "label_ids": records.FeatureSpec("int64"),
 }
-
-
-def slow(*values):
-    """Values of a parameter that only `make test-all` tries."""
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def write(path, numbers):
@@ -49,14 +45,6 @@ def source(shards, seed=1, window=8):
     return RecordSource(shards, FEATURES, seed=seed, shuffle_window=window)
 
 
-def train_batches(source, *context):
-    return source.train_input_fn(InputContext(*context))
-
-
-def eval_batches(source, *context):
-    return source.eval_input_fn(InputContext(*context))
-
-
 def labels(dataset, batches):
     return np.array([b["label_ids"].numpy() for b in itertools.islice(dataset, batches)])
 
@@ -64,13 +52,13 @@ def labels(dataset, batches):
 @pytest.fixture(scope="module")
 def tens(shards):
     """Labels of three epochs in batches of 10."""
-    return labels(train_batches(source(shards), 10), 9)
+    return labels(source(shards).train_input_fn(InputContext(10)), 9)
 
 
 @pytest.fixture(scope="module")
 def sevens(shards):
     """Labels of 40 batches of 7."""
-    return labels(train_batches(source(shards), 7), 40)
+    return labels(source(shards).train_input_fn(InputContext(7)), 40)
 
 
 def test_an_epoch_holds_every_record_once_and_epochs_differ_in_order(tens):
@@ -88,26 +76,28 @@ def test_batches_cross_epochs_without_losing_records(sevens):
 # By default, in the last window of the first epoch and in a later epoch.
 @pytest.mark.parametrize("start", [4, 13, *slow(0, 1, 2, 5, 29)])
 def test_starting_at_a_step_gives_what_that_step_would_have_had(shards, sevens, start):
-    tail = labels(train_batches(source(shards), 7, start), 40 - start)
+    tail = labels(source(shards).train_input_fn(InputContext(7, start)), 40 - start)
     np.testing.assert_array_equal(tail, sevens[start:])
 
 
 def test_the_order_depends_on_the_seed_alone(shards, tens):
     def first(seed):
-        return labels(train_batches(source(shards, seed), 10), 3)
+        return labels(source(shards, seed).train_input_fn(InputContext(10)), 3)
 
     np.testing.assert_array_equal(first(1), tens[:3])
     assert (first(2) != tens[:3]).any()
 
 
 def test_pipelines_share_a_global_batch_by_rows(shards):
-    whole = labels(train_batches(source(shards), 6), 8)
-    parts = [labels(train_batches(source(shards), 6, 0, 2, index), 8) for index in (0, 1)]
+    whole = labels(source(shards).train_input_fn(InputContext(6)), 8)
+    parts = [
+        labels(source(shards).train_input_fn(InputContext(6, 0, 2, index)), 8) for index in (0, 1)
+    ]
     np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
 
 
 def test_a_window_mixes_records_far_apart(shards):
-    stream = labels(train_batches(source(shards, window=30), 30), 20)
+    stream = labels(source(shards, window=30).train_input_fn(InputContext(30)), 20)
     # Over 20 epochs the mean position of each record approaches the middle.
     positions = np.argsort(stream, axis=1).mean(axis=0)
     assert np.abs(positions - 14.5).max() < 7.5
@@ -120,7 +110,7 @@ def test_evaluation_sees_every_record_once_and_tells_which_it_is(shards, batchin
     batch_size, pipelines = batching
     rows = [[] for _ in range(pipelines)]
     for index in range(pipelines):
-        for batch in eval_batches(source(shards), batch_size, 0, pipelines, index):
+        for batch in source(shards).eval_input_fn(InputContext(batch_size, 0, pipelines, index)):
             assert len(batch["label_ids"]) == batch_size // pipelines
             rows[index].append((batch["label_ids"].numpy(), batch["example_index"].numpy()))
     seen = [
@@ -137,7 +127,7 @@ def test_shards_are_read_in_turn(tmp_path):
     paths = [str(tmp_path / str(i)) for i in range(3)]
     for i, path in enumerate(paths):
         write(path, range(100 * i, 100 * i + 100))
-    stream = labels(train_batches(source(paths, window=30), 30), 10)
+    stream = labels(source(paths, window=30).train_input_fn(InputContext(30)), 10)
     for window in stream:
         assert np.bincount(window // 100).tolist() == [10, 10, 10]
 
@@ -149,9 +139,9 @@ def test_more_shards_than_are_read_in_turn_lose_nothing_and_start_anywhere(tmp_p
     for i, path in enumerate(paths):
         write(path, range(ends[i], ends[i + 1]))
     total = int(ends[-1])
-    stream = labels(train_batches(source(paths), 5), 60)
+    stream = labels(source(paths).train_input_fn(InputContext(5)), 60)
     assert sorted(stream.ravel()[:total]) == list(range(total))
-    tail = labels(train_batches(source(paths), 5, start), 60 - start)
+    tail = labels(source(paths).train_input_fn(InputContext(5, start)), 60 - start)
     np.testing.assert_array_equal(tail, stream[start:])
 
 
@@ -176,7 +166,7 @@ def sequences(tmp_path_factory):
 
 def sequence_labels(sequences, start, count):
     bucketed = RecordSource([sequences[0]], SEQUENCES, lengths=LENGTHS)
-    return labels(train_batches(bucketed, 8, start), count)
+    return labels(bucketed.train_input_fn(InputContext(8, start)), count)
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +193,7 @@ def test_sequences_are_evaluated_once_each_beside_others_of_their_length(sequenc
     seen = []
     for index in range(pipelines):
         bucketed = RecordSource([path], SEQUENCES, lengths=LENGTHS)
-        for batch in eval_batches(bucketed, 32, 0, pipelines, index):
+        for batch in bucketed.eval_input_fn(InputContext(32, 0, pipelines, index)):
             if pipelines == 1:
                 check_sequences(batch, sizes)
             number = batch["example_index"].numpy()
@@ -216,7 +206,7 @@ def test_sequences_are_evaluated_once_each_beside_others_of_their_length(sequenc
 
 def test_sequences_are_trained_on_equally_often_in_batches_of_similar_length(sequences):
     path, sizes = sequences
-    dataset = train_batches(RecordSource([path], SEQUENCES, lengths=LENGTHS), 4)
+    dataset = RecordSource([path], SEQUENCES, lengths=LENGTHS).train_input_fn(InputContext(4))
     batches = list(dataset.take(300))
     for batch in batches:
         check_sequences(batch, sizes)
@@ -238,7 +228,7 @@ def test_sequence_batches_start_at_any_step(sequences, first_sequences, start):
 
 def test_padding_to_the_maximum_gives_static_shapes(sequences):
     fixed = RecordSource([sequences[0]], SEQUENCES, lengths=length_buckets(16, pad_to_max=True))
-    for dataset in (train_batches(fixed, 6), eval_batches(fixed, 6)):
+    for dataset in (fixed.train_input_fn(InputContext(6)), fixed.eval_input_fn(InputContext(6))):
         assert dataset.element_spec["input_mask"].shape.as_list() == [6, 16]
 
 
@@ -262,7 +252,10 @@ def test_length_buckets_end_with_the_maximum():
 
 
 def test_shapes_are_static(shards):
-    for dataset in (train_batches(source(shards), 6), eval_batches(source(shards), 6)):
+    for dataset in (
+        source(shards).train_input_fn(InputContext(6)),
+        source(shards).eval_input_fn(InputContext(6)),
+    ):
         assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
 
 

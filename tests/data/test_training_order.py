@@ -20,6 +20,7 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import record_files
 from albert_tf.data.training_order import ORDER_VERSION, deal
 from albert_tf.training.specs import InputContext
+from tests.support.cases import slow
 
 FEATURES = records.sequence_features(
     document=records.FeatureSpec("int64"), number=records.FeatureSpec("int64")
@@ -67,11 +68,6 @@ def stream(source: RecordSource, batch_size, batches, name="document", **context
     """int [batches, rows] of the training input."""
     dataset = source.train_input_fn(InputContext(batch_size, **context))
     return np.array([batch[name].numpy() for batch in dataset.take(batches)])
-
-
-def slow(*values):
-    """Values of a parameter that only `make test-all` tries."""
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 # By default, one lane that reads two groups of shards in turn, and lanes of two shards.

@@ -3,9 +3,7 @@
 """export_tfhub.py: from folders with models to SavedModels that answer as the models do."""
 
 import json
-import pathlib
 import random
-import shutil
 import subprocess
 import sys
 from typing import NamedTuple
@@ -36,9 +34,8 @@ from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from tests.small_tasks import write_run
+from tests.support.releases import TF1_TINY, write_release
 from tests.support.self_checks import checked_in_this_process
-
-TF1_RELEASE = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
 
 
 def config_for(tokenizer):
@@ -305,24 +302,16 @@ def test_what_lite_models_cannot_do_is_said(release, run_script, tmp_path, flags
     assert not (tmp_path / "lite").exists()
 
 
-def write_release(folder):
-    """The folder of a TF1 release."""
-    shutil.copytree(TF1_RELEASE, folder)
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"p{i}" for i in range(115))]
-    (folder / "vocab_zh.txt").write_text("\n".join(pieces) + "\n")
-    return folder
-
-
 @pytest.fixture
 def release(tmp_path):
-    return write_release(tmp_path / "release")
+    return write_release(tmp_path / "release", "vocab_zh.txt")
 
 
 @pytest.fixture(scope="module")
 def exported_release(tmp_path_factory):
     """A release, and the SavedModel with its heads exported from it."""
     folder = tmp_path_factory.mktemp("release")
-    release = str(write_release(folder / "release"))
+    release = str(write_release(folder / "release", "vocab_zh.txt"))
     with checked_in_this_process():
         albert_tf.export_saved_model(release, str(folder / "saved"))
     return release, str(folder / "saved")
@@ -330,7 +319,7 @@ def exported_release(tmp_path_factory):
 
 def test_a_release_gives_the_outputs_of_the_release(exported_release):
     _, path = exported_release
-    given = np.load(TF1_RELEASE / "expected.npz")
+    given = np.load(TF1_TINY / "expected.npz")
     names = ("input_ids", "input_mask", "segment_ids")
     keys = ("input_word_ids", "input_mask", "input_type_ids")
     inputs = {key: tf.constant(given[name], tf.int32) for key, name in zip(keys, names)}

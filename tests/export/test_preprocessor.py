@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The preprocessor SavedModel keeps TF-Hub's contract, and gives the features of fine-tuning."""
 
-import pathlib
-import shutil
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,8 +16,8 @@ from albert_tf.keras2 import keras
 from albert_tf.tasks.classification_features import featurize
 from albert_tf.tokenization import Tokenizer
 from tests.export.conftest import WORDPIECES
+from tests.support.releases import write_release
 
-TF1_RELEASE = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
 NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
 
 
@@ -78,10 +75,8 @@ def test_sentences_become_the_features_of_fine_tuning(saved, odd_texts):
 def test_the_preprocessor_of_a_release_gives_the_features_of_fine_tuning(
     run_script, odd_texts, tmp_path
 ):
-    release, path = shutil.copytree(TF1_RELEASE, tmp_path / "release"), tmp_path / "saved"
-    pieces = WORDPIECES.split()
-    pieces += [f"p{i}" for i in range(120 - len(pieces))]
-    (release / "vocab_zh.txt").write_text("\n".join(pieces) + "\n")
+    release = write_release(tmp_path / "release", "vocab_zh.txt", WORDPIECES.split())
+    path = tmp_path / "saved"
     tokenizer = Tokenizer.from_file(str(release / "vocab_zh.txt"))
     done = run_script(
         export_tfhub, f"--albert_directory={release}", "--checkpoint_name=model.ckpt-best",

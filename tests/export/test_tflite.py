@@ -4,7 +4,6 @@
 
 import dataclasses
 import json
-import pathlib
 import warnings
 
 import numpy as np
@@ -19,8 +18,9 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+from tests.support.cases import slow
+from tests.support.releases import TF1_TINY
 
-TF1_TINY = pathlib.Path(__file__).parents[1] / "golden" / "tf1_tiny"
 CONFIG = AlbertConfig(
     vocab_size=140,
     embedding_size=16,
@@ -182,15 +182,7 @@ def test_weights_too_large_for_float16_are_refused():
         tflite.numerics(content, function, model.config, "float16")
 
 
-@pytest.mark.parametrize(
-    "activation",
-    [
-        "gelu_erf",
-        "relu",
-        pytest.param("tanh", marks=pytest.mark.slow),
-        pytest.param("linear", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("activation", ["gelu_erf", "relu", *slow("tanh", "linear")])
 def test_every_activation_is_built_in(activation, capfd):
     keras.utils.set_random_seed(2)
     config = dataclasses.replace(CONFIG, hidden_act=activation, num_hidden_layers=1)
@@ -260,9 +252,7 @@ def classifier():
     return model
 
 
-@pytest.mark.parametrize(
-    "quantization", ["none", pytest.param("float16", marks=pytest.mark.slow), "int8"]
-)
+@pytest.mark.parametrize("quantization", ["none", *slow("float16"), "int8"])
 def test_a_classifier_keeps_its_answers(quantization, classifier, sentencepiece_tokenizer):
     spec = ClassificationSpec(("few", "many"), 16)
     task = TextClassificationTask(CONFIG, sentencepiece_tokenizer, spec)

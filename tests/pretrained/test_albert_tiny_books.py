@@ -66,6 +66,6 @@ def test_card_and_manifest_tell_how_it_was_made(manifest):
 
 
 def test_it_predicts_words_of_books_it_has_not_read(model):
-    found = verify(model, model.tokenizer, read_lines(str(HELD_OUT)), max_sequences=120)
+    found = verify(model, model.tokenizer, read_lines(str(HELD_OUT)), max_sequences=300)
     assert found.verdict == TRAINED
     assert found.mlm_accuracy > MASKED_LM_ACCURACY

@@ -61,15 +61,16 @@ class ScriptServer:
         self._process.stdin.close()
         self._process.wait()
 
-    def start(
+    @contextlib.contextmanager
+    def running(
         self,
         script: str,
         arguments: Sequence[object],
         stdout: Path,
         stderr: Path | None = None,
         cpus: int = 1,
-    ) -> int:
-        """Starts a script; gives the number of its process.
+    ) -> Iterator[int]:
+        """Starts a script; gives the number of its process, which ends with the block.
 
         Args:
           script: name of its module.
@@ -86,7 +87,13 @@ class ScriptServer:
         }
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._busy = True
-        return int(self._process.stdout.readline())
+        process = int(self._process.stdout.readline())
+        try:
+            yield process
+        finally:
+            if self._busy:
+                os.killpg(process, signal.SIGKILL)
+                self.status(60)
 
     def status(self, seconds: float) -> int | None:
         """Waits so long for the script's end; its exit status, -9 if it was killed, or None."""
@@ -95,24 +102,6 @@ class ScriptServer:
             return None
         self._busy = False
         return int(self._process.stdout.readline())
-
-    @contextlib.contextmanager
-    def running(
-        self,
-        script: str,
-        arguments: Sequence[object],
-        stdout: Path,
-        stderr: Path | None = None,
-        cpus: int = 1,
-    ) -> Iterator[int]:
-        """A script that is killed at the end of the block if it still runs; see `start`."""
-        group = self.start(script, arguments, stdout, stderr, cpus)
-        try:
-            yield group
-        finally:
-            if self._busy:
-                os.killpg(group, signal.SIGKILL)
-                self.status(60)
 
 
 def environment() -> dict[str, str]:

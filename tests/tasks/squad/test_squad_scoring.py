@@ -18,6 +18,7 @@ from albert_tf.tasks.squad.scoring import (
     normalize_answer,
     score,
 )
+from tests.support.cases import slow
 
 
 def official(folder, version, data, predictions, *options):
@@ -63,7 +64,7 @@ def test_published_predictions_score_as_published(squad_files):
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *slow(1, 2)])
 def test_random_predictions_score_as_the_official_scripts_say(squad_files, tmp_path, seed):
     for version in ("1.1", "2.0"):
         data = squad_files / f"dev-v{version}.json"
