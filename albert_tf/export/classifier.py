@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf.export.packing import SpecialIds, pack
 from albert_tf.export.saved_model import Reusable
-from albert_tf.export.serving import cut_padding, parse_examples, strings
+from albert_tf.export.serving import cut_padding, input_specs, parse_examples, strings
 from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.fusion import portable_graph
@@ -47,6 +47,8 @@ def build_classifier(
     special = SpecialIds(task.tokenizer.cls_id, task.tokenizer.sep_id, task.tokenizer.pad_id)
     length, labels = task.spec.max_seq_length, task.spec.labels
 
+    # A graph of its own, which the others call: of a deep model it takes seconds and megabytes.
+    @tf.function(autograph=False, input_signature=[input_specs()])
     def logits_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         with portable_graph():
             return model(cut_padding(inputs), training=False)["logits"]

@@ -23,6 +23,7 @@ from albert_tf.export.model_card import ModelFacts
 from albert_tf.export.publish import Export, publish
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
+from albert_tf.export.serving import input_specs
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fusion import portable_graph
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -30,12 +31,6 @@ from albert_tf.tokenization import SENTENCEPIECE, SPEC_FILE, Tokenizer
 
 Inputs = Mapping[str, tf.Tensor]
 Outputs = dict[str, Any]
-
-
-def input_specs(*names: str) -> dict[str, tf.TensorSpec]:
-    """The encoder's inputs and further ones, int32 [batch, length] of any size."""
-    names = ("input_word_ids", "input_mask", "input_type_ids", *names)
-    return {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
 
 
 def reusable(
@@ -88,13 +83,16 @@ def build_encoder(model: AlbertEncoder | AlbertPretrainer) -> tuple[Reusable, di
     encoder = model.encoder if heads else model
     weights = encoder.named_weights()
 
+    # A graph of its own, which the others call: of a deep encoder it takes seconds and megabytes.
+    @tf.function(autograph=False)
     def encode(inputs: Inputs, training: bool) -> Outputs:
         outputs = encoder(inputs, training=training)
         return {"default": outputs["pooled_output"], **outputs}
 
     def predict_tokens(inputs: Inputs, training: bool) -> Outputs:
-        outputs = encode(inputs, training)
-        sequence, positions = outputs["sequence_output"], inputs["masked_lm_positions"]
+        positions = inputs["masked_lm_positions"]
+        outputs = encode({name: inputs[name] for name in input_specs()}, training)
+        sequence = outputs["sequence_output"]
         table = encoder.embeddings.word_embeddings
         logits = heads.mlm_head(sequence, table, positions, training=training)
         return {**outputs, "mlm_logits": logits}

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.packing import SpecialIds, pack
+from albert_tf.export.packing import SpecialIds, merge_words, pack
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.tokenization import Tokenizer
@@ -60,27 +60,32 @@ def build_preprocessor(
         "mask_id": tokenizer.mask_id,
     }
 
-    @tf.function(autograph=False)
-    def preprocess(sentences: tf.Tensor, seq_length: Any = seq_length) -> dict[str, tf.Tensor]:
-        return pack([graph(sentences)], seq_length, special)
-
+    # Traced once each: a SavedModel has a graph for every combination of arguments.
     @tf.function(autograph=False, input_signature=[_SENTENCES])
     def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
         return graph(sentences)
 
-    @tf.function(autograph=False, input_signature=[])
-    def get_special_tokens_dict() -> dict[str, tf.Tensor]:
-        return {name: tf.constant(value, tf.int32) for name, value in sizes.items()}
+    @tf.function(autograph=False)
+    def pack_flat(segments: list[tf.RaggedTensor], seq_length: tf.Tensor) -> dict[str, tf.Tensor]:
+        return pack(segments, seq_length, special)
 
     @tf.function(autograph=False)
     def bert_pack_inputs(
         inputs: list[tf.RaggedTensor], seq_length: Any = seq_length
     ) -> dict[str, tf.Tensor]:
-        return pack(inputs, seq_length, special)
+        packed = pack_flat([merge_words(ids) for ids in inputs], tf.convert_to_tensor(seq_length))
+        static = [None, seq_length if isinstance(seq_length, int) else None]
+        return {name: tf.ensure_shape(value, static) for name, value in packed.items()}
+
+    @tf.function(autograph=False)
+    def preprocess(sentences: tf.Tensor, seq_length: Any = seq_length) -> dict[str, tf.Tensor]:
+        return bert_pack_inputs([tokenize(sentences)], seq_length)
+
+    @tf.function(autograph=False, input_signature=[])
+    def get_special_tokens_dict() -> dict[str, tf.Tensor]:
+        return {name: tf.constant(value, tf.int32) for name, value in sizes.items()}
 
     root = Reusable(preprocess)
-    serving = preprocess.get_concrete_function(_SENTENCES)
-    preprocess.get_concrete_function(_SENTENCES, seq_length=_SEQ_LENGTH)
     root.tokenize = Reusable(tokenize)
     root.tokenize.graph = graph
     root.tokenize.get_special_tokens_dict = Reusable(get_special_tokens_dict)
@@ -90,4 +95,6 @@ def build_preprocessor(
         for segments in ([tokens], [tokens, tokens]):
             bert_pack_inputs.get_concrete_function(segments)
             bert_pack_inputs.get_concrete_function(segments, seq_length=_SEQ_LENGTH)
+    serving = preprocess.get_concrete_function(_SENTENCES)
+    preprocess.get_concrete_function(_SENTENCES, seq_length=_SEQ_LENGTH)
     return root, {"serving_default": serving}

@@ -15,6 +15,12 @@ from albert_tf.training.task import Batch
 _FEATURES = ("input_ids", "input_mask", "segment_ids")
 
 
+def input_specs(*names: str) -> dict[str, tf.TensorSpec]:
+    """The encoder's inputs and further ones, int32 [batch, length] of any size."""
+    names = ("input_word_ids", "input_mask", "input_type_ids", *names)
+    return {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
+
+
 def strings(name: str, rank: int = 1) -> tf.TensorSpec:
     """The signature of an input of strings of any number."""
     return tf.TensorSpec([None] * rank, tf.string, name)

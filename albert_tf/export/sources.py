@@ -18,12 +18,13 @@ from albert_tf.convert.source import Source, find_beside
 from albert_tf.errors import AlbertError
 from albert_tf.export import tflite
 from albert_tf.export.classifier import build_classifier
-from albert_tf.export.encoder import encoder_export, input_specs, serving_signature
+from albert_tf.export.encoder import encoder_export, serving_signature
 from albert_tf.export.formats import check_lite
 from albert_tf.export.model_card import CARD_FILE, ModelFacts, model_card
 from albert_tf.export.multiple_choice import build_multiple_choice
 from albert_tf.export.preprocessor import build_preprocessor
 from albert_tf.export.publish import REPORT_FILE, Export, publish
+from albert_tf.export.serving import input_specs
 from albert_tf.export.squad import build_squad
 from albert_tf.export.text_probes import (
     classifier_probes,

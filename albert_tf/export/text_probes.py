@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.text_tables import TextExample
@@ -51,73 +50,99 @@ def _answers(
     model: keras.Model,
     build_records: Callable[[str], str],
     features: dict,
-    size: int,
-) -> dict[str, np.ndarray]:
-    """What the task predicts of a few examples, read from records as the runners do."""
+    sizes: Sequence[int],
+) -> list[dict[str, np.ndarray]]:
+    """What the task predicts of examples, read from records as the runners do.
+
+    Args:
+      task: of the model.
+      model: the model.
+      build_records: writes the examples below a folder; returns the path of the records.
+      features: of the records.
+      sizes: of the probes that the examples are for, in turn.
+
+    Returns:
+      For each probe the outputs of its examples.
+    """
     with tempfile.TemporaryDirectory() as folder:
         lengths = (task.spec.max_seq_length,)
         source = RecordSource([build_records(folder)], features, 0, lengths=lengths)
-        batch = next(iter(source.eval_input_fn(InputContext(size))))
-    order = tf.argsort(batch["example_index"])
-    outputs = task.predict(model, batch)
-    return {name: tf.gather(value, order).numpy() for name, value in outputs.items()}
+        found = [
+            {**task.predict(model, batch), "example_index": batch["example_index"]}
+            for batch in source.eval_input_fn(InputContext(len(_SENTENCES)))
+        ]
+    outputs = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    # Rows that fill the last batch have the index -1, and come first.
+    order = np.argsort(outputs["example_index"], kind="stable")[-sum(sizes) :]
+    ends = np.cumsum(sizes)
+    return [
+        {name: value[order[end - size : end]] for name, value in outputs.items()}
+        for size, end in zip(sizes, ends)
+    ]
 
 
 def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[Probe]:
     """Single texts, and pairs."""
-    labels, probes = task.spec.labels, []
+    labels = task.spec.labels
+    inputs = [
+        (length, texts, seconds)
+        for length, texts in _batches()
+        for seconds in (None, _SENTENCES[: len(texts)])
+    ]
+    examples = [
+        TextExample("", text, second, None, "")
+        for _, texts, seconds in inputs
+        for text, second in zip(texts, seconds or [None] * len(texts))
+    ]
+
+    def build(folder: str) -> str:
+        return classification_features.build_records(
+            folder, examples, task.tokenizer, task.spec.max_seq_length, labels, labelled=False
+        )
+
     features = classification_features.record_features(labels)
-    for length, texts in _batches():
-        for seconds in ([None] * len(texts), list(_SENTENCES[: len(texts)])):
-            examples = [
-                TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(zip(texts, seconds))
-            ]
-
-            def build(folder: str, examples: list[TextExample] = examples) -> str:
-                return classification_features.build_records(
-                    folder,
-                    examples,
-                    task.tokenizer,
-                    task.spec.max_seq_length,
-                    labels,
-                    labelled=False,
-                )
-
-            found = _answers(task, model, build, features, len(texts))
-            expected = {"value": found["values"]} if not labels else found
-            if labels:
-                best = [labels[i] for i in found["probabilities"].argmax(axis=-1)]
-                expected = {"label": _bytes(best), "probabilities": found["probabilities"]}
-            inputs = {"sentences": _bytes(texts)}
-            if seconds[0]:
-                inputs["second_sentences"] = _bytes(seconds)
-            probes.append(Probe(inputs, expected, length=length))
+    sizes = [len(texts) for _, texts, _ in inputs]
+    probes = []
+    for (length, texts, seconds), found in zip(
+        inputs, _answers(task, model, build, features, sizes)
+    ):
+        given = {"sentences": _bytes(texts)}
+        if seconds:
+            given["second_sentences"] = _bytes(seconds)
+        if labels:
+            best = [labels[i] for i in found["probabilities"].argmax(axis=-1)]
+            expected = {"label": _bytes(best), "probabilities": found["probabilities"]}
+        else:
+            expected = {"value": found["values"]}
+        probes.append(Probe(given, expected, length=length))
     return probes
 
 
 def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
     """Questions with as many options as the model was trained on."""
-    choices, probes = task.spec.num_choices, []
+    choices = task.spec.num_choices
     options = tuple(_OPTIONS[i % len(_OPTIONS)] for i in range(choices))
-    for length, texts in _batches():
-        examples = [
-            MultipleChoiceExample(str(i), text, question, options, 0, "", "")
-            for i, (text, question) in enumerate(zip(texts, _QUESTIONS))
-        ]
+    batches = list(_batches())
+    examples = [
+        MultipleChoiceExample("", text, question, options, 0, "", "")
+        for _, texts in batches
+        for text, question in zip(texts, _QUESTIONS)
+    ]
 
-        def build(folder: str, examples: list[MultipleChoiceExample] = examples) -> str:
-            return multiple_choice_features.build_records(
-                folder, examples, task.tokenizer, task.spec
-            )
+    def build(folder: str) -> str:
+        return multiple_choice_features.build_records(folder, examples, task.tokenizer, task.spec)
 
-        features = multiple_choice_features.record_features(choices)
-        found = _answers(task, model, build, features, len(texts))["probabilities"]
+    features = multiple_choice_features.record_features(choices)
+    sizes = [len(texts) for _, texts in batches]
+    probes = []
+    for (length, texts), found in zip(batches, _answers(task, model, build, features, sizes)):
         inputs = {
             "texts": _bytes(texts),
             "questions": _bytes(_QUESTIONS[: len(texts)]),
             "options": np.stack([_bytes(options)] * len(texts)),
         }
-        probes.append(Probe(inputs, {"probabilities": found}, length=length))
+        expected = {"probabilities": found["probabilities"]}
+        probes.append(Probe(inputs, expected, length=length))
     return probes
 
 

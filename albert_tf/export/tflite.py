@@ -21,8 +21,9 @@ from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.encoder import input_specs, probe_batches, serving_signature
+from albert_tf.export.encoder import probe_batches, serving_signature
 from albert_tf.export.saved_model import Reusable
+from albert_tf.export.serving import input_specs
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.streams import standard_error_shut
