@@ -14,6 +14,8 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization import Tokenizer
 
+pytestmark = pytest.mark.tooling
+
 PAGE = Path(__file__).resolve().parents[1] / "docs/architecture.md"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnop"]
 LENGTH, ROWS = 12, 64

@@ -35,7 +35,7 @@ RELEASE = ROOT / "tests/golden/tf1_tiny"
 PAGE = 4096
 #: More than any of the programs here writes.
 DISK_BYTES = 24 << 20
-MODEL = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2,
+MODEL = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 1,
          "num_attention_heads": 2, "intermediate_size": 64}  # fmt: skip
 WORDS = [f"w{i}" for i in range(100)]
 
@@ -289,6 +289,7 @@ def test_a_full_disk_stops_a_program_which_then_goes_on(disk, inputs, run_script
     figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_pretraining_which_then_resumes(disk, inputs, run_script, tmp_path):
     program, out = PROGRAMS["run_pretraining"], disk.folder / "pretraining"
     with disk.with_room_for(7_000_000):  # For one checkpoint.

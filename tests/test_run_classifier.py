@@ -300,6 +300,7 @@ def test_number_of_epochs_gives_the_steps(second):
     assert checkpoint.endswith("ckpt-2")
 
 
+@pytest.mark.slow  # By default, so does STS-B in test_run_classifier_glue.py.
 def test_regression_on_pairs_correlates(folder):
     """The number is whether both texts agree in their word; read from JSON lines."""
     rng = random.Random(1)

@@ -21,7 +21,7 @@ CONFIG = {
     "vocab_size": len(VOCABULARY),
     "embedding_size": 16,
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 64,
     "max_position_embeddings": 16,

@@ -31,7 +31,7 @@ CONFIG = {
     "vocab_size": 30000,
     "embedding_size": 16,
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 64,
     "hidden_dropout_prob": 0.1,
@@ -369,6 +369,7 @@ def test_corrupt_records_are_passed_over_and_counted(run, tmp_path, trained_with
     assert {line["corrupt_records"] for line in metrics(folder)} == {2.0}
 
 
+@pytest.mark.slow  # tests/data/test_corrupt_records.py starts such data at a later step.
 def test_a_resumption_passes_over_the_same_corrupt_records(run, tmp_path, trained_without_two):
     folder, _ = trained_without_two
     expected = end_state(folder)

@@ -172,6 +172,7 @@ def test_a_model_can_be_evaluated_again_and_on_one_group(model, folder, run_scri
     assert again["high_accuracy"] == again["accuracy"] == results["high_accuracy"]
 
 
+@pytest.mark.slow
 def test_json_lines_with_three_options_are_trained_on(folder, run_script, tmp_path):
     rng = random.Random(1)
     with (tmp_path / "swag.jsonl").open("w") as f:

@@ -56,6 +56,7 @@ STOP, STEPS = 4, 8
 TEXTS = ("the naïve people, 1,000", "WANTED! bread & stone (½)", "", "river river 中国 cafe\u0301")
 CONFIG = dataclasses.replace(
     TINY_CONFIG,
+    num_hidden_layers=2,
     vocab_size=VOCABULARY,
     max_position_embeddings=LENGTH,
     initializer_range=0.2,

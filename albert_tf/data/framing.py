@@ -111,9 +111,9 @@ def read_frames(path: str) -> Iterator[Frame]:
     if not tf.io.gfile.exists(path):
         raise AlbertError(f"The record file {path} does not exist.")
     try:
-        number, reader = 0, _reader(path)
+        number = 0
         for offsets, cut_off in _blocks(path):
-            for offset, example in zip(offsets, _payloads(reader, offsets)):
+            for offset, example in zip(offsets, _payloads(path, offsets)):
                 yield Frame(number, offset, example, BAD_PAYLOAD if example is None else "")
                 number += 1
             if cut_off is not None:
@@ -200,30 +200,30 @@ def _crc_table() -> np.ndarray:
     return table.astype(np.uint32)
 
 
-def _reader(path: str) -> Callable[[int, int], tf.Tensor]:
-    """A function that reads string [count] from a byte offset on; it is traced once."""
+@functools.lru_cache(maxsize=1)
+def _read_block() -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
+    """A function of a path, a byte offset and a number of records, which gives string [number]."""
     import tensorflow as tf
 
-    def read(offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    def read(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         return read_pieces(path, [offset], [count]).batch(count).get_single_element()
 
     number = tf.TensorSpec([], tf.int64)
-    # One a file; called as it is, tf.function would warn of tracing often.
-    traced = tf.function(read, [number, number], autograph=False).get_concrete_function()
-    return lambda *numbers: traced(*(tf.constant(n, tf.int64) for n in numbers))
+    signature = [tf.TensorSpec([], tf.string), number, number]
+    return tf.function(read, signature, autograph=False)
 
 
-def _payloads(reader: Callable[[int, int], tf.Tensor], offsets: list[int]) -> list[bytes | None]:
-    """The payloads of records that follow each other; None for damaged ones."""
+def _payloads(path: str, offsets: list[int]) -> list[bytes | None]:
+    """The payloads of a file's records that follow each other; None for damaged ones."""
     import tensorflow as tf
 
     count = len(offsets)
     if not count:
         return []
     try:
-        return reader(offsets[0], count).numpy().tolist()
+        return _read_block()(path, offsets[0], count).numpy().tolist()
     except tf.errors.DataLossError:
         if count == 1:
             return [None]
         half = count // 2
-        return _payloads(reader, offsets[:half]) + _payloads(reader, offsets[half:])
+        return _payloads(path, offsets[:half]) + _payloads(path, offsets[half:])

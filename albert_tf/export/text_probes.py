@@ -38,7 +38,11 @@ def _batches() -> Iterator[tuple[str, list[str]]]:
     """Batches of one and of three texts, of one sentence and of many, and what to call them."""
     for size in (1, len(_SENTENCES)):
         yield "a sentence", list(_SENTENCES[:size])
-        yield f"{_LONG} sentences", [" ".join([text] * _LONG) for text in _SENTENCES[:size]]
+        # Numbered: of two windows of the same text, neither has the better answer.
+        yield (
+            f"{_LONG} sentences",
+            [" ".join(f"{number} {text}" for number in range(_LONG)) for text in _SENTENCES[:size]],
+        )
 
 
 def _bytes(texts: Sequence[str]) -> np.ndarray:

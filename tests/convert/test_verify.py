@@ -58,16 +58,17 @@ def trained(tokenizer, tmp_path_factory):
     keras.utils.set_random_seed(1)
     model = AlbertPretrainer(CONFIG)
     optimizer = keras.optimizers.Adam(3e-3)
+    variables = list(model.named_weights().values())
+    optimizer.build(variables)
     rng = np.random.default_rng(0)
     pairs = list(verify.read_pairs(text(2000, seed=0), tokenizer, 28))
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(inputs, labels, masked):
         with tf.GradientTape() as tape:
             logits = model(inputs, training=True)["mlm_logits"]
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
             loss = tf.reduce_mean(tf.boolean_mask(losses, masked))
-        variables = list(model.named_weights().values())
         gradients = tape.gradient(loss, variables)
         optimizer.apply_gradients((g, v) for g, v in zip(gradients, variables) if g is not None)
         return loss

@@ -20,7 +20,7 @@ CONFIG = {
     "vocab_size": 30000,
     "embedding_size": 4,
     "hidden_size": 16,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 32,
 }
@@ -80,6 +80,7 @@ def stop_one(folder, logs, index, number):
     return int(steps[0])
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_worker_stops_both_at_the_same_step(tmp_path):
     step = stop_one(tmp_path / "run", tmp_path, 1, signal.SIGTERM)
     assert 0 < step < 60

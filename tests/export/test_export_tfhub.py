@@ -43,7 +43,7 @@ def config_for(tokenizer):
         vocab_size=tokenizer.vocab_size,
         embedding_size=16,
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=32,

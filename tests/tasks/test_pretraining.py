@@ -30,7 +30,7 @@ CONFIG = AlbertConfig(
     vocab_size=VOCAB,
     embedding_size=32,
     hidden_size=64,
-    num_hidden_layers=2,
+    num_hidden_layers=1,
     num_attention_heads=4,
     intermediate_size=128,
     max_position_embeddings=LENGTH,
@@ -145,7 +145,7 @@ def test_records_of_the_official_builder_train(tmp_path, length):
         pytest.param("sop", 1.0, True, marks=pytest.mark.slow),
         pytest.param("nsp", 1.0, True, marks=pytest.mark.slow),
         pytest.param("sop", 0.0, False, marks=pytest.mark.slow),
-        ("none", 1.0, False),
+        pytest.param("none", 1.0, False, marks=pytest.mark.slow),
     ],
 )
 def test_pooler_and_sentence_head_are_trained_only_by_a_sentence_loss(

@@ -39,6 +39,10 @@ def run_config(folder, **values):
     return RunConfig(**{**defaults, **values})
 
 
+#: The graph of the heads' training is built in half the time.
+HEADS_ALONE = {"freeze": "encoder"}
+
+
 def make(folder, config, paths, **values):
     source = open_records(",".join(paths), config)
     estimator = Estimator(PretrainingTask(config, source), run_config(folder, **values))
@@ -126,7 +130,7 @@ def test_no_training_where_another_process_trains(tmp_path, tiny_config, record_
         assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
-@pytest.mark.slow  # In test_preemption.py, a process is sent the signal.
+@pytest.mark.slow  # In test_stopped_evaluations.py, the signal is sent during an evaluation.
 def test_sigterm_saves_and_the_run_resumes_to_the_same_end(
     tmp_path, tiny_config, record_paths, uninterrupted
 ):
@@ -143,11 +147,11 @@ def test_sigterm_saves_and_the_run_resumes_to_the_same_end(
 def test_time_spent_waiting_for_input_is_measured_and_warned_of_once(
     tmp_path, tiny_config, record_paths, capsys
 ):
-    estimator, spec, _ = make(tmp_path, tiny_config, record_paths)
+    estimator, spec, _ = make(tmp_path, tiny_config, record_paths, **HEADS_ALONE)
 
     def slow_input_fn(context):
         def sleep(batch):
-            with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.5), [], [])]):
+            with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.2), [], [])]):
                 return {name: tf.identity(value) for name, value in batch.items()}
 
         return spec.input_fn(context).map(sleep)
@@ -230,6 +234,7 @@ def test_a_run_that_saved_nothing_gives_way_to_another(tmp_path, tiny_config, re
     assert json.loads((tmp_path / "run_config.json").read_text())["run"]["learning_rate"] == 0.02
 
 
+@pytest.mark.slow  # By default, tests/distributed accumulates those of two devices.
 def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path, tiny_config, record_paths):
     # Dropout differs by micro-batch, so it is off. For replicas see tests/distributed.
     config = dataclasses.replace(
@@ -294,7 +299,7 @@ def test_one_step_gives_the_gradient_of_the_official_loss(tmp_path, tiny_config,
 
 
 def test_steps_that_are_not_finite_are_skipped_and_counted(tmp_path, tiny_config, record_paths):
-    estimator, _, source = make(tmp_path, tiny_config, record_paths)
+    estimator, _, source = make(tmp_path, tiny_config, record_paths, **HEADS_ALONE)
 
     def poisoned(context):
         def poison(i, batch):
@@ -346,7 +351,7 @@ def test_evaluation_counts_every_example_once(
 
 
 def test_the_best_checkpoint_is_kept_apart_and_is_never_step_0(tmp_path, tiny_config, record_paths):
-    estimator, spec, source = make(tmp_path, tiny_config, record_paths)
+    estimator, spec, source = make(tmp_path, tiny_config, record_paths, **HEADS_ALONE)
     estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=4))
     evaluations = {x["step"]: x["masked_lm_accuracy"] for x in logged(tmp_path, "eval")}
     best = json.loads((tmp_path / "best" / "best.json").read_text())
@@ -374,11 +379,12 @@ def test_a_run_stops_early_without_a_new_best_and_is_then_over(
             metrics=lambda outputs: {"masked_lm_accuracy": next(values)},
         )
 
-    estimator, spec, source = make(tmp_path, tiny_config, record_paths, early_stopping_evals=2)
+    options = {**HEADS_ALONE, "early_stopping_evals": 2}
+    estimator, spec, source = make(tmp_path, tiny_config, record_paths, **options)
     estimator.train_and_evaluate(spec, evaluations(source))
     assert "Stopped early at step 8" in capsys.readouterr().err
     assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-8")
-    again, spec, source = make(tmp_path, tiny_config, record_paths, early_stopping_evals=2)
+    again, spec, source = make(tmp_path, tiny_config, record_paths, **options)
     again.train_and_evaluate(spec, evaluations(source))
     assert "no better masked_lm_accuracy than the 0.5000 of step 4" in capsys.readouterr().out
     assert next(values) == 0.3
@@ -395,7 +401,7 @@ def test_early_stopping_without_evaluations_is_refused(tmp_path, tiny_config, re
 def bfloat16_run(tmp_path_factory, tiny_config, record_paths):
     """A finished run, and its weights."""
     folder = tmp_path_factory.mktemp("bfloat16")
-    values = {"save_checkpoints_steps": 2, "keep_checkpoint_max": 2}
+    values = {**HEADS_ALONE, "save_checkpoints_steps": 2, "keep_checkpoint_max": 2}
     estimator, spec, _ = make(
         folder, tiny_config, record_paths, precision="mixed_bfloat16", **values
     )

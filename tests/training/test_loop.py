@@ -195,6 +195,7 @@ def test_a_frozen_encoder_counts_as_one_forward_pass(tmp_path, tiny_config, reco
     assert flops[None] == flops["embeddings"] == pytest.approx(3 * flops["encoder"])
 
 
+@pytest.mark.slow  # test_stopped_evaluations.py and test_rollback.py resume such runs.
 def test_a_frozen_run_that_is_resumed_ends_as_the_uninterrupted_one(
     tmp_path, tiny_config, record_paths
 ):

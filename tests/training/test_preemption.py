@@ -107,9 +107,9 @@ def uninterrupted(tmp_path_factory, arguments, script_server):
     return weights(folder)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
+# By default, a run is sent a signal in test_stopped_evaluations.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_with_a_checkpoint_it_goes_on_from(
     tmp_path, arguments, script_server, run_script, number
 ):

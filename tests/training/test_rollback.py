@@ -119,6 +119,7 @@ def train(folder, config, records, begin=22, end=26, **values):
         "log_every_steps": 1,
         "max_nonfinite_steps": 3,
         "on_divergence": "rollback",
+        "freeze": "encoder",  # The graph of the heads' training is built in half the time.
     }
     run_config = RunConfig(output_dir=str(folder), **{**options, **values})
     estimator = Estimator(PretrainingTask(config, source), run_config)
@@ -129,7 +130,7 @@ def end_state(folder):
     reader = tf.train.load_checkpoint(str(folder / f"checkpoints/ckpt-{STEPS}"))
     names = [k for k in reader.get_variable_to_shape_map() if k.endswith("VARIABLE_VALUE")]
     state = {k: reader.get_tensor(k) for k in names if "save_counter" not in k}
-    assert len(state) > 3 * 20
+    assert len(state) > 40
     return state
 
 
@@ -204,6 +205,7 @@ def test_resumed_around_a_rollback_equals_uninterrupted_bit_for_bit(
     assert learning_curve(tmp_path) == learning_curve(uninterrupted)
 
 
+@pytest.mark.slow  # test_damaged_checkpoints.py finds one that is whole.
 def test_a_damaged_checkpoint_is_not_gone_back_to(
     tmp_path, monkeypatch, capsys, tiny_config, record_paths
 ):

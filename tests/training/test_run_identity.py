@@ -79,7 +79,7 @@ def test_settings_go_by_the_names_of_the_script_s_flags(refusal, flags_of, scrip
 def test_of_the_model_s_configuration_only_what_differs_is_shown(refusal):
     text = refusal(model={"hidden_size": 32, "num_hidden_layers": 3})
     assert (
-        "(config.hidden_size=16 there, 32 here; config.num_hidden_layers=2 there, 3 here)" in text
+        "(config.hidden_size=16 there, 32 here; config.num_hidden_layers=1 there, 3 here)" in text
     )
 
 
