@@ -131,7 +131,7 @@ class SentenceSplitter:
         breaker = tensorflow_text.StateBasedSentenceBreaker()
 
         # A graph, because the breaker called eagerly keeps some memory of every call.
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
         def fragment_starts(paragraphs: tf.Tensor) -> tf.RaggedTensor:
             _, starts, _ = breaker.break_sentences_with_offsets(paragraphs)
             return starts

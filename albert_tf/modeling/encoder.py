@@ -101,7 +101,9 @@ class AlbertModel(keras.Model):
         """
         given = inputs.values() if isinstance(inputs, Mapping) else [inputs]
         check_same_keras(type(self).__name__, given)
-        return super().__call__(inputs, *args, **kwargs)
+        # No code here is written for AutoGraph, whose conversion takes longer than the tracing.
+        call = tf.autograph.experimental.do_not_convert(super().__call__)
+        return call(inputs, *args, **kwargs)
 
     def named_weights(self) -> dict[str, tf.Variable]:
         """Variables by their name in the TF1 release, in its order of creation."""

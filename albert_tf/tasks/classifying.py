@@ -62,6 +62,7 @@ class TextClassifier:
         self._predict = tf.function(
             lambda batch: self.task.predict(self.model, batch),
             [{**dict.fromkeys(names, token), "label_ids": label}],
+            autograph=False,
         )
 
     @classmethod

@@ -237,7 +237,7 @@ def test_it_trains_on_two_replicas(saved):
         tf.data.Dataset.from_tensor_slices(batch(4)).batch(4)
     )
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(inputs):
         def replica_step(inputs):
             with tf.GradientTape() as tape:

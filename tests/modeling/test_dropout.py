@@ -74,14 +74,14 @@ def test_graph_and_xla_draw_the_masks_that_eager_mode_draws(device):
     seed = tf.constant([5, 6])
     # On a GPU a program that XLA compiles draws masks of its own.
     for jit in (None, True) if device == "compiled by XLA" else (None,):
-        for a, b in zip(draw(seed), tf.function(draw, jit_compile=jit)(seed)):
+        for a, b in zip(draw(seed), tf.function(draw, autograph=False, jit_compile=jit)(seed)):
             np.testing.assert_array_equal(a, b)
 
 
 def test_a_new_seed_gives_a_new_mask_without_tracing_again():
     traces = []
 
-    @tf.function
+    @tf.function(autograph=False)
     def draw(seed):
         traces.append(seed)
         with dropout_seed(seed):
@@ -105,7 +105,7 @@ def test_recomputation_repeats_the_masks(device):
         with dropout_seed(tf.constant([1, 2])):
             return dropout(tf.sin(dropout(x, 0.5, True)), 0.5, True)
 
-    @tf.function
+    @tf.function(autograph=False)
     def gradient(function):
         x = tf.reshape(tf.range(100.0), [10, 10])
         with tf.GradientTape() as tape:
@@ -128,7 +128,7 @@ def test_contexts_nest_and_end(device):
 def test_the_backward_pass_on_a_gpu_draws_the_mask_again_and_keeps_none(monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
 
-    @tf.function
+    @tf.function(autograph=False)
     def gradient(x, seed):
         with dropout_seed(seed), tf.GradientTape() as tape:
             tape.watch(x)
@@ -154,7 +154,9 @@ def test_tensors_of_two_to_the_thirty_one_elements_have_masks(shape, device):
         with dropout_seed(tf.constant([1, 2])):
             return dropout(x, 0.5, True)
 
-    traced = tf.function(draw).get_concrete_function(tf.TensorSpec(shape, tf.bfloat16))
+    traced = tf.function(draw, autograph=False).get_concrete_function(
+        tf.TensorSpec(shape, tf.bfloat16)
+    )
     assert traced.output_shapes == shape
 
 

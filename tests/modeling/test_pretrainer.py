@@ -52,7 +52,7 @@ def test_outputs_and_losses_equal_the_official_ones(golden, mode):
         return model(inputs, training=mode == "training")
 
     if mode != "eager":
-        forward = tf.function(forward, jit_compile=mode == "jit" or None)
+        forward = tf.function(forward, autograph=False, jit_compile=mode == "jit" or None)
     outputs = forward(golden.inputs)
     per_position, mlm, sop = losses(outputs, golden.labels)
 
@@ -207,8 +207,10 @@ def test_xla_gives_the_same_loss_and_gradients_with_dropout(small_config, small_
         small_config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
     )
     model = AlbertPretrainer(config, dtype=policy)
-    plain = tf.function(loss_and_gradients)(model, small_inputs)
-    compiled = tf.function(loss_and_gradients, jit_compile=True)(model, small_inputs)
+    plain = tf.function(loss_and_gradients, autograph=False)(model, small_inputs)
+    compiled = tf.function(loss_and_gradients, autograph=False, jit_compile=True)(
+        model, small_inputs
+    )
     tolerance = 1e-4 if policy == "float32" else 0.03
     np.testing.assert_allclose(plain[0], compiled[0], rtol=tolerance)
     for name, a, b in zip(model.named_weights(), plain[1], compiled[1]):
@@ -222,11 +224,11 @@ def test_replicas_and_device_loops_give_the_same_loss(small_config, small_inputs
     with strategy.scope():
         model = AlbertPretrainer(dataclasses.replace(small_config, hidden_dropout_prob=0.1))
 
-    @tf.function
+    @tf.function(autograph=False)
     def on_replicas():
         return strategy.run(lambda: loss_and_gradients(model, small_inputs)[0])
 
-    @tf.function
+    @tf.function(autograph=False)
     def in_loop(steps):
         loss = 0.0
         for _ in tf.range(steps):

@@ -33,7 +33,7 @@ def called(model, mode):
     if mode == "eager":
         return forward
     if mode != "any length":
-        return tf.function(forward, jit_compile=mode == "jit" or None)
+        return tf.function(forward, autograph=False, jit_compile=mode == "jit" or None)
     return lambda inputs: tf.function(
         forward,
         input_signature=[{k: tf.TensorSpec([None, None], v.dtype) for k, v in inputs.items()}],

@@ -79,7 +79,7 @@ def test_shared_weights_are_cast_once_however_many_layers_use_them(small_config)
         config = dataclasses.replace(small_config, num_hidden_layers=layers)
         transformer = Transformer(config, dtype="mixed_bfloat16")
         x, mask = tf.zeros([6, 32], tf.bfloat16), tf.zeros([2, 1, 1, 3])
-        graph = tf.function(transformer).get_concrete_function(x, mask).graph
+        graph = tf.function(transformer, autograph=False).get_concrete_function(x, mask).graph
         pending, count = [graph], 0
         while pending:
             graph = pending.pop()

@@ -44,7 +44,7 @@ def trained(base, compiled, steps=8, **hyperparameters):
         used.apply_gradients(zip(gradients, weights))
 
     if compiled is not None:
-        step = tf.function(step, jit_compile=compiled)
+        step = tf.function(step, autograph=False, jit_compile=compiled)
     for number in range(steps):
         step([tf.constant(rng.normal(size=w.shape) * (number != 3), tf.float32) for w in weights])
     slots = [used.get_slot(weight, slot) for weight in weights for slot in ("m", "v")]

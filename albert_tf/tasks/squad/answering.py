@@ -60,7 +60,9 @@ class QuestionAnswerer:
         token = tf.TensorSpec([None, None], tf.int32)
         names = ("input_word_ids", "input_mask", "input_type_ids")
         self._predict = tf.function(
-            lambda batch: self.task.predict(self.model, batch), [dict.fromkeys(names, token)]
+            lambda batch: self.task.predict(self.model, batch),
+            [dict.fromkeys(names, token)],
+            autograph=False,
         )
 
     @classmethod
