@@ -54,6 +54,7 @@ CLASSIFIER = {
     "max_seq_length": 32,
     "train_batch_size": 8,
     "num_train_epochs": 1,
+    "freeze": "encoder",
 }
 
 

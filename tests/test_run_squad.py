@@ -17,6 +17,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.scoring import score
+from tests.support.cases import slow
 
 PEOPLE = {"anna": "rome", "ben": "oslo", "carla": "lima", "dora": "kyiv"}
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "lives", "in", ".", "where", "does",
@@ -97,7 +98,7 @@ def command_line(arguments):
     return [f"--{name}={value}" for name, value in arguments.items()]
 
 
-@pytest.fixture(scope="module", params=["1.1", "2.0"])
+@pytest.fixture(scope="module", params=[*slow("1.1"), "2.0"])
 def trained(request, folder):
     """Version, model folder and what the script printed while it trained and evaluated."""
     version = request.param
@@ -168,9 +169,6 @@ def test_a_model_directory_alone_predicts_with_the_kept_threshold(
         assert "as given" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "trained", [pytest.param("1.1", marks=pytest.mark.slow), "2.0"], indirect=True
-)
 def test_evaluating_twice_gives_the_same_and_needs_no_training_file(trained, folder, run_script):
     version, output_dir, _ = trained
     path = output_dir / "eval_results.json"

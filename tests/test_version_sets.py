@@ -29,6 +29,7 @@ def folder(request):
     return sets.unpacked(request.param)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_as_the_uninterrupted_one(folder, tmp_path, capsys):
     shutil.copytree(folder / "run", tmp_path / "run")
     found = sets.train(folder / "records/compact", tmp_path / "run")

@@ -124,6 +124,7 @@ def test_a_classifier_starts_from_the_default_says_so_and_needs_it_no_more(
     assert DEFAULT_LINE not in done.stdout
 
 
+@pytest.mark.slow
 def test_random_weights_of_the_default_are_to_be_had_by_asking(bundled, classify):
     printed, folder = classify("--init_checkpoint=none")
     assert RANDOM_LINE in printed and DEFAULT_LINE not in printed

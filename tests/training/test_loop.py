@@ -32,7 +32,7 @@ WAYS = {
     "two replicas, accumulated": {"strategy": "mirrored", "gradient_accumulation_steps": 2},
 }
 #: The way in which `make test` trains; with frozen weights it does so in two others.
-SHORT = ("compiled",)
+SHORT = ("recomputed",)
 OF_SENTENCES = ("bert/pooler/", "cls/seq_relationship/")
 
 

@@ -15,7 +15,7 @@ from albert_tf.errors import DivergedError
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.results import write_results
 from tests.small_tasks import open_small_task
-from tests.training.test_estimator import logged, make
+from tests.training.test_estimator import HEADS_ALONE, logged, make
 
 
 def refuse(constant):
@@ -58,9 +58,8 @@ def test_a_training_that_ends_with_nan_is_an_error_and_leaves_no_best_weights_of
 ):
     # The first step has the rate 0, the second one ruins the weights. The run is over before
     # --max_nonfinite_steps have passed.
-    estimator, spec, source = make(
-        tmp_path, tiny_config, record_paths, learning_rate=1e30, log_every_steps=1
-    )
+    values = {**HEADS_ALONE, "learning_rate": 1e30, "log_every_steps": 1}
+    estimator, spec, source = make(tmp_path, tiny_config, record_paths, **values)
     spec = spec.__class__(source.train_input_fn, 8)
     with pytest.raises(DivergedError) as error:
         estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
