@@ -54,7 +54,6 @@ CLASSIFIER = {
     "max_seq_length": 32,
     "train_batch_size": 8,
     "num_train_epochs": 1,
-    "freeze": "encoder",
 }
 
 
@@ -124,7 +123,7 @@ def test_a_short_chain_runs_with_every_path_below_ram(inputs, run):
     )
     kept = tf.io.gfile.glob(f"{pretrained}/checkpoints/*.index")
     assert kept == [f"{pretrained}/checkpoints/ckpt-4.index"]
-    run(run_classifier, **CLASSIFIER)
+    run(run_classifier, **CLASSIFIER, freeze="encoder")
     assert 0 <= files.read_json(f"{ROOT}/classifier/eval_results.json")["accuracy"] <= 1
     assert len(files.read_text(f"{ROOT}/classifier/predictions.tsv").splitlines()) == 40
     export = f"{ROOT}/export"

@@ -70,8 +70,8 @@ def test_exports_answer_as_they_did_where_they_were_written(folder):
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
-#: In a process of its own: Keras 2.15 imports tf_keras for such a file, and after that it never
-#: ends to load one of its own.
+#: Runs in a separate process: for such a file Keras 2.15 imports tf_keras, and with both imported
+#: it hangs when it loads a functional model.
 LOAD = """
 from albert_tf.keras2 import keras
 try:

@@ -93,7 +93,8 @@ def read_pieces(
 
     pieces = tf.cast(offsets, tf.int64), tf.cast(counts, tf.int64)
 
-    @tf.autograph.experimental.do_not_convert  # Takes longer than all else here.
+    # AutoGraph's conversion would take longer than everything else here.
+    @tf.autograph.experimental.do_not_convert
     def read(offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
         return read_piece(path, offset, count)
 
@@ -202,7 +203,7 @@ def _crc_table() -> np.ndarray:
 
 @functools.lru_cache(maxsize=1)
 def _read_block() -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
-    """A function of a path, a byte offset and a number of records, which gives string [number]."""
+    """Returns a function of path, byte offset and number of records that reads string [number]."""
     import tensorflow as tf
 
     def read(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:

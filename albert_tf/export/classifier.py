@@ -47,7 +47,7 @@ def build_classifier(
     special = SpecialIds(task.tokenizer.cls_id, task.tokenizer.sep_id, task.tokenizer.pad_id)
     length, labels = task.spec.max_seq_length, task.spec.labels
 
-    # A graph of its own, which the others call: of a deep model it takes seconds and megabytes.
+    # All signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
     @tf.function(autograph=False, input_signature=[input_specs()])
     def logits_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         with portable_graph():

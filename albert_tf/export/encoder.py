@@ -83,7 +83,7 @@ def build_encoder(model: AlbertEncoder | AlbertPretrainer) -> tuple[Reusable, di
     encoder = model.encoder if heads else model
     weights = encoder.named_weights()
 
-    # A graph of its own, which the others call: of a deep encoder it takes seconds and megabytes.
+    # All functions call this graph: tracing and storing a deep encoder takes seconds and megabytes.
     @tf.function(autograph=False)
     def encode(inputs: Inputs, training: bool) -> Outputs:
         outputs = encoder(inputs, training=training)

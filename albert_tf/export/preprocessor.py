@@ -60,7 +60,8 @@ def build_preprocessor(
         "mask_id": tokenizer.mask_id,
     }
 
-    # Traced once each: a SavedModel has a graph for every combination of arguments.
+    # The functions below are traced for every combination of arguments; so these two, which do the
+    # work, are graphs of their own.
     @tf.function(autograph=False, input_signature=[_SENTENCES])
     def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
         return graph(sentences)

@@ -38,7 +38,7 @@ def _batches() -> Iterator[tuple[str, list[str]]]:
     """Batches of one and of three texts, of one sentence and of many, and what to call them."""
     for size in (1, len(_SENTENCES)):
         yield "a sentence", list(_SENTENCES[:size])
-        # Numbered: of two windows of the same text, neither has the better answer.
+        # The sentences are numbered because windows with the same text would have equal scores.
         yield (
             f"{_LONG} sentences",
             [" ".join(f"{number} {text}" for number in range(_LONG)) for text in _SENTENCES[:size]],
@@ -56,17 +56,17 @@ def _answers(
     features: dict,
     sizes: Sequence[int],
 ) -> list[dict[str, np.ndarray]]:
-    """What the task predicts of examples, read from records as the runners do.
+    """Predicts examples that are read from records, as the runners do.
 
     Args:
       task: of the model.
       model: the model.
       build_records: writes the examples below a folder; returns the path of the records.
       features: of the records.
-      sizes: of the probes that the examples are for, in turn.
+      sizes: number of examples in each probe, in order.
 
     Returns:
-      For each probe the outputs of its examples.
+      For each probe, the outputs of `Task.predict` for its examples, [size, ...].
     """
     with tempfile.TemporaryDirectory() as folder:
         lengths = (task.spec.max_seq_length,)

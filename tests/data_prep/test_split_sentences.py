@@ -165,8 +165,8 @@ def test_memory_does_not_grow_with_text_without_blank_lines(tmp_path, monkeypatc
         assert counts.sentences == lines
         return memory
 
-    peak(500)  # what is loaded once
-    assert peak(2_000) < 1.3 * peak(500)
+    peak(300)  # what is loaded once
+    assert peak(3_000) < 1.3 * peak(300)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "link.txt", "hard.txt"])

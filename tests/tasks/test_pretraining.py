@@ -138,15 +138,12 @@ def test_records_of_the_official_builder_train(tmp_path, length):
     assert losses[-1] < losses[0]
 
 
-# By default, the official builder's records show that a sentence loss trains them.
+# By default, training on the official builder's records shows that a sentence loss trains them,
+# and tests/training/test_loop.py that nothing does without one.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "sop_weight", "has_loss"),
-    [
-        pytest.param("sop", 1.0, True, marks=pytest.mark.slow),
-        pytest.param("nsp", 1.0, True, marks=pytest.mark.slow),
-        pytest.param("sop", 0.0, False, marks=pytest.mark.slow),
-        pytest.param("none", 1.0, False, marks=pytest.mark.slow),
-    ],
+    [("sop", 1.0, True), ("nsp", 1.0, True), ("sop", 0.0, False), ("none", 1.0, False)],
 )
 def test_pooler_and_sentence_head_are_trained_only_by_a_sentence_loss(
     tmp_path, objective, sop_weight, has_loss

@@ -22,6 +22,7 @@ from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import InputContext
 from albert_tf.training.training_run import TrainingRun
+from tests.training.conftest import HEADS_ALONE
 
 STEPS = 12
 
@@ -37,10 +38,6 @@ def run_config(folder, **values):
         "log_every_steps": 3,
     }
     return RunConfig(**{**defaults, **values})
-
-
-#: The graph of the heads' training is built in half the time.
-HEADS_ALONE = {"freeze": "encoder"}
 
 
 def make(folder, config, paths, **values):
@@ -458,22 +455,3 @@ def test_bfloat16_without_units_for_it_is_told(
     with pytest.raises(InterruptedRunError):
         estimator.train(dataclasses.replace(spec, input_fn=interrupted_input_fn))
     assert ("several times as long as with --precision=float32" in capfd.readouterr().out) == told
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"output_dir": None}, "--output_dir is needed"),
-        ({"output_dir": 3}, "path of the output directory must be a string, not 3"),
-        ({"train_batch_size": "8"}, "train_batch_size='8' must be an integer of at least 1"),
-        ({"eval_batch_size": 8.5}, "eval_batch_size=8.5 must be an integer of at least 1"),
-        ({"steps_per_loop": 0}, "steps_per_loop=0 must be an integer of at least 1"),
-    ],
-)
-def test_values_that_no_run_can_have_are_refused(values, message):
-    with pytest.raises(AlbertError, match=message):
-        RunConfig(**{"output_dir": "run", **values})
-
-
-def test_the_output_directory_may_be_a_path_object(tmp_path):
-    assert RunConfig(tmp_path).output_dir == str(tmp_path)

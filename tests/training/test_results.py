@@ -15,7 +15,8 @@ from albert_tf.errors import DivergedError
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.results import write_results
 from tests.small_tasks import open_small_task
-from tests.training.test_estimator import HEADS_ALONE, logged, make
+from tests.training.conftest import HEADS_ALONE
+from tests.training.test_estimator import logged, make
 
 
 def refuse(constant):

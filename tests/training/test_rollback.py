@@ -18,6 +18,7 @@ from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.divergence import Alarm
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.rollback import Rollbacks
+from tests.training.conftest import HEADS_ALONE
 from tests.training.damage import DAMAGE
 
 STEPS = 40
@@ -119,7 +120,7 @@ def train(folder, config, records, begin=22, end=26, **values):
         "log_every_steps": 1,
         "max_nonfinite_steps": 3,
         "on_divergence": "rollback",
-        "freeze": "encoder",  # The graph of the heads' training is built in half the time.
+        **HEADS_ALONE,
     }
     run_config = RunConfig(output_dir=str(folder), **{**options, **values})
     estimator = Estimator(PretrainingTask(config, source), run_config)

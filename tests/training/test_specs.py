@@ -24,11 +24,20 @@ from albert_tf.training.specs import MAX_SEED, MAX_STEPS
         ("num_warmup_steps", -1, r"num_warmup_steps=-1 must be a number of at least 0\."),
         ("seed", -1, r"The random seed is -1; seeds are integers from 0 to 2147483647\."),
         ("seed", 2**31, r"The random seed is 2147483648; seeds are integers from 0 to 2147483647"),
+        ("output_dir", None, "--output_dir is needed"),
+        ("output_dir", 3, "The path of the output directory must be a string, not 3"),
+        ("train_batch_size", "8", "train_batch_size='8' must be an integer of at least 1"),
+        ("eval_batch_size", 8.5, r"eval_batch_size=8\.5 must be an integer of at least 1"),
+        ("steps_per_loop", 0, "steps_per_loop=0 must be an integer of at least 1"),
     ],
 )
 def test_values_that_no_run_can_have_are_refused(name, value, sentence):
     with pytest.raises(AlbertError, match=f"^{sentence}"):
-        RunConfig("runs/mine", **{name: value})
+        RunConfig(**{"output_dir": "runs/mine", name: value})
+
+
+def test_the_output_directory_may_be_a_path_object(tmp_path):
+    assert RunConfig(tmp_path).output_dir == str(tmp_path)
 
 
 def test_the_least_and_largest_values_are_taken():

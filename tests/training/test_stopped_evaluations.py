@@ -17,6 +17,7 @@ import tensorflow as tf
 from albert_tf import EvalSpec
 from albert_tf.signals import StopSignals
 from tests.faults.same import compare
+from tests.training.conftest import HEADS_ALONE
 from tests.training.test_estimator import STEPS, InterruptedRunError, logged, make
 
 #: Steps between evaluations; between checkpoints there are 5.
@@ -25,9 +26,8 @@ BATCHES = 13
 
 
 def start(folder, config, paths, **values):
-    # The graph of the heads' training is built in half the time.
-    fast = {"freeze": "encoder", "steps_per_loop": 1}
-    options = {**fast, "keep_checkpoint_max": 1, "log_every_steps": 1, **values}
+    options = {"keep_checkpoint_max": 1, "steps_per_loop": 1, "log_every_steps": 1}
+    options = {**HEADS_ALONE, **options, **values}
     estimator, train_spec, source = make(folder, config, paths, **options)
     return estimator, train_spec, EvalSpec(source.eval_input_fn, every_steps=EVERY)
 
@@ -113,17 +113,6 @@ def test_a_signal_ends_an_evaluation_which_the_resumed_run_begins_with(
     assert results["loss"] == logged(tmp_path, "eval")[-1]["loss"]
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory, tiny_config, record_paths):
-    """A run that ended within the evaluation of step 10, where a checkpoint is due."""
-    folder = tmp_path_factory.mktemp("killed")
-    estimator, train_spec, eval_spec = start(folder, tiny_config, record_paths)
-    eval_spec = act_in_evaluation(eval_spec, 10 // EVERY, fail)
-    with pytest.raises(tf.errors.OpError):
-        estimator.train_and_evaluate(train_spec, eval_spec)
-    return folder
-
-
 def test_a_checkpoint_that_is_due_is_saved_before_the_evaluation(
     uninterrupted, saved_before_evaluations
 ):
@@ -132,10 +121,15 @@ def test_a_checkpoint_that_is_due_is_saved_before_the_evaluation(
 
 @pytest.mark.slow
 def test_a_run_that_was_killed_in_an_evaluation_ends_as_the_uninterrupted_one(
-    tmp_path, killed, tiny_config, record_paths, uninterrupted
+    tmp_path, tiny_config, record_paths, uninterrupted
 ):
-    folder = shutil.copytree(killed, tmp_path / "run")
-    finish_and_compare(folder, uninterrupted, tiny_config, record_paths)
+    step = 10  # A checkpoint is due.
+    estimator, train_spec, eval_spec = start(tmp_path, tiny_config, record_paths)
+    killed = act_in_evaluation(eval_spec, step // EVERY, fail)
+    with pytest.raises(tf.errors.OpError):
+        estimator.train_and_evaluate(train_spec, killed)
+    assert saved_steps(tmp_path) == [step]
+    finish_and_compare(tmp_path, uninterrupted, tiny_config, record_paths)
 
 
 def test_an_evaluation_that_was_not_logged_is_repeated_once(
