@@ -128,8 +128,8 @@ def test_all_workers_end_if_the_chief_is_refused(tmp_path, hold):
 def test_only_the_chief_writes(make, tmp_path):
     script, written = command(make, tmp_path)
     flags = ["--strategy=multi_worker", f"--output_dir={tmp_path}/run-{{worker}}"]
-    training = [flag for flag in script if flag not in ("--do_eval", "--do_predict")]
-    training = [flag for flag in training if not flag.startswith("--num_seeds")]
+    evaluation = ("--do_eval", "--do_predict", "--eval_every_steps", "--num_seeds")
+    training = [flag for flag in script if flag.partition("=")[0] not in evaluation]
     # Each with a folder of its own, which the others cannot touch.
     Cluster([*training, *flags], tmp_path / "train").run()
     assert not files_of(tmp_path / "run-1")
