@@ -49,7 +49,7 @@ def open_checkpoint(prefix: str) -> Any:
     # folders, such as ram://, say yes to whatever the name of a file begins with.
     try:
         return tf.compat.v1.train.NewCheckpointReader(prefix)
-    except (ValueError, tf.errors.OpError) as error:
+    except (IndexError, ValueError, tf.errors.OpError) as error:
         raise reading_error(prefix, error) from error
 
 

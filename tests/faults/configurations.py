@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -62,7 +63,11 @@ def write_data(folder: Path) -> None:
 
 def _write_diverging(source: Path, folder: Path) -> None:
     """The records of a folder, with infinite weights in those of the bad batches."""
-    opened = open_records(str(source), AlbertConfig(**CONFIG))
+    # Without the manifest, as it would not fit the changed records; the order depends on it too.
+    folder.mkdir()
+    for path in record_files(str(source)):
+        shutil.copy(path, folder)
+    opened = open_records(f"{folder}/*.tfrecord", AlbertConfig(**CONFIG))
     batches = opened.train_input_fn(InputContext(BATCH)).take(max(BAD_BATCHES) + 1)
     bad = {
         row.tobytes()

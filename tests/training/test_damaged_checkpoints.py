@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.convert.checkpoint import open_checkpoint
 from albert_tf.convert.checkpoint_files import find_checkpoint
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training import checkpoints
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
@@ -132,6 +133,16 @@ def test_where_none_is_good_nothing_is_changed(folder, kind):
     for step in (10, 20, 30):
         DAMAGE[kind](folder / f"checkpoints/ckpt-{step}.data-00000-of-00001")
     assert_refused_unchanged(folder, r"ckpt-30 is damaged.*There is no good checkpoint in")
+
+
+def test_an_index_that_points_beyond_its_end_is_damaged(tmp_path):
+    prefix = tf.train.Checkpoint(weights=tf.Variable([1.0])).write(str(tmp_path / "ckpt"))
+    index = tmp_path / "ckpt.index"
+    content = bytearray(index.read_bytes())
+    content[-46:-44] = b"\xff\x7f"  # In the last 48 bytes: where the list of blocks lies.
+    index.write_bytes(content)
+    with pytest.raises(DamagedError, match="is damaged"):
+        open_checkpoint(prefix)
 
 
 def test_what_is_left_of_a_checkpoint_that_was_being_deleted_goes(folder):
