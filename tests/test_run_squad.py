@@ -87,6 +87,7 @@ def training_flags(folder, version):
         "eval_batch_size": 8,
         "learning_rate": 3e-3,
         "train_step": 200,
+        "precision": "float32",  # With bfloat16 it takes more steps.
         "warmup_step": 20,
         "do_eval": True,
         "eval_file": folder / f"train-{version}.json",

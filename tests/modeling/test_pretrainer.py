@@ -228,7 +228,7 @@ def test_replicas_and_device_loops_give_the_same_loss(small_config, small_inputs
     def on_replicas():
         return strategy.run(lambda: loss_and_gradients(model, small_inputs)[0])
 
-    @tf.function(autograph=False)
+    @tf.function
     def in_loop(steps):
         loss = 0.0
         for _ in tf.range(steps):
