@@ -13,7 +13,7 @@ What was written is read back and compared.
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -21,9 +21,10 @@ import warnings
 
 from absl import flags, logging
 
-from albert_tf import cli, files
-from albert_tf.convert.formats import FORMATS, WEIGHTS_DTYPES, check_weights_dtype
-from albert_tf.path_flags import define_path
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
+from albert_tf.export.weight_formats import FORMATS, WEIGHTS_DTYPES, check_weights_dtype
+from albert_tf.io import files
 from albert_tf.pretrained import check_model
 
 FLAGS = flags.FLAGS
@@ -63,13 +64,13 @@ def define_flags() -> None:
         "AdamW then trains them like new ones, which helps with thousands of examples and harms "
         "with a few hundred."
     )  # fmt: skip
-    cli.define_overwrite_flag()
+    script.define_overwrite_flag()
 
 
 def _main() -> None:
     check_weights_dtype(FLAGS.to, FLAGS.weights_dtype)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.convert.conversion import convert
+    from albert_tf.export.conversion import convert
 
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
@@ -94,7 +95,7 @@ def _main() -> None:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -18,17 +18,18 @@ SavedModel takes strings. All load in a process that has only tensorflow and ten
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
 from absl import flags, logging
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.flag_modes import refuse_flags
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.export.formats import check_lite
-from albert_tf.flag_modes import refuse_flags
-from albert_tf.path_flags import define_path
+from albert_tf.io import files
 from albert_tf.pretrained import check_model
 from albert_tf.tasks.model_folders import check_trained, model_folder
 
@@ -73,7 +74,7 @@ def define_flags() -> None:
         "seq_length", 128, "preprocessing: tokens of a sequence where the caller names no other.",
         lower_bound=5,
     )  # fmt: skip
-    cli.define_overwrite_flag()
+    script.define_overwrite_flag()
 
 
 def _check_flags() -> None:
@@ -111,7 +112,7 @@ def _main() -> None:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags, check_flags=_check_flags)
+    script.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

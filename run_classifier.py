@@ -18,7 +18,7 @@ with the model, so that predicting needs no more. Settings come from recipes by 
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf import cli, files
-from albert_tf.data.text_tables import check_table
+from albert_tf.cli import script
+from albert_tf.cli.flag_modes import refuse_flags
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.flag_modes import refuse_flags
-from albert_tf.json_values import shown_names
-from albert_tf.path_flags import define_path
-from albert_tf.tasks.finetuning_flags import (
+from albert_tf.io import files
+from albert_tf.io.json_values import shown_names
+from albert_tf.io.text_tables import check_table
+from albert_tf.tasks.flags import (
     check_finetuning_modes,
     check_settings,
     define_finetuning_flags,
@@ -42,11 +43,11 @@ from albert_tf.tasks.finetuning_flags import (
 )
 from albert_tf.tasks.glue.data import DATA_SOURCES, check_splits, find_tasks
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, find_task
-from albert_tf.training.flags import lock_for_training
+from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
-    from albert_tf.tasks.fine_tune import Examples
     from albert_tf.tasks.glue.run import Actions
+    from albert_tf.tasks.runner import Examples
 
 FLAGS = flags.FLAGS
 #: The flag that names the data of each thing to do.
@@ -160,11 +161,11 @@ def _check_glue_files(actions: Sequence[bool]) -> None:
 
 def _run_custom() -> None:
     """Runs on the texts of --train_file, --eval_file and --predict_file."""
-    from albert_tf.data.text_tables import TextColumns
-    from albert_tf.tasks import classification_flags as flagged
-    from albert_tf.tasks import text_classification as classification
-    from albert_tf.tasks.classification_features import label_set
-    from albert_tf.tasks.classification_flags import read_files
+    from albert_tf.io.text_tables import TextColumns
+    from albert_tf.tasks.classification import flags as flagged
+    from albert_tf.tasks.classification import task as classification
+    from albert_tf.tasks.classification.features import label_set
+    from albert_tf.tasks.classification.flags import read_files
     from albert_tf.tasks.model_folders import model_folder
     from albert_tf.tasks.prediction_tables import write_predictions
 
@@ -197,7 +198,7 @@ def _run_custom() -> None:
 
 def _run_glue(task: GlueTask, todo: Actions, texts: Examples, output_dir: str) -> dict[str, float]:
     """Runs one GLUE task; gives the metrics of its development sets."""
-    from albert_tf.tasks import classification_flags as flagged
+    from albert_tf.tasks.classification import flags as flagged
     from albert_tf.tasks.glue import run as glue
 
     if todo.train:
@@ -213,7 +214,7 @@ def _run_glue(task: GlueTask, todo: Actions, texts: Examples, output_dir: str) -
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags, check_flags=_check_flags)
+    script.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

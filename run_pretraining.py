@@ -13,7 +13,7 @@ where they were. On SIGTERM or SIGINT (Ctrl-C) it ends the steps under way, save
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -21,14 +21,14 @@ import sys
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import check_records, define_path
 from albert_tf.config import AlbertConfig, not_told
-from albert_tf.convert.config_files import config_in
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.optimization import scaled_learning_rate
-from albert_tf.path_flags import check_records, define_path
 from albert_tf.pretrained import NONE, resolve_name
-from albert_tf.training.flags import (
+from albert_tf.tasks.training_flags import (
     check_modes,
     check_run,
     define_training_flags,
@@ -36,6 +36,7 @@ from albert_tf.training.flags import (
     run_config_from_flags,
 )
 from albert_tf.training.specs import MAX_STEPS, RunConfig, check_number
+from albert_tf.weights.config_files import config_in
 
 FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
@@ -120,11 +121,11 @@ def _main() -> None:
 def _run(run_config: RunConfig) -> None:
     """Trains and evaluates, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.convert.load import check_architecture
-    from albert_tf.tasks import pretraining
+    from albert_tf.tasks.pretraining import task as pretraining
     from albert_tf.training.estimator import Estimator
     from albert_tf.training.results import write_results
     from albert_tf.training.specs import EvalSpec, TrainSpec
+    from albert_tf.weights.load import check_architecture
 
     # What is only evaluated needs no other records.
     input_file = FLAGS.input_file or FLAGS.eval_input_file
@@ -200,7 +201,7 @@ def _check_settings(run_config: RunConfig) -> None:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags, check_flags=_check_flags)
+    script.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ for the model's size; --gradient_accumulation_steps fits its 128 sequences a ste
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -30,11 +30,13 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.flag_modes import refuse_flags
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.flag_modes import refuse_flags
-from albert_tf.path_flags import define_path
-from albert_tf.tasks.finetuning_flags import (
+from albert_tf.io import files
+from albert_tf.io.text_files import check_text_file
+from albert_tf.tasks.flags import (
     Settings,
     cache_dir,
     check_finetuning_modes,
@@ -45,8 +47,7 @@ from albert_tf.tasks.finetuning_flags import (
     settings_from_flags,
 )
 from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, check_race
-from albert_tf.text_files import check_text_file
-from albert_tf.training.flags import lock_for_training
+from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
     from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
@@ -104,8 +105,8 @@ def _main() -> None:
 def _run() -> None:
     """Trains, evaluates and predicts, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.fine_tune import Examples, run
     from albert_tf.tasks.multiple_choice.predictions import write_outputs
+    from albert_tf.tasks.runner import Examples, run
 
     # All data is read before anything is trained, so that its errors show at once.
     task, settings = _open_task()
@@ -193,7 +194,7 @@ def _open_task() -> tuple[MultipleChoiceTask, Settings]:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags, check_flags=_check_flags)
+    script.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

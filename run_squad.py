@@ -16,7 +16,7 @@ a question counts as unanswerable. Settings come from a recipe for the model's s
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.flag_modes import refuse_flags
+from albert_tf.cli.path_flags import check_squad_file, define_path
 from albert_tf.errors import AlbertError
-from albert_tf.flag_modes import refuse_flags
-from albert_tf.path_flags import check_squad_file, define_path
-from albert_tf.tasks import finetuning_flags as shared
+from albert_tf.io import files
+from albert_tf.tasks import flags as shared
 from albert_tf.tasks.squad.data import check_threshold
-from albert_tf.training.flags import lock_for_training
+from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
     from albert_tf.tasks.squad.task import SquadTask
@@ -106,7 +107,7 @@ def _main() -> None:
 def _run() -> None:
     """Trains, evaluates and predicts, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.fine_tune import fine_tune, open_trained
+    from albert_tf.tasks.runner import fine_tune, open_trained
     from albert_tf.tasks.squad import answer_files
     from albert_tf.tasks.squad.evaluation import evaluate, predict
     from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
@@ -195,7 +196,7 @@ def _open_task() -> tuple[SquadTask, shared.Settings]:
 
 def main() -> None:
     """Runs the script."""
-    cli.run(_main, define_flags, check_flags=_check_flags)
+    script.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ _HOME = {
     "Estimator": "albert_tf.training.estimator",
     "EvalSpec": "albert_tf.training.specs",
     "RunConfig": "albert_tf.training.specs",
-    "Tokenizer": "albert_tf.tokenization",
+    "Tokenizer": "albert_tf.tokenization.tokenizer",
     "TrainSpec": "albert_tf.training.specs",
     "export_saved_model": "albert_tf.export.sources",
     "keras": "albert_tf.keras2",
-    "load_pretrained": "albert_tf.convert.load",
+    "load_pretrained": "albert_tf.weights.load",
 }
 
 __all__ = [*_HOME, "__version__"]

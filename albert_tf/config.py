@@ -12,9 +12,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
+from albert_tf.io import files
+from albert_tf.io.json_values import shown
 
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "gelu_erf")
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")

@@ -15,7 +15,7 @@ from importlib import metadata
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from albert_tf.streams import standard_error_without
+from albert_tf.io.streams import standard_error_without
 
 #: TensorFlow writes these lines while it is imported, before it reads TF_CPP_MIN_LOG_LEVEL: a note
 #: of abseil on logging, which kernels are used, and that there is no GPU (I is for INFO). In 2.21,

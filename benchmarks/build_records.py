@@ -27,10 +27,11 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import cli, files
-from albert_tf.normalization import normalize
-from albert_tf.path_flags import define_path
-from albert_tf.text_files import read_lines
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
+from albert_tf.io import files
+from albert_tf.io.text_files import read_lines
+from albert_tf.tokenization.normalization import normalize
 from benchmarks import machine
 from data_prep import local_runner, pretraining_build, pretraining_shards, spill
 from data_prep.pretraining_options import PretrainingOptions
@@ -244,7 +245,7 @@ def _main() -> None:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 
 
 def load_pyplot() -> Any:

@@ -25,13 +25,15 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
 from albert_tf.data.pipeline import RecordSource
+from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
-from albert_tf.path_flags import define_path
-from albert_tf.tasks.finetuning import load_model_files
+from albert_tf.tasks.base import load_model_files
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.glue.data import read_split
 from albert_tf.tasks.glue.registry import find_task
 from albert_tf.tasks.squad.answers import extract_answers, predictions
@@ -41,8 +43,7 @@ from albert_tf.tasks.squad.question_set import QuestionSet
 from albert_tf.tasks.squad.scoring import score
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
-from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.specs import RunConfig
 from albert_tf.training.strategy import fast_precision, make_strategy
@@ -352,7 +353,7 @@ def _main() -> None:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

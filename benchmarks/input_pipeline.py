@@ -28,14 +28,15 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import PathParser, define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.training_order import SHUFFLE_WINDOW, TrainingOrder
-from albert_tf.path_flags import PathParser, define_path
-from albert_tf.tasks.pretraining import PretrainingTask, model_config, open_records
+from albert_tf.io import files
+from albert_tf.tasks.pretraining.task import PretrainingTask, model_config, open_records
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import InputContext, RunConfig, TrainSpec
 from benchmarks import machine
@@ -231,7 +232,7 @@ def _main() -> None:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -30,16 +30,17 @@ import tensorflow as tf
 from absl import flags, logging
 
 import albert_tf
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path, define_path_list
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.convert.checkpoint import write_tf2
-from albert_tf.convert.conversion import convert
 from albert_tf.errors import AlbertError
+from albert_tf.export.conversion import convert
 from albert_tf.export.sources import ModelFolder, export_encoder, export_preprocessor
+from albert_tf.io import files
+from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.path_flags import define_path, define_path_list
-from albert_tf.text_files import read_lines
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.weights.checkpoint import write_tf2
 from benchmarks.interchange_peers import TRANSFORMERS_MODELS
 
 #: Of float32 outputs, relative to values above 1 and absolute below.
@@ -307,7 +308,7 @@ def _main() -> None:
 
 def main() -> None:
     """Runs the benchmark."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

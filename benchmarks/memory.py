@@ -23,10 +23,10 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path_list
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import define_path_list
 from benchmarks import machine
 from benchmarks.random_step import PRECISIONS, RandomStep
 
@@ -75,7 +75,7 @@ def child(argument: str) -> None:
     given = json.loads(argument)
     # All that a step imports, so that it counts as the baseline.
     import albert_tf.optimization.optimizer
-    import albert_tf.tasks.pretraining  # noqa: F401
+    import albert_tf.tasks.pretraining.task  # noqa: F401
     from albert_tf.keras2 import keras
 
     keras.utils.set_random_seed(1)
@@ -155,7 +155,7 @@ def _main() -> None:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

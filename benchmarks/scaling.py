@@ -25,11 +25,11 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path, define_path_list
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
-from albert_tf.path_flags import define_path, define_path_list
 from benchmarks import drawing, machine
 from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of
 
@@ -239,7 +239,7 @@ def _main() -> None:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ import time
 
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path, define_path_list
 from albert_tf.config import AlbertConfig
-from albert_tf.path_flags import define_path, define_path_list
 from benchmarks import machine
 from benchmarks.processes import run_timed
 
@@ -165,7 +165,7 @@ def _main() -> None:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ def install_clocks(phases: Phases, report: str) -> None:
     """Puts clocks around what the Estimator does; the second step or batch ends the process."""
     import tensorflow as tf
 
-    from albert_tf.training import estimator, loop, training_run
+    from albert_tf.training import estimator, loop
+    from albert_tf.training import run as training_run
 
     for module in (estimator, training_run):
         module.distribute = phases.timed("input", module.distribute)

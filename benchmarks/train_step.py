@@ -33,11 +33,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
-from albert_tf.path_flags import define_path
 from benchmarks import machine
 from benchmarks.peers.protocol import Peer, PeerError
 from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of, random_columns
@@ -346,7 +346,7 @@ def _main() -> None:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.instances import Instances
 
 

@@ -32,7 +32,7 @@ from apache_beam.runners.runner import PipelineState
 from apache_beam.utils.shared import Shared
 
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.tokenization import SPEC_FILE, Tokenizer
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 from data_prep.spill import Spill

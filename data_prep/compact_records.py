@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.assembly import assemble
 from data_prep.instances import Instances
 from data_prep.pretraining_options import PretrainingOptions

@@ -17,7 +17,7 @@ Python opens the text, does not exist.
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -30,11 +30,12 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.flag_modes import refuse_flags
+from albert_tf.cli.path_flags import check_vocabulary, define_path
 from albert_tf.errors import AlbertError
-from albert_tf.flag_modes import refuse_flags
-from albert_tf.path_flags import check_vocabulary, define_path
-from albert_tf.text_files import check_text_files
+from albert_tf.io import files
+from albert_tf.io.text_files import check_text_files
 from data_prep.instances import OBJECTIVES
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import (
@@ -118,7 +119,7 @@ def define_flags() -> None:
         "With --runner=beam: its pipeline options, as on a command line, for example "
         "'--runner=DataflowRunner --project=mine'. Default: its DirectRunner, on this machine.",
     )
-    cli.define_overwrite_flag()
+    script.define_overwrite_flag()
 
 
 def _define_instance_flags(default: PretrainingOptions) -> None:
@@ -294,7 +295,7 @@ def describe(statistics: dict[str, Any]) -> str:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags, check_flags=_check_flags)
+    script.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from itertools import chain
 
 import numpy as np
 
-from albert_tf.text_files import read_lines
-from albert_tf.tokenization import Tokenizer
+from albert_tf.io.text_files import read_lines
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.spill import Document
 
 #: Characters of text tokenized in one go; also what travels to a worker process at once.

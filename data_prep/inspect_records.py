@@ -12,7 +12,7 @@ while training.
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -23,11 +23,11 @@ from itertools import chain, islice
 import numpy as np
 from absl import flags
 
-from albert_tf import cli
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path
 from albert_tf.data import records
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import check_records, check_vocabulary, define_path
-from albert_tf.tokenization import WORDPIECE, Tokenizer
+from albert_tf.tokenization.tokenizer import WORDPIECE, Tokenizer
 from data_prep.record_files import RecordFiles, find_records
 
 COLUMNS = 80
@@ -171,7 +171,7 @@ def _main() -> None:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from albert_tf.progress import Progress, total_bytes
-from albert_tf.workers import Advance, Workers
+from albert_tf.io.progress import Progress, total_bytes
+from albert_tf.io.workers import Advance, Workers
 from data_prep.documents import TokenBlock, read_blocks, split_documents, tokenize_block
 from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
 from data_prep.spill import Spill, SpillWriter

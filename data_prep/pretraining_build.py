@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.data.manifest import (
     BUILDER_VERSION,
     COMPACT_PRETRAINING,
@@ -25,8 +24,9 @@ from albert_tf.data.manifest import (
     Manifest,
 )
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.locks import lock_folder
-from albert_tf.tokenization import SPEC_FILE, Tokenizer
+from albert_tf.io import files
+from albert_tf.io.locks import lock_folder
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.pretraining_shards import Context, ShardResult, ShardTask, is_whole

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.data import records
-from albert_tf.json_values import from_json
-from albert_tf.tokenization import Tokenizer
-from albert_tf.workers import Advance
+from albert_tf.io import files
+from albert_tf.io.json_values import from_json
+from albert_tf.io.workers import Advance
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.assembly import assemble
 from data_prep.compact_records import encode_compact_instances
 from data_prep.instances import Instances, create_instances

@@ -12,7 +12,7 @@ from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.data.record_files import record_files
 from albert_tf.data.records import FeatureSpec, infer_features, read_examples
 from albert_tf.errors import AlbertError
-from albert_tf.tokenization import SPEC_FILE, Tokenizer
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import from_json
+from albert_tf.io import files
+from albert_tf.io.json_values import from_json
 
 #: Numbers (4 bytes each) held in memory before a run is written.
 _RUN_NUMBERS = 1 << 23

@@ -9,7 +9,7 @@ taken back (see `sentence_ends_here`). Text streams through: memory does not gro
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -21,13 +21,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.flag_modes import refuse_flags
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.flag_modes import refuse_flags
-from albert_tf.json_values import parse_json
-from albert_tf.path_flags import define_path
-from albert_tf.progress import Progress, total_bytes
-from albert_tf.text_files import atomic_text_writer, read_lines
+from albert_tf.io import files
+from albert_tf.io.json_values import parse_json
+from albert_tf.io.progress import Progress, total_bytes
+from albert_tf.io.text_files import atomic_text_writer, read_lines
 
 INPUT_FORMATS = ("text", "jsonl", "files")
 #: The longest JSON line accepted: a whole book fits, a damaged file without line ends does not.
@@ -362,7 +363,7 @@ def define_flags() -> None:
         "Join the lines of a paragraph, as in books whose lines are broken for display. Turn off "
         "for text with one paragraph a line.",
     )
-    cli.define_overwrite_flag()
+    script.define_overwrite_flag()
 
 
 def _check_flags() -> None:
@@ -385,7 +386,7 @@ def _main() -> None:
     )
 
 
-main = functools.partial(cli.run, _main, define_flags, check_flags=_check_flags)
+main = functools.partial(script.run, _main, define_flags, check_flags=_check_flags)
 
 if __name__ == "__main__":
     main()

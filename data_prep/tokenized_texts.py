@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from albert_tf import files
+from albert_tf.io import files
 from data_prep.documents import read_blocks, split_documents, tokenize_block
 from data_prep.pretraining_shards import Context
 from data_prep.spill import RUN_PER_BUCKET, Dealer, Runs, Spill, write_run

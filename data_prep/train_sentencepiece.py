@@ -9,7 +9,7 @@ sampler, so that memory depends on the sample alone.
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -25,14 +25,15 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.locks import lock_folder
-from albert_tf.normalization import normalize
-from albert_tf.path_flags import define_path
-from albert_tf.progress import Progress, total_bytes
-from albert_tf.text_files import check_text_files, read_lines
-from albert_tf.tokenization import SENTENCEPIECE, SPEC_FILE, Tokenizer, TokenizerSpec
+from albert_tf.io import files
+from albert_tf.io.locks import lock_folder
+from albert_tf.io.progress import Progress, total_bytes
+from albert_tf.io.text_files import check_text_files, read_lines
+from albert_tf.tokenization.normalization import normalize
+from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer, TokenizerSpec
 
 #: Ids 0 to 12 of every vocabulary (google-research/albert, README and 30k-clean.vocab).
 PADDING, UNKNOWN = "<pad>", "<unk>"
@@ -367,7 +368,7 @@ def define_flags() -> None:
         lower_bound=1,
     )
     flags.DEFINE_integer("random_seed", defaults.random_seed, "Seed of the sample.")
-    cli.define_overwrite_flag()
+    script.define_overwrite_flag()
 
 
 def _main() -> None:
@@ -389,7 +390,7 @@ def _main() -> None:
     )
 
 
-main = functools.partial(cli.run, _main, define_flags)
+main = functools.partial(script.run, _main, define_flags)
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,7 @@ and exits with status 1 if there is any.
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -21,12 +21,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path
 from albert_tf.data.record_faults import scan_shard
 from albert_tf.data.records import Section, ShardInfo
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import check_records, check_vocabulary, define_path
-from albert_tf.progress import Progress, total_bytes
+from albert_tf.io import files
+from albert_tf.io.progress import Progress, total_bytes
 from data_prep.record_files import RecordFiles, find_record_folders
 
 
@@ -135,7 +136,7 @@ def _main() -> int:
 
 def main() -> None:
     """Entry point."""
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ after an interruption; what is finished is reused.
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -23,12 +23,13 @@ from collections import Counter
 
 from absl import flags
 
-from albert_tf import cli, files
-from albert_tf.path_flags import define_path
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.stages import Stage, run_stages
+from albert_tf.io import files
+from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained import DEFAULT, FOLDER, MANIFEST_FILE
-from albert_tf.stages import Stage, run_stages
-from albert_tf.text_files import read_lines
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 BOOKS = "demo/data/books"
 AUTHORS = "demo/data/authors"
@@ -320,4 +321,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run(_main, define_flags)
+    script.run(_main, define_flags)

@@ -19,8 +19,8 @@ import sys
 import textwrap
 
 from albert_tf.errors import AlbertError
-from albert_tf.files import write_text
-from albert_tf.text_files import read_lines
+from albert_tf.io.files import write_text
+from albert_tf.io.text_files import read_lines
 
 PARAGRAPH_CHARS = 500
 LINE_CHARS = 78

@@ -24,7 +24,7 @@ SCRIPTS = (
     "run_squad",
     "run_race",
     "convert_checkpoint",
-    "albert_tf.convert.verify",
+    "albert_tf.weights.verify",
     "export_tfhub",
 )
 HEADER = """\

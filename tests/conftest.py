@@ -79,7 +79,7 @@ class Finished(NamedTuple):
 
 _HOLD = """
 import sys
-from albert_tf.locks import lock_folder, lock_output
+from albert_tf.io.locks import lock_folder, lock_output
 lock = lock_folder if len(sys.argv) == 2 else lock_output
 with lock(sys.argv[1], "training"):
     print("held", flush=True)

@@ -15,17 +15,17 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.data.text_tables import TextExample
+from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.pretraining import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
 from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
-from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Task

@@ -17,8 +17,8 @@ import tensorflow as tf
 import export_tfhub
 import run_classifier
 import run_pretraining
-from albert_tf import files
 from albert_tf.config import AlbertConfig
+from albert_tf.io import files
 from data_prep import (
     create_pretraining_data,
     inspect_records,

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.tooling
 

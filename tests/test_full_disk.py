@@ -23,10 +23,10 @@ import data_prep.split_sentences
 import data_prep.train_sentencepiece
 import run_classifier
 import run_pretraining
-from albert_tf import files
-from albert_tf.convert.checkpoint import check_checkpoint
-from albert_tf.convert.checkpoint_files import newest_first, read_best
 from albert_tf.errors import StoppedError
+from albert_tf.io import files
+from albert_tf.weights.checkpoint import check_checkpoint
+from albert_tf.weights.checkpoint_files import newest_first, read_best
 from tests.training.damage import files_below, stored
 
 ROOT = Path(__file__).parents[1]

@@ -21,8 +21,8 @@ import tensorflow as tf
 from absl import flags
 
 import run_classifier
-from albert_tf.convert.load import open_source
 from albert_tf.errors import AlbertError
+from albert_tf.weights.load import open_source
 
 ROOT = pathlib.Path(__file__).parents[1]
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road"]

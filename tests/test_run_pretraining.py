@@ -19,9 +19,9 @@ import pytest
 import tensorflow as tf
 
 import run_pretraining
-from albert_tf.convert.conversion import convert
 from albert_tf.data.framing import read_frames
 from albert_tf.data.manifest import Manifest
+from albert_tf.export.conversion import convert
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 

@@ -45,12 +45,12 @@ def loud(tmp_path):
 
 
 SCRIPT = """
-from albert_tf import cli
+from albert_tf.cli import script
 def main():
     import tensorflow as tf
     import tensorflow.part
     print(tf.place, tf.__spec__.name)
-cli.run(main, lambda: None)
+script.run(main, lambda: None)
 """
 
 
@@ -71,7 +71,7 @@ def test_scripts_use_onednn_s_kernels_unless_they_are_told_not_to(loud, given, u
 
 
 def test_a_program_that_imports_the_package_keeps_its_own_settings(loud):
-    code = "import albert_tf.cli, os, tensorflow\n"
+    code = "import albert_tf.cli.script, os, tensorflow\n"
     code += f"print([name for name in {SETTINGS} if name in os.environ])"
     shown, error = start(code, loud)
     assert shown == "[]\n" and NO_GPU in error
@@ -84,10 +84,10 @@ def test_a_script_shows_no_warning_of_what_tensorflow_hub_imports(tmp_path):
         "warnings.warn('Something else.')\n"
     )
     code = """
-from albert_tf import cli
+from albert_tf.cli import script
 def main():
     import tensorflow_hub
-cli.run(main, lambda: None)
+script.run(main, lambda: None)
 """
     _, shown = start(code, tmp_path)
     assert "Something else." in shown and "pkg_resources" not in shown
@@ -103,12 +103,12 @@ def test_without_tensorflow_the_import_error_is_python_s(tmp_path):
 def test_a_script_imports_one_keras_and_shows_nothing_of_tensorflow_s_log(tmp_path):
     code = f"""
 import sys
-from albert_tf import cli
+from albert_tf.cli import script
 def main():
     from albert_tf.keras2 import keras
     import tensorflow as tf
     tf.train.Checkpoint(x=tf.Variable([1.0])).save({str(tmp_path / "ckpt")!r})
     print({{keras.__name__.split(".")[0]}} == {{"keras", "tf_keras"}} & set(sys.modules))
-cli.run(main, lambda: None)
+script.run(main, lambda: None)
 """
     assert start(code) == ("True\n", "")

@@ -19,7 +19,7 @@ import numpy as np
 from albert_tf.data.record_faults import Fault, ShardScan, scan_shard
 from albert_tf.data.records import Features, ShardInfo
 from albert_tf.errors import AlbertError
-from albert_tf.progress import Progress
+from albert_tf.io.progress import Progress
 
 #: Faults that are named one by one.
 _NAMED = 5

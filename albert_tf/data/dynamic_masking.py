@@ -29,7 +29,7 @@ from albert_tf.data import records
 from albert_tf.data.masking_options import KEEP_SHARE, MASK_SHARE, MaskingOptions
 
 if TYPE_CHECKING:
-    from albert_tf.tokenization import Tokenizer
+    from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: Streams of random numbers; the turns of the drawing take those from the last one on.
 _SWAP, _REPLACEMENT, _RANDOM_ID, _TURN = range(16, 20)

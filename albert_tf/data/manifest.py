@@ -11,10 +11,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import files
 from albert_tf.data.records import FeatureSpec, ShardInfo
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown, shown_json, shown_names
+from albert_tf.io import files
+from albert_tf.io.json_values import shown, shown_json, shown_names
 
 SCHEMA_VERSION = 1
 #: Of the builder of pretraining records. 1: each shard holds all passes over a part of its text

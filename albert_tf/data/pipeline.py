@@ -46,7 +46,7 @@ from albert_tf.data.training_order import (
     order_fingerprint,
 )
 from albert_tf.errors import AlbertError
-from albert_tf.progress import Progress
+from albert_tf.io.progress import Progress
 from albert_tf.training.specs import FileInput, InputContext
 
 #: Batches whose examples are sorted by length together.

@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from albert_tf import files
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.errors import AlbertError
-from albert_tf.tokenization import Tokenizer
+from albert_tf.io import files
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 _NAME = "examples.tfrecord"
 

@@ -14,7 +14,7 @@ from albert_tf.data import records
 from albert_tf.data.framing import CUT_OFF, read_frames
 
 if TYPE_CHECKING:
-    from albert_tf.tokenization import Tokenizer
+    from albert_tf.tokenization.tokenizer import Tokenizer
 
 _BATCH = 1000
 OTHER_LAYOUT = "it does not have the layout of the others"

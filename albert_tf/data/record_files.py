@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from albert_tf import files
 from albert_tf.data.manifest import Manifest
+from albert_tf.io import files
 
 
 def record_files(patterns: str) -> list[str]:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.data.framing import FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import from_json, shown
+from albert_tf.io import files
+from albert_tf.io.json_values import from_json, shown
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -17,7 +17,7 @@ from albert_tf.export.text_graph import (
 
 
 class AlignedTextGraph:
-    """As albert_tf.normalization.AlignedText, for string [B].
+    """As albert_tf.tokenization.normalization.AlignedText, for string [B].
 
     Every character is normalised by itself to learn how many bytes it becomes. The text is that of
     `normalize`: the shape of a final sigma depends on its neighbours, but not its size.

@@ -18,8 +18,8 @@ from albert_tf.export.saved_model import Reusable
 from albert_tf.export.serving import cut_padding, input_specs, parse_examples, strings
 from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.fusion import portable_graph
-from albert_tf.tasks.text_classification import TextClassificationTask
+from albert_tf.modeling.kernels.fusion import portable_graph
+from albert_tf.tasks.classification.task import TextClassificationTask
 
 
 def build_classifier(

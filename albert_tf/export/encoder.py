@@ -25,9 +25,9 @@ from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import input_specs
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.fusion import portable_graph
+from albert_tf.modeling.kernels.fusion import portable_graph
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tokenization import SENTENCEPIECE, SPEC_FILE, Tokenizer
+from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
 
 Inputs = Mapping[str, tf.Tensor]
 Outputs = dict[str, Any]

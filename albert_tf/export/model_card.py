@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import AlbertConfig
-from albert_tf.tokenization import TokenizerSpec
+from albert_tf.tokenization.tokenizer import TokenizerSpec
 from albert_tf.version import __version__
 
 CARD_FILE = "README.md"

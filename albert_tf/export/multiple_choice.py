@@ -16,7 +16,7 @@ from albert_tf.export.packing import SpecialIds, join, keep, merge_words
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.serving import cut_padding, strings
 from albert_tf.export.tokenizer_graph import tokenizer_graph
-from albert_tf.modeling.fusion import portable_graph
+from albert_tf.modeling.kernels.fusion import portable_graph
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 

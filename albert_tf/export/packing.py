@@ -88,7 +88,7 @@ def pack(
     """Cuts one or two segments to fit, and joins them.
 
     Two segments that are too long lose tokens off the end of the longer one, B first where they
-    are equally long, as in albert_tf.tasks.classification_features.truncated_lengths.
+    are equally long, as in albert_tf.tasks.classification.features.truncated_lengths.
 
     Args:
       segments: ragged int32 [B, (tokens)] or [B, (words), (pieces)].

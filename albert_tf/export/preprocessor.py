@@ -21,7 +21,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.packing import SpecialIds, merge_words, pack
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.tokenizer_graph import tokenizer_graph
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 _SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
 _SEQ_LENGTH = tf.TensorSpec([], tf.int32, "seq_length")

@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import files
 from albert_tf.export.model_card import CARD_FILE, ModelFacts, model_card
 from albert_tf.export.saved_model import Reusable, write_saved_model
 from albert_tf.export.self_check import Probe, largest_difference, self_check
+from albert_tf.io import files
 
 REPORT_FILE = "self_check.json"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import files
+from albert_tf.io import files
 
 
 class Reusable(tf.__internal__.tracking.AutoTrackable):

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
 from albert_tf.export import probe_process
+from albert_tf.io import files
 
 #: Of the largest value of an output, or of 1 if that is smaller.
 TOLERANCE = 1e-4

@@ -11,10 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.convert.load import open_source
-from albert_tf.convert.source import Source, find_beside
 from albert_tf.errors import AlbertError
 from albert_tf.export import tflite
 from albert_tf.export.classifier import build_classifier
@@ -32,24 +29,27 @@ from albert_tf.export.text_probes import (
     preprocessor_probes,
     squad_probes,
 )
-from albert_tf.json_values import shown
+from albert_tf.io import files
+from albert_tf.io.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks import text_classification
+from albert_tf.tasks.classification import task as text_classification
 from albert_tf.tasks.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from albert_tf.tasks.multiple_choice import task as multiple_choice
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
 from albert_tf.tasks.squad.task import SquadTask, load_squad_task
-from albert_tf.tokenization import SPEC_FILE, Tokenizer
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.results import RESULTS_FILE
 from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
+from albert_tf.weights.load import open_source
+from albert_tf.weights.source import Source, find_beside
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-    """A model to export: anything `albert_tf.convert.load.open_source` recognises.
+    """A model to export: anything `albert_tf.weights.load.open_source` recognises.
 
     Attributes:
       path: an output directory, a release, a Hugging Face folder, …

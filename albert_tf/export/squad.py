@@ -19,10 +19,10 @@ from albert_tf.export.serving import cut_padding, strings
 from albert_tf.export.text_graph import character_class, valid_utf8
 from albert_tf.export.tokenizer_graph import SentencePieceGraph
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.modeling.fusion import portable_graph
+from albert_tf.modeling.kernels.fusion import portable_graph
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
-from albert_tf.tokenization import SENTENCEPIECE
+from albert_tf.tokenization.tokenizer import SENTENCEPIECE
 
 _NEVER = tf.float32.min
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Text normalisation as TensorFlow operations, equal to albert_tf.normalization.
+"""Text normalisation as TensorFlow operations, equal to albert_tf.tokenization.normalization.
 
 Character classes are made from Python's Unicode tables when a graph is built, so that they are
 those of the host's tokenizer. NFD, NFKD and lower-casing follow the tables inside TensorFlow, which
@@ -52,7 +52,7 @@ def lower(texts: tf.Tensor) -> tf.Tensor:
 
 
 def normalize(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """The function of this name in albert_tf.normalization, for a tensor of UTF-8 strings."""
+    """`normalize` of albert_tf.tokenization.normalization, for a tensor of UTF-8 strings."""
     texts = valid_utf8(texts)
     texts = tf.strings.regex_replace(texts, f"[{character_class(str.isspace)}]+", " ")
     texts = tf.strings.regex_replace(texts, "^ | $", "")

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.data.text_tables import TextExample
 from albert_tf.export.self_check import Probe
+from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
-from albert_tf.tasks import classification_features
-from albert_tf.tasks.finetuning import ExampleTask
+from albert_tf.tasks.base import ExampleTask
+from albert_tf.tasks.classification import features as classification_features
+from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.multiple_choice import features as multiple_choice_features
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.answering import QuestionAnswerer
-from albert_tf.tasks.text_classification import TextClassificationTask
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import InputContext
 
 #: Words, signs, accents, numbers with the commas that ALBERT's tokenizer treats specially.

@@ -24,10 +24,10 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.encoder import probe_batches, serving_signature
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.serving import input_specs
+from albert_tf.io.streams import standard_error_shut
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.streams import standard_error_shut
-from albert_tf.tasks.text_classification import TextClassificationTask
+from albert_tf.tasks.classification.task import TextClassificationTask
 
 #: float32 throughout; weights in float16; weights in int8, one scale for each output of a product,
 #: and activations rounded to int8 while they are multiplied (no data needed for calibration).

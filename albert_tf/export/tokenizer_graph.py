@@ -1,17 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer inside a TensorFlow graph, with the ids of albert_tf.tokenization."""
+"""The tokenizer inside a TensorFlow graph, with the ids of albert_tf.tokenization.tokenizer."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from albert_tf import wordpiece
 from albert_tf.export.aligned_text import AlignedTextGraph
 from albert_tf.export.text_graph import normalize, split_words
-from albert_tf.sentencepiece_model import WORD_START
-from albert_tf.tokenization import SENTENCEPIECE, Tokenizer
+from albert_tf.tokenization import wordpiece
+from albert_tf.tokenization.sentencepiece_model import WORD_START
+from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer
 
 
 class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.dropout import dropout
-from albert_tf.modeling.fusion import fused, fuses, own_gradient
+from albert_tf.modeling.kernels.dropout import dropout
+from albert_tf.modeling.kernels.fusion import fused, fuses, own_gradient
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
 
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.heads import ClassificationHead
+from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.layers import Policy
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.modeling.dropout import dropout
+from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown, shown_names
+from albert_tf.io.json_values import shown, shown_names
 from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import additive_mask
 from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings

@@ -7,7 +7,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.activations import get_activation
+from albert_tf.modeling.kernels.activations import get_activation
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 #: The release's run_classifier, run_race and run_squad_v1 initialise their heads with this standard

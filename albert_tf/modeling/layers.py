@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.config import LAYER_NORM_EPSILON
 from albert_tf.keras2 import keras
-from albert_tf.modeling.fusion import fused, own_gradient
+from albert_tf.modeling.kernels.fusion import fused, own_gradient
 
 #: A Keras precision policy or its name; None means the global one.
 Policy = Union[str, keras.mixed_precision.Policy, None]

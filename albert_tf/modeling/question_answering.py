@@ -15,9 +15,9 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.modeling.dropout import dropout
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.heads import HEAD_INITIALIZER_RANGE
+from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
 
 #: Score of a position that cannot be chosen; finite, so that no gradient becomes NaN.

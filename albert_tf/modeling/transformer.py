@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.activations import get_activation
 from albert_tf.modeling.attention import Attention, PackedAttention
-from albert_tf.modeling.dropout import dropout
+from albert_tf.modeling.kernels.activations import get_activation
+from albert_tf.modeling.kernels.dropout import dropout
+from albert_tf.modeling.kernels.recompute import recomputed, recomputes
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
-from albert_tf.modeling.recompute import recomputed, recomputes
 
 
 class PackedFeedForward(NamedTuple):

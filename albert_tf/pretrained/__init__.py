@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 
 #: Where the models' folders are.
 FOLDER = os.path.dirname(os.path.abspath(__file__))

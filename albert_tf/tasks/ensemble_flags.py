@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli.path_flags import check_run_dirs, define_path
 from albert_tf.errors import AlbertError
-from albert_tf.locks import lock_folder
-from albert_tf.path_flags import check_run_dirs, define_path
+from albert_tf.io import files
+from albert_tf.io.locks import lock_folder
 
 FLAGS = flags.FLAGS
 
@@ -36,7 +36,7 @@ def define_ensemble_flags(script: str) -> None:
     define_path(
         "output_dir", None, "Where the mean goes.", required=True, check=files.check_output_folder
     )
-    cli.define_overwrite_flag()
+    script.define_overwrite_flag()
 
 
 @contextlib.contextmanager

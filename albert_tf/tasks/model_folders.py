@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import os
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
+from albert_tf.io import files
+from albert_tf.io.json_values import shown
 
 #: What the model was fine-tuned for, and which of several seeds gave the best one.
 TASK_FILE = "task.json"

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
-from albert_tf.text_files import read_lines
+from albert_tf.io import files
+from albert_tf.io.json_values import shown
+from albert_tf.io.text_files import read_lines
 
 #: Rounding in a file may move the sum of a row's probabilities by this much.
 _SUM_TOLERANCE = 1e-3

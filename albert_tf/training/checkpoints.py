@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf import files
-from albert_tf.convert.checkpoint import check_checkpoint, open_checkpoint, reading_error
-from albert_tf.convert.checkpoint_files import (
+from albert_tf.errors import AlbertError, DamagedError, StoppedError
+from albert_tf.io import files
+from albert_tf.keras2 import keras
+from albert_tf.weights.checkpoint import check_checkpoint, open_checkpoint, reading_error
+from albert_tf.weights.checkpoint_files import (
     BEST,
     CHECKPOINTS,
     LIST,
@@ -28,10 +30,8 @@ from albert_tf.convert.checkpoint_files import (
     read_best,
     step_of,
 )
-from albert_tf.convert.load import open_source
-from albert_tf.convert.source import LoadReport, Source, assign_weights, first_line
-from albert_tf.errors import AlbertError, DamagedError, StoppedError
-from albert_tf.keras2 import keras
+from albert_tf.weights.load import open_source
+from albert_tf.weights.source import LoadReport, Source, assign_weights, first_line
 
 _Memory = tf.train.experimental.PythonState
 
@@ -280,7 +280,7 @@ def load_weights(
     """Assigns weights from a checkpoint by name.
 
     Args:
-      path: anything `albert_tf.convert.load.open_source` recognises, or what it gives.
+      path: anything `albert_tf.weights.load.open_source` recognises, or what it gives.
       named_weights: the model's weights by official name.
       whole: every variable must be in the checkpoint. Otherwise task heads may be missing, or be
         of another shape, and the pooler may be missing; they keep their initial values.

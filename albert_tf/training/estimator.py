@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.convert.checkpoint_files import has_checkpoint
 from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.progress import Progress
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.devices import announce_devices
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.output_lock import output_lock
 from albert_tf.training.preemption import lost_workers
+from albert_tf.training.run import TrainingRun
 from albert_tf.training.run_identity import recorded_precision
 from albert_tf.training.specs import (
     ENCODER,
@@ -35,7 +35,7 @@ from albert_tf.training.specs import (
 from albert_tf.training.strategy import fast_precision, highest, is_chief, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_tpu_run
-from albert_tf.training.training_run import TrainingRun
+from albert_tf.weights.checkpoint_files import has_checkpoint
 
 
 class Estimator:

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.modeling.dropout import dropout_seed
-from albert_tf.modeling.fusion import compiled_graph, fused_inference
-from albert_tf.modeling.recompute import recomputation
+from albert_tf.modeling.kernels.dropout import dropout_seed
+from albert_tf.modeling.kernels.fusion import compiled_graph, fused_inference
+from albert_tf.modeling.kernels.recompute import recomputation
 from albert_tf.training.specs import InputContext, InputFn, RunConfig
 from albert_tf.training.task import Batch, Task
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import files
-from albert_tf.json_values import JSON_ERRORS, finite_only
+from albert_tf.io import files
+from albert_tf.io.json_values import JSON_ERRORS, finite_only
 
 METRICS_FILE = "metrics.jsonl"
 

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator
 
 from albert_tf.errors import AlbertError
-from albert_tf.locks import lock_folder
+from albert_tf.io.locks import lock_folder
 from albert_tf.training.preemption import lost_workers
 from albert_tf.training.strategy import highest, is_chief, join_cluster
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.signals import StopSignals
+from albert_tf.io.signals import StopSignals
 from albert_tf.training.strategy import highest
 
 #: What TensorFlow says of a step that another process was needed for.

@@ -8,9 +8,9 @@ import math
 import os
 from collections.abc import Mapping
 
-from albert_tf import files
 from albert_tf.errors import DivergedError
-from albert_tf.json_values import shown_names
+from albert_tf.io import files
+from albert_tf.io.json_values import shown_names
 
 RESULTS_FILE = "eval_results.json"
 

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import from_json
+from albert_tf.io import files
+from albert_tf.io.json_values import from_json
 from albert_tf.training.divergence import Alarm, DivergenceDetector
 
 ROLLBACKS = "rollbacks.json"

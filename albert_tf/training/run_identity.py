@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from albert_tf import files
-from albert_tf.convert.checkpoint_files import has_checkpoint
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown, shown_names
-from albert_tf.training.flags import flag_name
+from albert_tf.io import files
+from albert_tf.io.json_values import shown, shown_names
+from albert_tf.tasks.training_flags import flag_name
+from albert_tf.weights.checkpoint_files import has_checkpoint
 
 if TYPE_CHECKING:
     from albert_tf.training.specs import RunConfig, TrainSpec

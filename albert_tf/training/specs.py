@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from albert_tf.errors import AlbertError
-from albert_tf.files import path_of
-from albert_tf.json_values import shown
+from albert_tf.io.files import path_of
+from albert_tf.io.json_values import shown
 
 if TYPE_CHECKING:
     import numpy as np

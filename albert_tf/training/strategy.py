@@ -10,7 +10,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.signals import kept_handlers
+from albert_tf.io.signals import kept_handlers
 from albert_tf.training.cluster import check_cluster
 from albert_tf.training.devices import missing_gpu
 from albert_tf.training.specs import RunConfig

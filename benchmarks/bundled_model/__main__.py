@@ -12,10 +12,10 @@
 
 from __future__ import annotations
 
-from albert_tf import cli
+from albert_tf.cli import script
 from benchmarks.bundled_model import finetune, heldout, make, report
 
-#: What `cli.run` takes, by the first argument.
+#: What `script.run` takes, by the first argument.
 COMMANDS = {
     "heldout": (heldout.main, heldout.define_flags),
     "finetune": (finetune.main, finetune.define_flags),
@@ -24,4 +24,4 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    cli.run_command(COMMANDS, __doc__)
+    script.run_command(COMMANDS, __doc__)

@@ -16,11 +16,11 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import files
+from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.stages import Stage, run_stages
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import define_path
+from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, FOLDER, NONE
-from albert_tf.stages import Stage, run_stages
 from benchmarks import machine
 
 FLAGS = flags.FLAGS

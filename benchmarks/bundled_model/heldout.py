@@ -14,13 +14,13 @@ import shutil
 
 from absl import flags
 
-from albert_tf import files
-from albert_tf.convert.load import open_source
-from albert_tf.convert.source import find_only
-from albert_tf.path_flags import define_path
+from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.stages import Stage, run_stages
+from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, resolve_name
-from albert_tf.stages import Stage, run_stages
-from albert_tf.tokenization import SPEC_FILE
+from albert_tf.tokenization.tokenizer import SPEC_FILE
+from albert_tf.weights.load import open_source
+from albert_tf.weights.source import find_only
 from benchmarks import machine
 
 FLAGS = flags.FLAGS
@@ -44,12 +44,12 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
     """Builds records with the model's vocabulary and evaluates it through run_pretraining.py.
 
     Args:
-      model: see albert_tf.convert.load.open_source.
+      model: see albert_tf.weights.load.open_source.
       output_dir: see the flag.
 
     Returns:
       What is written to heldout.json: `model`, `commands`, `machine` and, in `metrics`, by the way
-      to mask (a key of MASKS), instances and the metrics of albert_tf.tasks.pretraining.
+      to mask (a key of MASKS), instances and the metrics of albert_tf.tasks.pretraining.task.
 
     Raises:
       AlbertError: a command failed.

@@ -17,19 +17,20 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import files, pretrained
-from albert_tf.convert.checkpoint_files import BEST, read_best
-from albert_tf.convert.conversion import convert
-from albert_tf.convert.formats import FLOAT16
-from albert_tf.convert.load import load_pretrained
+from albert_tf import pretrained
+from albert_tf.cli.path_flags import define_path, define_path_list
 from albert_tf.errors import AlbertError
+from albert_tf.export.conversion import convert
 from albert_tf.export.model_card import CARD_FILE, model_card
 from albert_tf.export.sources import ModelFolder
-from albert_tf.json_values import parse_json
-from albert_tf.path_flags import define_path, define_path_list
-from albert_tf.text_files import read_lines
+from albert_tf.export.weight_formats import FLOAT16
+from albert_tf.io import files
+from albert_tf.io.json_values import parse_json
+from albert_tf.io.text_files import read_lines
 from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
 from albert_tf.version import __version__
+from albert_tf.weights.checkpoint_files import BEST, read_best
+from albert_tf.weights.load import load_pretrained
 from benchmarks import machine
 from benchmarks.bundled_model import heldout
 

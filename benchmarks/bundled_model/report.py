@@ -11,8 +11,9 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import files, pretrained
-from albert_tf.path_flags import define_path, define_path_list
+from albert_tf import pretrained
+from albert_tf.cli.path_flags import define_path, define_path_list
+from albert_tf.io import files
 from benchmarks import machine
 from benchmarks.bundled_model import curve, finetune, heldout, make
 

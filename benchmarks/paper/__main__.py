@@ -12,10 +12,10 @@
 
 from __future__ import annotations
 
-from albert_tf import cli
+from albert_tf.cli import script
 from benchmarks.paper import corpus, figure1, intrinsic, parameters, plots, report, run, speed
 
-#: What `cli.run` takes, by the first argument.
+#: What `script.run` takes, by the first argument.
 COMMANDS = {
     **run.COMMANDS,
     "corpus": (corpus.main, corpus.define_flags),
@@ -30,7 +30,7 @@ COMMANDS = {
 
 def main() -> None:
     """Runs the command that the first argument names."""
-    cli.run_command(COMMANDS, __doc__)
+    script.run_command(COMMANDS, __doc__)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from albert_tf import files
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import define_path
-from albert_tf.text_files import atomic_text_writer, read_lines
+from albert_tf.io import files
+from albert_tf.io.text_files import atomic_text_writer, read_lines
 
 FLAGS = flags.FLAGS
 TRAIN_FILE, HELD_OUT_FILE = "train.txt", "heldout.txt"

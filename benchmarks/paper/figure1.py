@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from albert_tf import files
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import define_path
+from albert_tf.io import files
 from benchmarks.paper import named_paths
 from benchmarks.paper.corpus import documents
 
@@ -128,7 +128,7 @@ def _padded(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
 
 def record_batches(patterns: str, config: Any, num_sequences: int) -> Iterator[Batch]:
     """The first pretraining records, with the masks that evaluation sees, as the model's inputs."""
-    from albert_tf.tasks.pretraining import open_records
+    from albert_tf.tasks.pretraining.task import open_records
     from albert_tf.training.specs import InputContext
 
     source = open_records(patterns, config)
@@ -180,7 +180,7 @@ def main() -> None:
     if bool(FLAGS.input_file) == bool(FLAGS.records):
         raise AlbertError("Give either --input_file or --records.")
     text_files = files.expand_globs(FLAGS.input_file, "text file") if FLAGS.input_file else []
-    from albert_tf.convert.load import load_pretrained
+    from albert_tf.weights.load import load_pretrained
 
     models = []
     for name, path in paths.items():

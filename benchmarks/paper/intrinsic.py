@@ -17,10 +17,10 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import files
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import define_path
-from albert_tf.text_files import atomic_text_writer
+from albert_tf.io import files
+from albert_tf.io.text_files import atomic_text_writer
 from albert_tf.training.specs import PRECISIONS
 from benchmarks.paper import named_paths
 
@@ -177,7 +177,7 @@ def evaluate(
     SOP, and "from another document" of NSP.
 
     Args:
-      path: see albert_tf.convert.load.open_source; with the pretraining heads.
+      path: see albert_tf.weights.load.open_source; with the pretraining heads.
       records: see `build_records`.
       batch_size: examples at once.
       precision: see RunConfig.
@@ -190,10 +190,10 @@ def evaluate(
     Raises:
       AlbertError: there is no whole pretrained model at `path`, or the records are not for it.
     """
-    from albert_tf.convert.load import open_source
-    from albert_tf.tasks.pretraining import PretrainingTask, open_records
+    from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
     from albert_tf.training.estimator import Estimator
     from albert_tf.training.specs import EvalSpec, RunConfig
+    from albert_tf.weights.load import open_source
 
     config = open_source(path).config()
     if config is None:
@@ -244,8 +244,8 @@ def main() -> None:
     """Runs the command."""
     paths = named_paths.parse(FLAGS.checkpoints)
     squad_files = files.expand_globs(FLAGS.squad_files, "SQuAD file")
-    from albert_tf.convert.load import open_source
-    from albert_tf.tokenization import Tokenizer
+    from albert_tf.tokenization.tokenizer import Tokenizer
+    from albert_tf.weights.load import open_source
 
     given = Tokenizer.from_file(FLAGS.vocab_file) if FLAGS.vocab_file else None
     tokenizers = {name: open_source(path).tokenizer() or given for name, path in paths.items()}

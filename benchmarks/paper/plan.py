@@ -16,10 +16,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import files
+from albert_tf.cli.stages import RECORD_FILE, Stage, is_finished
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.stages import RECORD_FILE, Stage, is_finished
+from albert_tf.io import files
 from benchmarks.paper.corpus import HELD_OUT_FILE, TRAIN_FILE
 from benchmarks.paper.recipes import Recipe, Row, shape_name, text_name
 from benchmarks.paper.speed import SPEED_FILE

@@ -10,9 +10,9 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import files
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import define_path
+from albert_tf.io import files
 from benchmarks import drawing
 from benchmarks.paper import named_paths
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 
 FOLDER = str(Path(__file__).resolve().parents[2] / "configs" / "paper")
 TABLES = tuple(f"table{number}" for number in range(1, 11))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf import files
+from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.stages import run_stages
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import define_path
-from albert_tf.stages import run_stages
+from albert_tf.io import files
 from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, Recipe, load_recipe
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import time
 
 from absl import flags
 
-from albert_tf import files
+from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig
-from albert_tf.path_flags import define_path
+from albert_tf.io import files
 from benchmarks import machine
 
 FLAGS = flags.FLAGS

@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import files
-from albert_tf.stages import RECORD_FILE, is_finished
+from albert_tf.cli.stages import RECORD_FILE, is_finished
+from albert_tf.io import files
 from albert_tf.training.monitors import METRICS_FILE, read_metrics
 from benchmarks import machine
 from benchmarks.paper.plan import Plan, Source

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 import run_pretraining
-from albert_tf import cli, files, pretrained
-from albert_tf.convert.checkpoint_files import BestRecord
-from albert_tf.convert.load import load_pretrained
+from albert_tf import pretrained
+from albert_tf.cli import script
 from albert_tf.errors import AlbertError
-from albert_tf.text_files import read_lines
+from albert_tf.io import files
+from albert_tf.io.text_files import read_lines
+from albert_tf.weights.checkpoint_files import BestRecord
+from albert_tf.weights.load import load_pretrained
 from benchmarks.bundled_model import curve, finetune, heldout, make, report
 from data_prep import create_pretraining_data
 
@@ -314,7 +316,7 @@ def test_scores_of_both_starts_are_collected_and_finished_runs_reused(
     task = dataclasses.replace(finetune.BENCHMARKS["rte"], flags=small)
     monkeypatch.setitem(finetune.BENCHMARKS, "rte", task)
     monkeypatch.setattr(
-        finetune, "main", lambda run=finetune.main: cli.run(run, finetune.define_flags)
+        finetune, "main", lambda run=finetune.main: script.run(run, finetune.define_flags)
     )
 
     flags = (f"--data_dir={tmp_path}/data", f"--output_dir={tmp_path}/out", "--tasks=rte",

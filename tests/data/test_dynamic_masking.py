@@ -15,7 +15,7 @@ from albert_tf.data import records
 from albert_tf.data.dynamic_masking import DynamicMasking, RowNumbers
 from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import InputContext
 from data_prep.assembly import Batch
 from data_prep.masking import mask

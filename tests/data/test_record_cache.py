@@ -11,7 +11,7 @@ import pytest
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_cache import cached_records
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 FEATURES = {"label_ids": records.FeatureSpec("int64")}
 

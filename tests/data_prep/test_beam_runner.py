@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.files import sha256
+from albert_tf.io.files import sha256
 from data_prep import beam_runner, create_pretraining_data, documents, pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
 from data_prep.local_runner import LocalRunner

@@ -21,8 +21,8 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.files import sha256
-from albert_tf.tokenization import Tokenizer
+from albert_tf.io.files import sha256
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import create_pretraining_data, pretraining_build, spill
 from data_prep.create_pretraining_data import describe
 from data_prep.local_runner import LocalRunner

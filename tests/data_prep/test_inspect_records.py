@@ -8,7 +8,7 @@ import pytest
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.inspect_records import COLUMNS, format_record, inspect
 from data_prep.record_files import find_records
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.framing import read_frames
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import pretraining_build, spill
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data

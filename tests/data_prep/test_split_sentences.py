@@ -10,9 +10,9 @@ import tracemalloc
 import pytest
 
 import data_prep.split_sentences as split_sentences_module
-from albert_tf import text_files
 from albert_tf.errors import AlbertError
-from albert_tf.text_files import read_lines
+from albert_tf.io import text_files
+from albert_tf.io.text_files import read_lines
 from data_prep.split_sentences import Layout, SentenceSplitter, list_files, split_sentences
 
 

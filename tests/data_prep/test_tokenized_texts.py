@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.documents import read_blocks, split_documents, tokenize_block
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.pretraining_shards import Context

@@ -13,7 +13,7 @@ import pytest
 
 import data_prep.train_sentencepiece as train_sentencepiece_module
 from albert_tf.errors import AlbertError
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.train_sentencepiece import Reservoir, Settings, train_sentencepiece
 
 LAYOUT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", ")", '"', "-", ".", "–", "£", "€"]

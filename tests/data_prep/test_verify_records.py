@@ -11,7 +11,7 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.record_files import find_record_folders, find_records
 from data_prep.verify_records import verify
 

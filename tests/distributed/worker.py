@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.config import AlbertConfig
-from albert_tf.training import training_run
+from albert_tf.training import run as training_run
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.strategy import join_cluster

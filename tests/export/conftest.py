@@ -9,7 +9,7 @@ import random
 import pytest
 
 from albert_tf.keras2 import keras
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.train_sentencepiece import Settings, train_sentencepiece
 
 WORDPIECES = (

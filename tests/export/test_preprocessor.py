@@ -8,13 +8,13 @@ import tensorflow as tf
 import tensorflow_hub as hub
 
 import export_tfhub
-from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
 from albert_tf.export.preprocessor import build_preprocessor
 from albert_tf.export.saved_model import write_saved_model
+from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
-from albert_tf.tasks.classification_features import featurize
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tasks.classification.features import featurize
+from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.export.conftest import WORDPIECES
 from tests.support.releases import write_release
 

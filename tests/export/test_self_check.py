@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.encoder import encoder_export
@@ -19,6 +18,7 @@ from albert_tf.export.model_card import ModelFacts
 from albert_tf.export.publish import publish
 from albert_tf.export.saved_model import write_saved_model
 from albert_tf.export.self_check import Probe, self_check
+from albert_tf.io import files
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 CONFIG = AlbertConfig(

@@ -17,7 +17,7 @@ from albert_tf.export import tflite
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.tasks.text_classification import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from tests.support.cases import slow
 from tests.support.releases import TF1_TINY
 

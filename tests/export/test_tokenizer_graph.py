@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from albert_tf.export import text_graph
 from albert_tf.export.tokenizer_graph import tokenizer_graph
-from albert_tf.normalization import normalize
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.normalization import normalize
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 REPOSITORY = Path(__file__).parents[2]
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", REPOSITORY.parent / "shared" / "data"))

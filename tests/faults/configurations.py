@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.record_files import record_files
-from albert_tf.tasks.pretraining import open_records
+from albert_tf.tasks.pretraining.task import open_records
 from albert_tf.training.specs import InputContext
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.activations import gelu, get_activation
 from albert_tf.modeling.attention import attention_probs
-from albert_tf.modeling.cross_entropy import cross_entropy
+from albert_tf.modeling.kernels.activations import gelu, get_activation
+from albert_tf.modeling.kernels.cross_entropy import cross_entropy
 from albert_tf.modeling.layers import affine, layer_norm, shared
 
 

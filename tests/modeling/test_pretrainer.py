@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.dropout import dropout_seed
+from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 TOLERANCE = 2e-6

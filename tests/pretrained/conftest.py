@@ -10,10 +10,10 @@ import pytest
 
 import albert_tf
 from albert_tf import pretrained
-from albert_tf.convert.checkpoint import write_tf2
-from albert_tf.convert.conversion import convert
+from albert_tf.export.conversion import convert
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.weights.checkpoint import write_tf2
 
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "fine", "awful"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf import files, pretrained
-from albert_tf.convert.safetensors import SafetensorsFile
-from albert_tf.convert.verify import TRAINED, verify
-from albert_tf.text_files import read_lines
+from albert_tf import pretrained
+from albert_tf.io import files
+from albert_tf.io.text_files import read_lines
+from albert_tf.weights.safetensors import SafetensorsFile
+from albert_tf.weights.verify import TRAINED, verify
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(pretrained.FOLDER) / pretrained.DEFAULT

@@ -21,9 +21,9 @@ import run_pretraining
 import run_race
 import run_squad
 from albert_tf import pretrained
-from albert_tf.convert.load import load_pretrained
 from albert_tf.errors import AlbertError
-from albert_tf.tasks import finetuning_flags as shared
+from albert_tf.tasks import flags as shared
+from albert_tf.weights.load import load_pretrained
 from tests.pretrained.conftest import CONFIG, PIECES, WORDS
 
 ROOT = Path(__file__).resolve().parents[2]

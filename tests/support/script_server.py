@@ -35,10 +35,10 @@ _IMPORTED = (
     "albert_tf.optimization.optimizer",
     "albert_tf.tasks.glue.run",
     "albert_tf.tasks.multiple_choice.task",
-    "albert_tf.tasks.pretraining",
+    "albert_tf.tasks.pretraining.task",
     "albert_tf.tasks.squad.answering",
     "albert_tf.tasks.squad.evaluation",
-    "albert_tf.tasks.text_classification",
+    "albert_tf.tasks.classification.task",
     "albert_tf.training.estimator",
 )
 

@@ -8,7 +8,7 @@ from absl import flags
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.finetuning_flags import define_finetuning_flags, settings_from_flags
+from albert_tf.tasks.flags import define_finetuning_flags, settings_from_flags
 from albert_tf.tasks.recipes import load_recipe, model_size
 
 
@@ -54,7 +54,7 @@ def parsed(monkeypatch):
 
     def parse(recipe, *arguments):
         fresh = flags.FlagValues()
-        for module in ("albert_tf.tasks.finetuning_flags", "albert_tf.training.flags"):
+        for module in ("albert_tf.tasks.flags", "albert_tf.tasks.training_flags"):
             monkeypatch.setattr(f"{module}.FLAGS", fresh)
         for kind in ("", "_string", "_bool", "_integer", "_float", "_enum", "_alias"):
             define = getattr(flags, f"DEFINE{kind}")
@@ -65,7 +65,7 @@ def parsed(monkeypatch):
             )
         define_finetuning_flags()
         monkeypatch.undo()
-        for module in ("albert_tf.tasks.finetuning_flags", "albert_tf.training.flags"):
+        for module in ("albert_tf.tasks.flags", "albert_tf.tasks.training_flags"):
             monkeypatch.setattr(f"{module}.FLAGS", fresh)
         fresh(["script", "--output_dir=runs/x", *arguments])
         return settings_from_flags(recipe)

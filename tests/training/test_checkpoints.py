@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.convert.checkpoint_files import BestRecord, find_checkpoint
-from albert_tf.convert.source import LoadReport
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
+from albert_tf.weights.checkpoint_files import BestRecord, find_checkpoint
+from albert_tf.weights.source import LoadReport
 
 
 def variables(value, **shapes):

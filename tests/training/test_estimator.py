@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import albert_tf.training.training_run
+import albert_tf.training.run
 from albert_tf import EvalSpec, RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import InputContext
-from albert_tf.training.training_run import TrainingRun
 from tests.training.conftest import HEADS_ALONE
 
 STEPS = 12
@@ -449,7 +449,7 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path, tiny_config, record_p
 def test_bfloat16_without_units_for_it_is_told(
     tmp_path, monkeypatch, capfd, tiny_config, record_paths, precision, fast, told
 ):
-    for module in (albert_tf.training.estimator, albert_tf.training.training_run):
+    for module in (albert_tf.training.estimator, albert_tf.training.run):
         monkeypatch.setattr(module, "fast_precision", lambda strategy: fast)
     estimator, spec, _ = make(tmp_path, tiny_config, record_paths, precision=precision)
     with pytest.raises(InterruptedRunError):

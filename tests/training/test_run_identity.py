@@ -15,7 +15,7 @@ import run_classifier
 import run_pretraining
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
 from albert_tf.training.run_identity import RUN_CONFIG, RunIdentity, version_note
 
 CONFIG = RunConfig("runs/a", train_batch_size=8, seed=1)

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import EvalSpec
-from albert_tf.signals import StopSignals
+from albert_tf.io.signals import StopSignals
 from tests.faults.same import compare
 from tests.training.conftest import HEADS_ALONE
 from tests.training.test_estimator import STEPS, InterruptedRunError, logged, make

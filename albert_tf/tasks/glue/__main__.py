@@ -13,7 +13,7 @@ their probabilities are averaged.
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -21,8 +21,9 @@ import json
 
 from absl import flags
 
-from albert_tf import cli, files
-from albert_tf.path_flags import check_run_dirs, check_vocabulary, define_path
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import check_run_dirs, check_vocabulary, define_path
+from albert_tf.io import files
 from albert_tf.tasks.glue.registry import find_task
 
 FLAGS = flags.FLAGS
@@ -70,7 +71,7 @@ def define_submission_flags() -> None:
         "Answer test sets that no run has predicted with the training set's most frequent label; "
         "the server takes complete submissions only.",
     )
-    cli.define_overwrite_flag()
+    script.define_overwrite_flag()
 
 
 def check_task() -> None:
@@ -81,7 +82,7 @@ def check_task() -> None:
 def inspect() -> None:
     """Prints what a task's files hold."""
     from albert_tf.tasks.glue import data
-    from albert_tf.tokenization import Tokenizer
+    from albert_tf.tokenization.tokenizer import Tokenizer
 
     task = find_task(FLAGS.task_name)
     tokenizer = Tokenizer.from_file(FLAGS.spm_model_file) if FLAGS.spm_model_file else None
@@ -106,7 +107,7 @@ COMMANDS = {
 
 def main() -> None:
     """Entry point."""
-    cli.run_command(COMMANDS, __doc__)
+    script.run_command(COMMANDS, __doc__)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf import files
-from albert_tf.data.text_tables import TextExample
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown, shown_names
+from albert_tf.io import files
+from albert_tf.io.json_values import shown, shown_names
+from albert_tf.io.text_files import check_text_file, read_lines
+from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
-from albert_tf.text_files import check_text_file, read_lines
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 DATA_SOURCES = ("files", "tfds")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.data.text_tables import TextColumns
 from albert_tf.errors import AlbertError
+from albert_tf.io.text_tables import TextColumns
 
 
 @dataclasses.dataclass(frozen=True)

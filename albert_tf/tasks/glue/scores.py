@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.data.text_tables import TextExample
-from albert_tf.tasks.classification_metrics import classification_metrics, regression_metrics
+from albert_tf.io.text_tables import TextExample
+from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask
 
 #: Metrics of each development set of a task.

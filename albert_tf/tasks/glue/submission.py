@@ -12,8 +12,8 @@ from itertools import chain
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.prediction_tables import read_predictions
 

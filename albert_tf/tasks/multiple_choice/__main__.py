@@ -13,17 +13,18 @@ answers are known, predict_results.json, as run_race.py does.
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import define_path
+from albert_tf.io import files
+from albert_tf.io.text_files import check_text_file
 from albert_tf.tasks import ensemble_flags
-from albert_tf.text_files import check_text_file
 
 FLAGS = flags.FLAGS
 
@@ -67,7 +68,7 @@ COMMANDS = {"ensemble": (ensemble, define_ensemble_flags)}
 
 def main() -> None:
     """Entry point."""
-    cli.run_command(COMMANDS, __doc__)
+    script.run_command(COMMANDS, __doc__)
 
 
 if __name__ == "__main__":

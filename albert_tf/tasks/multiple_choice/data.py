@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import JSON_ERRORS, json_fault, shown, shown_json, shown_names
-from albert_tf.progress import Progress
-from albert_tf.text_files import read_lines
+from albert_tf.io import files
+from albert_tf.io.json_values import JSON_ERRORS, json_fault, shown, shown_json, shown_names
+from albert_tf.io.progress import Progress
+from albert_tf.io.text_files import read_lines
 
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")

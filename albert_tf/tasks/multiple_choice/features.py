@@ -17,9 +17,9 @@ import numpy as np
 from albert_tf.data import records
 from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
-from albert_tf.progress import Progress
+from albert_tf.io.progress import Progress
 from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, MultipleChoiceExample
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: What `group_ids` stand for.
 GROUPS = ("", *RACE_GROUPS)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf import files
+from albert_tf.io import files
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, letter
 from albert_tf.tasks.multiple_choice.features import GROUPS
 from albert_tf.tasks.multiple_choice.task import multiple_choice_metrics

@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data.pipeline import RecordSource, length_buckets
-from albert_tf.json_values import from_json
+from albert_tf.io.json_values import from_json
 from albert_tf.keras2 import keras
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks.finetuning import (
+from albert_tf.tasks.base import (
     ExampleTask,
     choice_sums,
     load_model_files,
@@ -32,7 +32,7 @@ from albert_tf.tasks.multiple_choice.features import (
     build_records,
     record_features,
 )
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.task import Batch
 
 

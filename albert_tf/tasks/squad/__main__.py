@@ -17,7 +17,7 @@ answered to the same questions, and writes and scores the answers as run_squad.p
 from __future__ import annotations
 
 if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.interrupts import end_on_interrupt
+    from albert_tf.io.interrupts import end_on_interrupt
 
     end_on_interrupt()
 
@@ -27,14 +27,15 @@ import json
 import numpy as np
 from absl import flags
 
-from albert_tf import cli, files
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import check_squad_file, check_vocabulary, define_path
 from albert_tf.errors import AlbertError
-from albert_tf.path_flags import check_squad_file, check_vocabulary, define_path
+from albert_tf.io import files
 from albert_tf.tasks import ensemble_flags
 from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, check_threshold, read_squad
 from albert_tf.tasks.squad.scoring import normalize_answer, score
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 FLAGS = flags.FLAGS
 check_null_odds = functools.partial(files.check_file, what="null odds file")
@@ -198,7 +199,7 @@ COMMANDS = {
 
 def main() -> None:
     """Entry point."""
-    cli.run_command(COMMANDS, __doc__)
+    script.run_command(COMMANDS, __doc__)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.tasks.squad.answers import Answers, predictions
 
 PREDICTIONS_FILE = "predictions.json"

@@ -17,7 +17,7 @@ from albert_tf.tasks.squad.data import Question, check_threshold
 from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
 from albert_tf.tasks.squad.task import SquadTask, load_squad_task
 from albert_tf.tasks.squad.windows import Windows, make_windows
-from albert_tf.tokenization import checked_text
+from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.checkpoints import load_weights
 
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from albert_tf import files
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
+from albert_tf.io import files
+from albert_tf.io.json_values import shown
 
 VERSIONS = ("1.1", "2.0")
 

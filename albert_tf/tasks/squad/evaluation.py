@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.io import files
 from albert_tf.tasks.squad.answer_files import write_answers
 from albert_tf.tasks.squad.answers import Answers
 from albert_tf.tasks.squad.data import check_threshold

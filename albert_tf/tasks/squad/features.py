@@ -17,7 +17,7 @@ from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.data import Question, answer_span
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: Records encoded together.
 _CHUNK = 256

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import shown
+from albert_tf.io.json_values import shown
 from albert_tf.tasks.squad.data import Question
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

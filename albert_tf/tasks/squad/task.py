@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.json_values import from_json, shown
+from albert_tf.io.json_values import from_json, shown
 from albert_tf.keras2 import keras
 from albert_tf.modeling.question_answering import (
     AlbertBeamAnswerer,
@@ -22,7 +22,7 @@ from albert_tf.modeling.question_answering import (
     masked,
     top_k,
 )
-from albert_tf.tasks.finetuning import (
+from albert_tf.tasks.base import (
     FineTuningTask,
     load_model_files,
     model_inputs,
@@ -30,7 +30,7 @@ from albert_tf.tasks.finetuning import (
 from albert_tf.tasks.model_folders import TASK_FILE, read_task_file
 from albert_tf.tasks.squad.data import VERSIONS
 from albert_tf.tasks.squad.windows import WindowOptions
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.task import Batch, correct
 
 HEADS = ("span", "beam")

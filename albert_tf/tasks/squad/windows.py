@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.progress import Progress
+from albert_tf.io.progress import Progress
+from albert_tf.io.workers import Advance, Workers
 from albert_tf.tasks.squad.data import Question
-from albert_tf.tokenization import Tokenizer
-from albert_tf.workers import Advance, Workers
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: Paragraphs a worker process takes at a time.
 _CHUNK = 256

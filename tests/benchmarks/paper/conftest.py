@@ -10,12 +10,12 @@ import types
 import numpy as np
 import pytest
 
-from albert_tf import cli
+from albert_tf.cli import script
 from albert_tf.config import AlbertConfig
-from albert_tf.convert.checkpoint import write_tf2
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.weights.checkpoint import write_tf2
 from benchmarks.paper import __main__ as kit
 
 WORDS = [f"w{i}" for i in range(60)]
@@ -26,10 +26,10 @@ def run_command(run_script):
     """Runs a command of the kit in this process, as `run_command(name, *flags)`."""
 
     def run(name, *flags):
-        script = types.SimpleNamespace(
-            __name__=name, main=functools.partial(cli.run, *kit.COMMANDS[name])
+        command = types.SimpleNamespace(
+            __name__=name, main=functools.partial(script.run, *kit.COMMANDS[name])
         )
-        return run_script(script, *flags)
+        return run_script(command, *flags)
 
     return run
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 from absl import flags
 
-from albert_tf import files
-from albert_tf.stages import RECORD_FILE
+from albert_tf.cli.stages import RECORD_FILE
+from albert_tf.io import files
 from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 from benchmarks.paper.tables import collect

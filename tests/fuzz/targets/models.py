@@ -16,13 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.convert import archive
-from albert_tf.convert.checkpoint import write_tf2
-from albert_tf.convert.config_files import read_hugging_face_config
-from albert_tf.convert.load import open_source
-from albert_tf.convert.source import assign_weights
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.weights import archive
+from albert_tf.weights.checkpoint import write_tf2
+from albert_tf.weights.config_files import read_hugging_face_config
+from albert_tf.weights.load import open_source
+from albert_tf.weights.source import assign_weights
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, vocabulary, written
 from tests.fuzz.targets.texts import TEXT
 

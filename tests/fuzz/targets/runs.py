@@ -10,17 +10,17 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from albert_tf.convert.checkpoint_files import find_checkpoint
 from albert_tf.keras2 import keras
+from albert_tf.tasks.classification.task import ClassificationSpec
 from albert_tf.tasks.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.multiple_choice.task import load_task as load_multiple_choice
 from albert_tf.tasks.squad.evaluation import THRESHOLDS_FILE, load_threshold
 from albert_tf.tasks.squad.task import SquadTask, load_squad_task
-from albert_tf.tasks.text_classification import ClassificationSpec
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import METRICS_FILE, MetricsLog
+from albert_tf.weights.checkpoint_files import find_checkpoint
 from tests.fuzz.targets.models import GOLDEN, weights_of
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, written
 

@@ -8,7 +8,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from albert_tf import files
+from albert_tf.io import files
 from albert_tf.tasks.glue.data import describe
 from albert_tf.tasks.glue.registry import GLUE_TASKS
 from albert_tf.tasks.glue.submission import average_predictions

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks.finetuning_flags import Settings
+from albert_tf.tasks.flags import Settings
 from albert_tf.tasks.glue.registry import GLUE_TASKS
 from albert_tf.tasks.recipes import load_recipe
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from albert_tf.data.text_tables import TextExample
-from albert_tf.tasks.classification_metrics import classification_metrics, regression_metrics
+from albert_tf.io.text_tables import TextExample
+from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.glue.registry import find_task
 from albert_tf.tasks.glue.scores import glue_average, majority_metrics, score_table, task_score
 

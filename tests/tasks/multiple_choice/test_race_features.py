@@ -20,7 +20,7 @@ from albert_tf.tasks.multiple_choice.features import (
     option_text,
     record_features,
 )
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAD, CLS, SEP = 0, 2, 3

@@ -22,7 +22,7 @@ from albert_tf.tasks.multiple_choice.task import (
     multiple_choice_metrics,
 )
 from albert_tf.tasks.recipes import load_recipe
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 MIDDLE, HIGH = GROUPS.index("middle"), GROUPS.index("high")
 SPEC = MultipleChoiceSpec(num_choices=3, max_seq_length=16, max_qa_length=6)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf.tasks.squad.data import Answer, Question
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 REPOSITORY = Path(__file__).parents[3]
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", REPOSITORY.parent / "shared" / "data"))

@@ -16,7 +16,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask, load_squad_task
 from albert_tf.tasks.squad.windows import WindowOptions
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
 CONFIG = AlbertConfig(

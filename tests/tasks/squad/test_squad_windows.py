@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.normalization import normalize
 from albert_tf.tasks.squad.__main__ import describe
 from albert_tf.tasks.squad.data import answer_span, read_squad
 from albert_tf.tasks.squad.windows import (
@@ -17,6 +16,7 @@ from albert_tf.tasks.squad.windows import (
     max_contexts,
     window_spans,
 )
+from albert_tf.tokenization.normalization import normalize
 
 LETTERS = "abcdefghij"
 

@@ -1,0 +1,140 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs commands one after the other, and what is finished only once."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.io.locks import lock_output
+
+RECORD_FILE = "stage.json"
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One command and the folder that holds everything it writes.
+
+    Attributes:
+      title: what it does.
+      folder: written by this stage alone; emptied if it was made by another command or input.
+      script: path of the script, from the project's root; or "-m", a module and its command.
+      flags: its flags.
+      inputs: files it reads. RECORD_FILE in another stage's folder stands for all that is there.
+      seconds: what it takes on two cores, for the time left; 0 if there is no telling.
+    """
+
+    title: str
+    folder: str
+    script: str
+    flags: dict[str, object]
+    inputs: Sequence[str]
+    seconds: float = 0
+
+    def arguments(self) -> list[str]:
+        """The command line after `python`."""
+        return [
+            *self.script.split(),
+            *(f"--{k}" if v is True else f"--{k}={v}" for k, v in self.flags.items()),
+        ]
+
+    def command(self) -> str:
+        """The command as one types it, in lines of at most 80 columns."""
+        shown = textwrap.fill(
+            shlex.join(["python", *self.arguments()]),
+            76,
+            subsequent_indent="    ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        return shown.replace("\n", " \\\n")
+
+    def fingerprint(self) -> str:
+        """Of the command and the contents of its inputs, or of what made them."""
+        digest = hashlib.sha256("\0".join(self.arguments()).encode())
+        for path in self.inputs:
+            made = os.path.basename(path) == RECORD_FILE
+            content = files.read_json(path)["fingerprint"] if made else files.sha256(path)
+            digest.update(content.encode())
+        return digest.hexdigest()
+
+
+def run_stages(stages: Sequence[Stage]) -> None:
+    """Runs the stages in turn; a finished one is reused, an interrupted one goes on.
+
+    RECORD_FILE in a stage's folder tells what made it and, once it is finished, in how many seconds
+    (those of the last attempt, if it was interrupted).
+
+    Raises:
+      AlbertError: a command failed, or another process runs the stage.
+    """
+    import tensorflow as tf  # Scripts answer --help without it.
+
+    seconds_left = sum(stage.seconds for stage in stages)
+    for number, stage in enumerate(stages, start=1):
+        record_path = os.path.join(stage.folder, RECORD_FILE)
+        record = _record(stage.folder)
+        fingerprint = stage.fingerprint()
+        title = f"[{number}/{len(stages)}] {stage.title}"
+        if record.get("fingerprint") == fingerprint and record["finished"]:
+            print(f"{title}: finished before, reused", flush=True)
+        else:
+            left = f" (about {-(-seconds_left // 60):.0f} min to the end)" if seconds_left else ""
+            print(f"\n{title}{left}", flush=True)
+            # Beside the folder: in it, the command takes its own lock.
+            with lock_output(stage.folder, "running a stage"):
+                if record and record["fingerprint"] != fingerprint:
+                    tf.io.gfile.rmtree(stage.folder)
+                files.write_json(record_path, {"fingerprint": fingerprint, "finished": False})
+                began = time.monotonic()
+                _run(stage)
+                finished = {"finished": True, "seconds": round(time.monotonic() - began, 1)}
+                files.write_json(record_path, {"fingerprint": fingerprint, **finished})
+        seconds_left -= stage.seconds
+
+
+def is_finished(folder: str) -> bool:
+    """Whether a stage has finished that writes into a folder."""
+    return _record(folder).get("finished", False)
+
+
+def _record(folder: str) -> dict[str, object]:
+    import tensorflow as tf
+
+    path = os.path.join(folder, RECORD_FILE)
+    return files.read_object(path, "record of a stage") if tf.io.gfile.exists(path) else {}
+
+
+def _run(stage: Stage) -> None:
+    print(textwrap.indent(stage.command(), "  ").replace("  ", "$ ", 1), flush=True)
+    # Scripts of this copy of the project import this copy of its packages.
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    process = subprocess.Popen(
+        [sys.executable, *stage.arguments()], env={**os.environ, "PYTHONPATH": path}
+    )
+    # A terminal sends Ctrl-C to the script as well, which saves its work before it ends.
+    former = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+    }
+    status = process.wait()
+    for number, handler in former.items():
+        signal.signal(number, handler)
+    if status:
+        raise AlbertError(
+            f"The stage {stage.title!r} ended with status {status} (see above); run the same "
+            "command again to go on from there."
+        )

@@ -1,0 +1,113 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Conversion: a pretrained model of any origin, written in another format and read back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Callable
+
+import numpy as np
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.export.encoder import write_hub_encoder
+from albert_tf.export.weight_formats import (
+    FLOAT16,
+    FLOAT32,
+    HF,
+    TF1,
+    TF2,
+    TFHUB,
+    check_weights_dtype,
+)
+from albert_tf.io import files
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.weights.checkpoint import write_tf1, write_tf2
+from albert_tf.weights.huggingface import write_hugging_face
+from albert_tf.weights.load import load_pretrained, open_source
+from albert_tf.weights.rescaling import rescale_embeddings
+from albert_tf.weights.source import LoadReport
+
+Writer = Callable[[str, AlbertConfig, "Tokenizer | None", Mapping[str, np.ndarray]], None]
+
+#: What writes each format.
+WRITERS: dict[str, Writer] = {
+    TF2: write_tf2,
+    TF1: write_tf1,
+    HF: write_hugging_face,
+    TFHUB: write_hub_encoder,
+}
+
+
+def convert(
+    from_path: str,
+    to: str,
+    output_dir: str,
+    allow_partial: bool = False,
+    weights_dtype: str = FLOAT32,
+    rescale: bool = False,
+    overwrite: bool = False,
+) -> LoadReport:
+    """Writes the model at `from_path` into a new folder, and compares bit by bit what it wrote.
+
+    Args:
+      from_path: see albert_tf.weights.load.open_source.
+      to: one of WRITERS.
+      output_dir: a folder that does not exist yet, or is empty; it appears only when complete.
+      allow_partial: see load_pretrained; only weights that were there are written.
+      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
+      rescale: brings embeddings to the size of new ones first; see `rescale_embeddings`.
+      overwrite: replace a model of the same format in `output_dir`; see files.new_folder.
+
+    Raises:
+      AlbertError: the source cannot be loaded, the format has no such model, a weight is too large
+        for float16, or there is something in the folder.
+    """
+    check_weights_dtype(to, weights_dtype)
+    with files.new_folder(output_dir, overwrite, from_path) as folder:
+        model = load_pretrained(from_path, allow_partial)
+        if model.tokenizer is None:
+            print(
+                f"There is no vocabulary beside {from_path}, and so none in the result: put it "
+                "there and convert again, or give it by --spm_model_file or --vocab_file wherever "
+                "the result is used."
+            )
+        variables = model.named_weights()
+        weights = {name: variables[name].numpy() for name in model.load_report.matched}
+        if rescale:
+            weights = rescale_embeddings(weights, model.config)
+        if weights_dtype == FLOAT16:
+            weights = {name: _half(name, value) for name, value in weights.items()}
+        WRITERS[to](folder, model.config, model.tokenizer, weights)
+        _compare(folder, weights)
+    return model.load_report
+
+
+def _half(name: str, values: np.ndarray) -> np.ndarray:
+    """Float32 values, each as the nearest float16."""
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float16)
+    lost = values[np.isfinite(values) & ~np.isfinite(rounded)]
+    if lost.size:
+        raise AlbertError(
+            f"{name} holds {lost[np.argmax(np.abs(lost))]:g}, which float16 cannot (its largest "
+            f"number is {np.finfo(np.float16).max:g}); write it with --weights_dtype=float32."
+        )
+    return rounded
+
+
+def _compare(folder: str, weights: Mapping[str, np.ndarray]) -> None:
+    written = open_source(folder)
+    odd = set(written.shapes) ^ set(weights)
+    odd.update(
+        name
+        for name in set(weights) - odd
+        if written.read(name).tobytes() != weights[name].astype(np.float32).tobytes()
+    )
+    if odd:
+        raise AlbertError(
+            f"What was written to {os.path.dirname(folder)} reads back differently in "
+            f"{', '.join(sorted(odd))}; the disk may be full or damaged."
+        )

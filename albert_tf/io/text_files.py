@@ -1,0 +1,156 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of UTF-8 text files, plain or compressed, with errors by file and line."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+
+#: Longer lines are refused by default: they are binary data or text without line ends.
+MAX_LINE_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz")
+_UTF8_BOM = b"\xef\xbb\xbf"
+
+
+def _compressed(raw: IO[bytes], path: str, mode: str) -> IO[bytes]:
+    """`raw` itself, or a file that (de)compresses it, as the suffix of `path` says."""
+    if path.endswith(".gz"):
+        # No time stamp and no name, so that equal text gives equal bytes.
+        return gzip.GzipFile(filename="", mode=mode, fileobj=raw, compresslevel=6, mtime=0)
+    if path.endswith(".bz2"):
+        return bz2.BZ2File(raw, mode)
+    if path.endswith(".xz"):
+        return lzma.LZMAFile(raw, mode)
+    return raw
+
+
+def check_text_file(path: str) -> None:
+    """Raises AlbertError unless there is a file at `path`."""
+    if files.isdir(path):
+        raise AlbertError(f"{path} is a folder; give text files, for example {path}/*.txt.")
+    files.check_file(path, "text file")
+
+
+def check_text_files(pattern: str) -> None:
+    """Raises AlbertError if a local path or glob matches nothing, or is a folder."""
+    if files.isdir(pattern):
+        check_text_file(pattern)
+    files.check_pattern(pattern)
+
+
+@contextlib.contextmanager
+def atomic_text_writer(path: str) -> Iterator[Callable[[str], None]]:
+    """Yields a function that appends text to `path` (UTF-8), compressed as its suffix says.
+
+    On success `path` is complete; otherwise it is untouched.
+    """
+    import tensorflow as tf
+
+    with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as raw:
+        f = _compressed(raw, path, "wb")
+        try:
+            yield lambda text: f.write(text.encode("utf-8"))
+        finally:
+            f.close()
+
+
+def _read_blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[bytes]:
+    """Blocks of at most _BLOCK_BYTES of the decompressed file, none empty."""
+    import tensorflow as tf
+
+    check_text_file(path)
+    try:
+        with tf.io.gfile.GFile(path, "rb") as raw:
+            f = _compressed(raw, path, "rb")
+            reported = 0
+            while block := f.read(_BLOCK_BYTES):
+                if on_read is not None:
+                    on_read(raw.tell() - reported)
+                    reported = raw.tell()
+                yield block
+    except EOFError as error:
+        raise AlbertError(f"{path} is truncated: its compressed data ends too early.") from error
+    except (OSError, zlib.error, lzma.LZMAError) as error:
+        raise AlbertError(
+            f"{path} cannot be decompressed ({error}); it is damaged, or its suffix is wrong."
+        ) from error
+    except tf.errors.OpError as error:
+        raise AlbertError(f"{path} cannot be read: {error.message}.") from error
+
+
+def _decode(data: bytes, path: str, lines_before: int) -> str:
+    """Text of `data`, whose first line is line number lines_before + 1 of `path`."""
+    nul = data.find(b"\0")
+    if nul >= 0:
+        line = lines_before + data.count(b"\n", 0, nul) + 1
+        raise AlbertError(f"{path}:{line}: a NUL byte; this is not a UTF-8 text file.")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = lines_before + data.count(b"\n", 0, error.start) + 1
+        raise AlbertError(
+            f"{path}:{line}: not UTF-8 (byte 0x{data[error.start]:02x}); convert the file to UTF-8."
+        ) from error
+
+
+def read_lines(
+    path: str,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    on_read: Callable[[int], None] | None = None,
+    long_line_advice: str = "break the text into lines",
+) -> Iterator[str]:
+    """Yields the lines of a UTF-8 text file without their line ends, in bounded memory.
+
+    Files ending in .gz, .bz2 and .xz are decompressed. CRLF ends a line like LF; a byte order mark
+    at the beginning of the file is dropped.
+
+    Args:
+      path: any path tf.io.gfile can read.
+      max_line_bytes: the longest line to accept, at least MAX_LINE_BYTES.
+      on_read: told, now and then, how many more bytes of the file (as stored) have been read.
+      long_line_advice: what to do about a line that is too long, for the error.
+
+    Raises:
+      AlbertError: the file is missing, damaged or truncated, its lines end with CR alone, or a line
+        is not UTF-8, has a NUL byte or is too long.
+    """
+    lines_before = 0
+    rest = b""
+    first = True
+    for block in _read_blocks(path, on_read):
+        if first and block.startswith(_UTF8_BOM):
+            block = block[len(_UTF8_BOM) :]
+        first = False
+        line_end = block.find(b"\n")
+        if lines_before == 0 and line_end < 0 and not rest and b"\r" in block:
+            raise AlbertError(
+                f"{path}: the lines end with CR alone, as in files from old Macs; convert the line "
+                "ends, for example with `tr '\\r' '\\n'`."
+            )
+        # Only a line that began in an earlier block can be longer than a block.
+        if len(rest) + (line_end if line_end >= 0 else len(block)) > max_line_bytes:
+            raise AlbertError(
+                f"{path}:{lines_before + 1}: the line is longer than {max_line_bytes} bytes; "
+                f"{long_line_advice}."
+            )
+        if line_end < 0:
+            rest += block
+            continue
+        cut = block.rindex(b"\n") + 1
+        lines = _decode(rest + block[:cut], path, lines_before).replace("\r\n", "\n").split("\n")
+        rest = block[cut:]
+        lines.pop()
+        yield from lines
+        lines_before += len(lines)
+    if rest:
+        yield _decode(rest, path, lines_before)

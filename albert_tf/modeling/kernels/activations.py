@@ -1,0 +1,62 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Activation functions by their configuration name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from albert_tf.modeling.kernels.fusion import fused, own_gradient
+
+_SCALE = math.sqrt(2.0 / math.pi)
+_CUBIC = 0.044715
+
+#: Takes a tensor and whether training is on.
+Activation = Callable[[tf.Tensor, bool], tf.Tensor]
+
+
+@fused
+def _gelu(x: tf.Tensor) -> tf.Tensor:
+    z = tf.cast(x, tf.float32)
+    t = tf.tanh(z * (_SCALE + (_SCALE * _CUBIC) * (z * z)))
+    # Not 0.5 * z: TensorFlow Lite's converter would make it a second product with halved weights.
+    return tf.cast(z * (0.5 * (1.0 + t)), x.dtype)
+
+
+@fused
+def _gelu_gradient(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    z = tf.cast(x, tf.float32)
+    square = z * z
+    t = tf.tanh(z * (_SCALE + (_SCALE * _CUBIC) * square))
+    slope = z * (_SCALE + (3.0 * _SCALE * _CUBIC) * square)
+    return tf.cast(tf.cast(dy, tf.float32) * 0.5 * (1.0 + t + slope * (1.0 - t * t)), x.dtype)
+
+
+def gelu(x: tf.Tensor, training: bool = False) -> tf.Tensor:
+    """Gaussian error linear unit in the tanh approximation, as the TF1 release has it.
+
+    Computed in float32, returned in the type of x. The backward pass keeps x alone.
+    """
+
+    @own_gradient
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return _gelu(x, training=training), lambda dy: _gelu_gradient(x, dy, training=training)
+
+    return function(x)
+
+
+_FUNCTIONS: dict[str, Activation] = {
+    "gelu": gelu,
+    "gelu_erf": lambda x, training: tf.nn.gelu(x, approximate=False),
+    "relu": lambda x, training: tf.nn.relu(x),
+    "tanh": lambda x, training: tf.tanh(x),
+    "linear": lambda x, training: x,
+}
+
+
+def get_activation(name: str) -> Activation:
+    """Returns the function that `AlbertConfig.hidden_act` names."""
+    return _FUNCTIONS[name]

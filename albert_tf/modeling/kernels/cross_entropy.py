@@ -1,0 +1,51 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Cross entropy over a vocabulary."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.modeling.kernels.fusion import compiles, fused, own_gradient
+
+
+@fused
+def _log_sum_exp(logits: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
+
+
+@fused
+def _gradient(logits: tf.Tensor, log_sum: tf.Tensor, labels: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
+    is_label = tf.range(tf.shape(logits)[1]) == labels[:, None]
+    return (tf.exp(logits - log_sum) - tf.cast(is_label, tf.float32)) * dy[:, None]
+
+
+def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, training: bool = False) -> tf.Tensor:
+    """The negative log probability of each label.
+
+    What XLA compiles keeps the logits alone for the backward pass. Elsewhere, as on a GPU, it is
+    TensorFlow's own kernel, which writes the gradient down with the losses (on CPUs in one thread).
+
+    Args:
+      logits: float32 [..., classes].
+      labels: int32 [...].
+      training: whether a backward pass follows.
+
+    Returns:
+      float32 [...].
+    """
+    if not compiles(training):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    flat_labels = tf.reshape(labels, [-1])
+
+    @own_gradient
+    def function(logits: tf.Tensor) -> tf.Tensor:
+        log_sum = _log_sum_exp(logits, training=training)
+        of_labels = tf.gather(logits, flat_labels, batch_dims=1)
+
+        def grad(dy: tf.Tensor) -> tf.Tensor:
+            return _gradient(logits, log_sum, flat_labels, dy, training=training)
+
+        return log_sum[:, 0] - of_labels, grad
+
+    return tf.reshape(function(tf.reshape(logits, [-1, logits.shape[-1]])), tf.shape(labels))

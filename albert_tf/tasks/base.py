@@ -1,0 +1,179 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What fine-tuning tasks have in common: their model's files, and how these are found again."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.modeling.flops import training_flops
+from albert_tf.tasks.model_folders import TASK_FILE, VOCABULARY_FLAGS
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.training.task import Batch, Task, correct
+from albert_tf.weights.load import check_architecture, open_source
+
+
+class FineTuningTask(Task):
+    """A task on token sequences, with the configuration and the tokenizer of a pretrained model.
+
+    Args:
+      config: of the model.
+      tokenizer: saved with the model.
+      max_seq_length: of the longest sequences, in tokens.
+      dropout_rate: dropout on what the task's own head reads.
+
+    Raises:
+      AlbertError: the configuration fits neither the tokenizer nor the length.
+    """
+
+    #: The entry of `metrics` that answering without a look at the text would reach in
+    #: `best_metric`; None: that is 0.
+    baseline_metric: str | None = None
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        max_seq_length: int,
+        dropout_rate: float = 0.1,
+    ) -> None:
+        if tokenizer.vocab_size != config.vocab_size:
+            raise AlbertError(
+                f"The vocabulary {tokenizer.spec.model_file} has {tokenizer.vocab_size} pieces, "
+                f"but the model vocab_size={config.vocab_size}; give the checkpoint's vocabulary."
+            )
+        config.check_length(max_seq_length)
+        self.config, self.tokenizer = config, tokenizer
+        self.max_seq_length, self.dropout_rate = max_seq_length, dropout_rate
+
+    @abc.abstractmethod
+    def task_file(self) -> dict[str, object]:
+        """JSON values that make this task again, together with its configuration and tokenizer."""
+
+    def description(self) -> dict[str, object]:
+        """The model's configuration, the tokenizer and what task.json holds."""
+        return {
+            "name": self.name,
+            "config": self.config.to_dict(),
+            "tokenizer": self.tokenizer.spec.to_dict(),
+            "dropout_rate": self.dropout_rate,
+            **self.task_file(),
+        }
+
+    def save_files(self, folder: str) -> None:
+        """Writes albert_config.json, the tokenizer and task.json."""
+        self.config.to_json(os.path.join(folder, CONFIG_FILE))
+        self.tokenizer.save(folder)
+        value = {"task": self.name, **self.task_file()}
+        files.write_json(os.path.join(folder, TASK_FILE), value)
+
+    def training_flops(self, length: float) -> float:
+        """See albert_tf.modeling.flops."""
+        return training_flops(self.config, length)
+
+
+class ExampleTask(FineTuningTask):
+    """A task whose data is a list of examples, each of which counts the same in the loss."""
+
+    @abc.abstractmethod
+    def open_examples(
+        self,
+        examples: Sequence[Any],
+        name: str,
+        cache_dir: str,
+        *,
+        labelled: bool = True,
+        train_seed: int | None = None,
+        pad_to_max: bool = False,
+    ) -> RecordSource:
+        """Examples as input of this task, by way of records in the cache.
+
+        Args:
+          examples: of the task's own type.
+          name: what they are, for the terminal.
+          cache_dir: where records are kept.
+          labelled: whether every example must have a label.
+          train_seed: of the training order; None keeps the examples' own, for evaluation.
+          pad_to_max: pad all batches to `max_seq_length`.
+
+        Raises:
+          AlbertError: a label is missing or unknown.
+        """
+
+    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Examples in the batch."""
+        return {"examples": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
+
+    def means(
+        self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Mean loss and, where the task sums it, accuracy."""
+        return {name: value / weights["examples"] for name, value in sums.items()}
+
+    def progress(self, means: Mapping[str, float]) -> str:
+        """Loss and, where the task sums it, accuracy."""
+        shown = super().progress(means)
+        return f"{shown} accuracy {means['accuracy']:.1%}" if "accuracy" in means else shown
+
+
+def model_inputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The part of a batch that the encoder reads."""
+    return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
+
+
+def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Summed cross-entropy `loss` and right choices, `accuracy`, of logits [B, C], labels [B]."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    right = tf.cast(correct(logits, labels), tf.float32)
+    return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(right)}
+
+
+def load_model_files(
+    config_file: str | None,
+    vocabulary: str | None,
+    lower_case: bool | None,
+    checkpoint: str | None,
+) -> tuple[AlbertConfig, Tokenizer]:
+    """The model's configuration and tokenizer, as given or else from beside the checkpoint.
+
+    Args:
+      config_file: JSON file, or a preset, whose vocabulary size then follows the tokenizer.
+      vocabulary: SentencePiece model, WordPiece vocabulary or tokenizer.json.
+      lower_case: see Tokenizer.from_file.
+      checkpoint: see albert_tf.weights.load.open_source.
+
+    Raises:
+      AlbertError: one of them is neither given nor found, there is no such checkpoint, or the
+        configuration does not fit.
+    """
+    source = open_source(checkpoint) if checkpoint and not (config_file and vocabulary) else None
+    config = AlbertConfig.load(config_file) if config_file else source and source.config()
+    if vocabulary:
+        tokenizer = Tokenizer.from_file(vocabulary, lower_case)
+    else:
+        tokenizer = source and source.tokenizer(lower_case)
+    for found, flag, name in (
+        (config, "--albert_config_file", CONFIG_FILE),
+        (tokenizer, VOCABULARY_FLAGS, SPEC_FILE),
+    ):
+        if not found:
+            if not source:
+                raise not_told(flag)
+            # Where there is no such folder, asking for the weights' place tells it.
+            place = checkpoint if tf.io.gfile.exists(checkpoint) else source.location
+            raise AlbertError(f"{flag} is needed: there is no {name} beside {place}.")
+    if config_file in AlbertConfig.preset_names():
+        config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
+    if checkpoint and config_file:
+        check_architecture(config, checkpoint)
+    return config, tokenizer

@@ -1,0 +1,191 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Classification of, or regression on, single texts and pairs of texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.pipeline import RecordSource, length_buckets
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import from_json
+from albert_tf.io.text_tables import TextColumns, TextExample
+from albert_tf.keras2 import keras
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks.base import (
+    ExampleTask,
+    choice_sums,
+    load_model_files,
+    model_inputs,
+)
+from albert_tf.tasks.classification.features import (
+    build_records,
+    chance_loss,
+    empty_text_warning,
+    record_features,
+)
+from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
+from albert_tf.tasks.model_folders import TASK_FILE, read_task_file
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.task import Batch
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationSpec:
+    """What a classifier is trained to do.
+
+    Attributes:
+      labels: the classes in the order of the model's outputs; empty for regression.
+      max_seq_length: of the longest texts; longer ones are cut.
+      columns: where the training file has its texts and labels; None if `task_name` tells.
+      task_name: "custom", or the name of a GLUE task.
+      best_metric: picks the best weights; None for accuracy, or pearson for regression.
+    """
+
+    labels: tuple[str, ...]
+    max_seq_length: int
+    columns: TextColumns | None = None
+    task_name: str = "custom"
+    best_metric: str | None = None
+
+    @classmethod
+    def load(cls, folder: str) -> ClassificationSpec:
+        """Reads the task.json of a trained classifier.
+
+        Raises:
+          AlbertError: the folder is not that of a trained classifier.
+        """
+        value = read_task_file(folder, TextClassificationTask.name)
+        where = f"{os.path.join(folder, TASK_FILE)} does not describe a classifier"
+        labels, columns = value.get("labels"), value.get("columns")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            raise AlbertError(f"{where}: it has no list of labels.")
+        columns = from_json(TextColumns, columns, where) if columns else None
+        return from_json(cls, {**value, "labels": tuple(labels), "columns": columns}, where)
+
+
+class TextClassificationTask(ExampleTask):
+    """A linear layer on the pooled output; cross-entropy, or squared error for regression.
+
+    Args:
+      config: of the model.
+      tokenizer: saved with the model.
+      spec: labels and length.
+      dropout_rate: dropout on the pooled output.
+    """
+
+    name = "text_classification"
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        spec: ClassificationSpec,
+        dropout_rate: float = 0.1,
+    ) -> None:
+        super().__init__(config, tokenizer, spec.max_seq_length, dropout_rate)
+        self.spec = spec
+        self.best_metric = spec.best_metric or ("accuracy" if spec.labels else "pearson")
+        if self.best_metric == "accuracy":
+            self.baseline_metric = "majority_accuracy"
+
+    def task_file(self) -> dict[str, object]:
+        """The fields of the ClassificationSpec."""
+        return {**dataclasses.asdict(self.spec), "labels": list(self.spec.labels)}
+
+    def open_examples(
+        self,
+        examples: Sequence[TextExample],
+        name: str,
+        cache_dir: str,
+        *,
+        labelled: bool = True,
+        train_seed: int | None = None,
+        pad_to_max: bool = False,
+    ) -> RecordSource:
+        """See ExampleTask. Labels that are not needed are not read."""
+        path = build_records(
+            cache_dir,
+            examples,
+            self.tokenizer,
+            self.spec.max_seq_length,
+            self.spec.labels,
+            labelled=labelled,
+            shuffle_seed=train_seed,
+        )
+        lengths = length_buckets(self.spec.max_seq_length, pad_to_max)
+        source = RecordSource(
+            [path], record_features(self.spec.labels), train_seed or 0, lengths=lengths
+        )
+        print(_summary(name, self.spec.max_seq_length, source.manifest.statistics))
+        if warning := empty_text_warning(examples, name):
+            print(warning)
+        return source
+
+    def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
+        """From the labels in the statistics of the training records."""
+        statistics = data_description.get("statistics", {})
+        return chance_loss(statistics, self.spec.labels) if "labels" in statistics else None
+
+    def build_model(self) -> AlbertClassifier:
+        """Encoder and classification head."""
+        return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate)
+
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """Summed loss and, for classification, correct answers."""
+        logits, labels = _logits(model, batch, training), batch["label_ids"]
+        if not self.spec.labels:
+            return {"loss": tf.reduce_sum(tf.square(logits[:, 0] - labels))}
+        return choice_sums(logits, labels)
+
+    def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+        """`probabilities` [batch, labels], or `values` [batch] for regression; and `label_ids`."""
+        logits = _logits(model, batch, training=False)
+        if self.spec.labels:
+            return {"probabilities": tf.nn.softmax(logits), "label_ids": batch["label_ids"]}
+        return {"values": logits[:, 0], "label_ids": batch["label_ids"]}
+
+    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """See albert_tf.tasks.classification.metrics."""
+        if self.spec.labels:
+            return classification_metrics(outputs["probabilities"], outputs["label_ids"])
+        return regression_metrics(outputs["values"], outputs["label_ids"])
+
+
+def _logits(model: keras.Model, batch: Batch, training: bool) -> tf.Tensor:
+    return model(model_inputs(batch), training=training)["logits"]
+
+
+def _summary(name: str, max_seq_length: int, statistics: Mapping[str, object]) -> str:
+    """A line on a data set."""
+    examples = statistics["examples"]
+    line = f"{name}: {examples:,} examples, {statistics['mean_length']:.0f} tokens on average"
+    if statistics["truncated"]:
+        line += f"; {statistics['truncated']:,} are longer than {max_seq_length} tokens and cut"
+    if "mean" in statistics.get("labels", {}):
+        line += f"; labels {statistics['labels']['mean']:.3g} on average"
+    elif statistics.get("labels"):
+        shares = {k: v / examples for k, v in statistics["labels"].items()}
+        most = sorted(shares, key=shares.get, reverse=True)[:5]
+        line += "; labels " + ", ".join(f"{label} {shares[label]:.1%}" for label in most)
+        line += " …" if len(shares) > len(most) else ""
+    return line
+
+
+def load_task(
+    folder: str, columns: Mapping[str, str], max_seq_length: int | None = None
+) -> TextClassificationTask:
+    """The task that a model in `folder` was trained for, with other columns or length if given."""
+    spec = ClassificationSpec.load(folder)
+    if max_seq_length:
+        spec = dataclasses.replace(spec, max_seq_length=max_seq_length)
+    if spec.columns:
+        spec = dataclasses.replace(spec, columns=dataclasses.replace(spec.columns, **columns))
+    return TextClassificationTask(*load_model_files(None, None, None, folder), spec)

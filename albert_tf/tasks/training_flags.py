@@ -1,0 +1,241 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The flags that every runner has, and the RunConfig they make."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+
+from absl import flags
+
+from albert_tf.cli.flag_modes import note_unused_flags, refuse_flags
+from albert_tf.cli.path_flags import define_path
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.optimization import OPTIMIZERS
+from albert_tf.pretrained import DEFAULT, NONE, check_model
+from albert_tf.training.cluster import check_cluster
+from albert_tf.training.specs import (
+    MAX_SEED,
+    ON_DIVERGENCE,
+    PRECISIONS,
+    STRATEGIES,
+    WARN,
+    RunConfig,
+    check_batch_sizes,
+)
+
+FLAGS = flags.FLAGS
+#: Flags that only training reads.
+TRAINING_ONLY = (
+    "train_batch_size",
+    "gradient_accumulation_steps",
+    "recompute",
+    "optimizer",
+    "bias_correction",
+    "weight_decay_rate",
+    "save_checkpoints_steps",
+    "keep_checkpoint_max",
+    "log_every_steps",
+    "max_nonfinite_steps",
+    "on_divergence",
+)
+#: Flags about the evaluations during training.
+_EVALUATION_DURING_TRAINING = ("eval_every_steps", "early_stopping_evals")
+_TPU_ONLY = ("tpu_name", "tpu_zone", "gcp_project")
+#: Flags that are not named like the setting they give; which one it is depends on the script.
+_OTHER_NAMES = {
+    "max_steps": ("num_train_steps", "train_step"),
+    "num_warmup_steps": ("num_warmup_steps", "warmup_step"),
+    "seed": ("random_seed",),
+    "frozen": ("freeze",),
+    "dropout_rate": ("classifier_dropout",),
+}
+
+
+def define_training_flags(
+    *,
+    train_batch_size: int,
+    eval_batch_size: int,
+    optimizer: str,
+    save_checkpoints_steps: int,
+    without_init: str,
+) -> None:
+    """Defines the flags shared by the runners.
+
+    The arguments are a runner's own defaults; `without_init` says what it does without
+    --init_checkpoint.
+    """
+    define_path(
+        "output_dir", None, "Folder for checkpoints, metrics and results. A run found there with "
+        "the same settings is resumed; with other settings it is refused.",
+        check=files.check_output_folder
+    )  # fmt: skip
+    define_path(
+        "init_checkpoint", None, "Weights to start from: an output directory of another run (its "
+        "best weights), a checkpoint's name without .index, a folder or archive (.tar.gz) of the "
+        "TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…), the "
+        f"name of a bundled model ({DEFAULT}), or {NONE} for random weights. {without_init} Not "
+        "for resuming, which needs no flag.", check=check_model, when=_starts_anew
+    )  # fmt: skip
+    flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
+    flags.DEFINE_bool("do_train", True, "Train.")
+    flags.DEFINE_bool("do_eval", False, "Evaluate, during training and at the end.")
+    flags.DEFINE_integer(
+        "train_batch_size", train_batch_size, "Examples of one optimizer step, in all.", 1
+    )
+    flags.DEFINE_integer("eval_batch_size", eval_batch_size, "Examples of one evaluation batch.", 1)
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps", 1, "Cut each training batch into so many parts, one after "
+        "the other: less memory, the same result.", 1
+    )  # fmt: skip
+    flags.DEFINE_bool(
+        "recompute", False, "Keep of each layer the output alone and compute the rest again in the "
+        "backward pass: much less memory, the same result, steps up to a third longer."
+    )  # fmt: skip
+    flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "Optimizer.")
+    flags.DEFINE_bool(
+        "bias_correction", False, "Bias-corrected moments as in You et al. (2020); the ALBERT "
+        "release has none."
+    )  # fmt: skip
+    flags.DEFINE_float("weight_decay_rate", 0.01, "Weight decay; not for LayerNorm and biases.", 0)
+    flags.DEFINE_enum(
+        "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
+        "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. auto: "
+        "mixed_bfloat16 there, float32 elsewhere; an existing run keeps its own."
+    )  # fmt: skip
+    flags.DEFINE_bool("jit_compile", False, "Compile the model with XLA.")
+    flags.DEFINE_integer(
+        "random_seed",
+        12345,
+        "Seed of initial weights, dropout and data order; at most 2³¹ − 1.",
+        0,
+        MAX_SEED,
+    )
+    flags.DEFINE_integer(
+        "steps_per_loop", 1000, "At most so many steps run on the device between two looks from "
+        "the host; fewer where steps are slow, so that progress shows.", 1
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", save_checkpoints_steps, "Steps between checkpoints.", 1
+    )
+    flags.DEFINE_integer(
+        "keep_checkpoint_max", 5, "Checkpoints kept; the best one is kept apart.", 1
+    )
+    flags.DEFINE_integer("log_every_steps", 100, "Steps between entries of metrics.jsonl.", 1)
+    flags.DEFINE_integer(
+        "max_nonfinite_steps", 10, "A step whose loss or gradient is not finite is skipped; so "
+        "many in a row are a divergence that no run goes on from (see --on_divergence).", 1
+    )  # fmt: skip
+    flags.DEFINE_enum(
+        "on_divergence", WARN, ON_DIVERGENCE, "What to do if the loss jumps, the gradient norm "
+        "explodes, or long after warm-up an objective is no better than chance. warn: say where "
+        "and what helps. stop: exit with an error. rollback: go on from the last checkpoint "
+        "before it, with the data after it and half the learning rate; at most three times, "
+        "recorded in rollbacks.json and repeated exactly when the run is resumed."
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "early_stopping_evals", 0, "Stop after so many evaluations without a new best; 0: never.", 0
+    )
+    flags.DEFINE_enum(
+        "strategy", "default", STRATEGIES, "default: one device; mirrored: all GPUs of this "
+        "machine, at least two; multi_worker: the machines of TF_CONFIG; tpu: a Cloud TPU."
+    )  # fmt: skip
+    flags.DEFINE_bool("use_tpu", False, "The same as --strategy=tpu.")
+    flags.DEFINE_string(
+        "tpu_name",
+        None,
+        "Name or grpc:// address of the Cloud TPU; local: that of this machine. "
+        "Default: the environment's TPU_NAME, else local.",
+    )
+    flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU; default: this machine's.")
+    flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU; default: this machine's.")
+
+
+def check_modes(files: Mapping[str, str], training_only: Sequence[str] = ()) -> None:
+    """Refuses flags that contradict what is to be done, and names those that have no effect.
+
+    Args:
+      files: the flag of the data by the flag of the action that reads it, "train_file" by
+        "do_train".
+      training_only: what only training reads in this runner, beside TRAINING_ONLY.
+
+    Raises:
+      AlbertError: a flag that was given would be ignored.
+    """
+    if FLAGS.use_tpu and FLAGS["strategy"].present and FLAGS.strategy != "tpu":
+        raise AlbertError(f"Give --use_tpu or --strategy={FLAGS.strategy}, not both.")
+    if not FLAGS.use_tpu and FLAGS.strategy != "tpu":
+        refuse_flags(_TPU_ONLY, "they go with --strategy=tpu.")
+    if not FLAGS.do_train:
+        names = [*TRAINING_ONLY, *training_only, *_EVALUATION_DURING_TRAINING]
+        note_unused_flags(names, "do_train")
+    elif not FLAGS.do_eval:
+        refuse_flags(_EVALUATION_DURING_TRAINING, "evaluation needs --do_eval.")
+    for action, file in files.items():
+        if not FLAGS[action].value:
+            note_unused_flags([file], action)
+
+
+def flag_name(setting: str) -> str:
+    """The flag that a setting is given by, with its dashes; the setting's name without one."""
+    names = _OTHER_NAMES.get(setting, (setting,))
+    return next((f"--{name}" for name in names if name in FLAGS), setting)
+
+
+def _starts_anew() -> bool:
+    """Whether --init_checkpoint will be read: what resumes a run does not need it any more."""
+    return FLAGS.do_train and not (FLAGS.output_dir and files.exists(FLAGS.output_dir))
+
+
+def check_run(config: RunConfig, batch_size_known: bool = True) -> None:
+    """Checks what can be told of a run without its devices.
+
+    Args:
+      config: of the run.
+      batch_size_known: whether its training batch size is final.
+
+    Raises:
+      AlbertError: its batches cannot be cut evenly, or it has no cluster.
+    """
+    if FLAGS.do_train and batch_size_known:
+        check_batch_sizes(config, replicas=1)
+    if config.strategy == "multi_worker":
+        check_cluster()
+
+
+def lock_for_training(*below: str) -> contextlib.AbstractContextManager[None]:
+    """Joins the cluster, if there is one, and holds --output_dir if the run trains.
+
+    Runners read their data and write their files within it. It imports TensorFlow.
+
+    Args:
+      *below: names of folders in --output_dir that the run trains in too.
+
+    Raises:
+      AlbertError: another process trains there; see `output_lock`.
+    """
+    from albert_tf.training.output_lock import output_lock
+
+    folders = [FLAGS.output_dir, *(os.path.join(FLAGS.output_dir, name) for name in below)]
+    return output_lock(FLAGS.strategy, *(folders if FLAGS.do_train else []))
+
+
+def run_config_from_flags(**values: object) -> RunConfig:
+    """The RunConfig of the parsed flags; `values` are the fields that a runner decides itself."""
+    fields = {
+        field.name: FLAGS[field.name].value
+        for field in dataclasses.fields(RunConfig)
+        if field.name in FLAGS
+    }
+    fields["seed"] = FLAGS.random_seed
+    fields["output_dir"] = FLAGS.output_dir or ""
+    if FLAGS.use_tpu:
+        fields["strategy"] = "tpu"
+    fields.update(values)
+    if fields["init_checkpoint"] == NONE:
+        fields["init_checkpoint"] = None
+    return RunConfig(**fields)

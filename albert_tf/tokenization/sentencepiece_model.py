@@ -1,0 +1,158 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece encoding exactly as the English ALBERT releases did it."""
+
+from __future__ import annotations
+
+import string
+
+import numpy as np
+
+from albert_tf.errors import AlbertError
+from albert_tf.tokenization.normalization import AlignedText, normalize
+
+WORD_START = "▁"
+# The official table; ', <, = and > are not in it.
+_PUNCTUATION = frozenset(string.punctuation) - frozenset("'<=>")
+_CONTINUING = frozenset(string.ascii_lowercase) | _PUNCTUATION
+
+
+def starts_word(piece: str) -> bool:
+    """Whether a SentencePiece piece begins a word.
+
+    Source: google-research/albert create_pretraining_data._is_start_piece_sp. A piece of several
+    ASCII letters and punctuation marks continues a word; any other character begins one.
+    """
+    if piece.startswith((WORD_START, "<")):
+        return True
+    if len(piece) == 1 and piece in _PUNCTUATION:
+        return True
+    return not all(character.lower() in _CONTINUING for character in piece)
+
+
+class SentencePieceModel:
+    """A SentencePiece model with ALBERT's normalisation and its digit-comma rule."""
+
+    pad, unk = "<pad>", "<unk>"
+
+    def __init__(
+        self,
+        model_proto: bytes,
+        source: str,
+        lower_case: bool,
+        strip_accents: bool,
+        split_digit_comma: bool,
+    ) -> None:
+        """Loads a serialized model; `source` names it in errors.
+
+        Raises:
+          AlbertError: the bytes are no SentencePiece model, or a damaged one.
+        """
+        import sentencepiece as spm
+
+        self._processor = spm.SentencePieceProcessor()
+        try:
+            loaded = self._processor.LoadFromSerializedProto(model_proto)
+        except RuntimeError as error:
+            raise AlbertError(
+                f"{source} is not a SentencePiece model (nor a WordPiece vocabulary: it is not "
+                "text); give the .model file or a vocab.txt."
+            ) from error
+        if not loaded or not self._processor.GetPieceSize():
+            raise AlbertError(f"{source} is an empty SentencePiece model.")
+        self._lower_case = lower_case
+        self._strip_accents = strip_accents
+        size = self._processor.GetPieceSize()
+        try:
+            self.pieces: list[str] = [self._processor.IdToPiece(i) for i in range(size)]
+        except UnicodeDecodeError as error:
+            raise AlbertError(
+                f"{source} is damaged: it has a piece that is not UTF-8; copy it anew."
+            ) from error
+        self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
+        self._unk_id = self._processor.unk_id()
+        #: What the digit-comma rule makes of a piece, for the pieces that it splits.
+        self.replacements: dict[int, list[int]] = {}
+        self._replacement_lengths: dict[int, list[int]] = {}
+        if split_digit_comma and "," in self.ids:
+            self._tabulate_digit_commas()
+        self._split_ids = frozenset(self.replacements)
+
+    def _tabulate_digit_commas(self) -> None:
+        """Maps pieces that end in digit and comma to the ids they are split into, and lengths.
+
+        The rule of google-research/albert tokenization.encode_pieces depends on the piece alone,
+        so it is a table. The rule is the intended one, on str throughout: the reference compared
+        str with bytes, and so never removed the word-start mark that re-encoding adds.
+        """
+        for i, piece in enumerate(self.pieces):
+            if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
+                continue
+            parts = self._processor.EncodeAsPieces(piece[:-1].replace(WORD_START, ""))
+            if not piece.startswith(WORD_START) and parts[0].startswith(WORD_START):
+                parts[0] = parts[0][1:]
+            parts = [part for part in parts if part] + [","]
+            self.replacements[i] = [self.ids.get(part, self._unk_id) for part in parts]
+            self._replacement_lengths[i] = [len(part.replace(WORD_START, "")) for part in parts]
+
+    def _split_digit_commas(self, ids: list[int]) -> list[int]:
+        if self._split_ids.isdisjoint(ids):
+            return ids
+        split: list[int] = []
+        for i in ids:
+            split += self.replacements.get(i, (i,))
+        return split
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`."""
+        text = normalize(text, self._lower_case, self._strip_accents)
+        return self._split_digit_commas(self._processor.EncodeAsIds(text))
+
+    def encode_batch(self, texts: list[str], num_threads: int) -> list[list[int]]:
+        """Ids of every text, in one call to SentencePiece."""
+        lower_case, strip_accents = self._lower_case, self._strip_accents
+        normalized = [normalize(text, lower_case, strip_accents) for text in texts]
+        encoded = self._processor.EncodeAsIds(normalized, num_threads=num_threads)
+        if not self.replacements:
+            return encoded
+        return [self._split_digit_commas(ids) for ids in encoded]
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """Ids, and the original character span each stands for."""
+        aligned = AlignedText.of(text).normalize(self._lower_case, self._strip_accents)
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        for piece in self._processor.EncodeAsImmutableProto(aligned.text).pieces:
+            for part, begin, end in self._parts(piece.id, aligned.text, piece.begin, piece.end):
+                while begin < end and aligned.text[begin] == " ":
+                    begin += 1
+                ids.append(part)
+                spans.append(aligned.span(begin, end))
+        return ids, [start for start, _ in spans], [end for _, end in spans]
+
+    def _parts(self, piece_id: int, text: str, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """(id, begin, end) in the normalised text of what the digit-comma rule makes of a piece."""
+        if piece_id not in self.replacements:
+            return [(piece_id, begin, end)]
+        # SentencePiece's own normaliser may drop characters (a control character inside a number),
+        # so that the piece and the text it stands for differ in length.
+        surface, origins = self._processor.Normalize(text[begin:end], with_offsets=True)
+        position = int(surface.startswith(WORD_START))
+        parts = []
+        for part, length in zip(self.replacements[piece_id], self._replacement_lengths[piece_id]):
+            parts.append((part, begin + origins[position], begin + origins[position + length]))
+            position += length
+        return parts
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of `ids`; control symbols give nothing."""
+        return self._processor.DecodeIds(ids)
+
+    def word_starts(self) -> np.ndarray:
+        """bool [vocab_size]: `starts_word` of every piece."""
+        return np.array([starts_word(piece) for piece in self.pieces], dtype=np.bool_)
+
+    def is_special(self, i: int) -> bool:
+        """Whether no text encodes to id `i`."""
+        processor = self._processor
+        return processor.IsControl(i) or processor.IsUnknown(i) or processor.IsUnused(i)

@@ -1,0 +1,314 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizer: one specification, one interface, SentencePiece or WordPiece underneath."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.io.json_values import from_json, shown
+from albert_tf.tokenization.sentencepiece_model import SentencePieceModel
+from albert_tf.tokenization.wordpiece import WordPieceModel
+
+SENTENCEPIECE = "sentencepiece"
+WORDPIECE = "wordpiece"
+SPEC_FILE = "tokenizer.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerSpec:
+    """All that decides which ids a text gets.
+
+    Attributes:
+      kind: "sentencepiece" or "wordpiece".
+      model_file: name of the vocabulary file, relative to the JSON file that holds the spec.
+      lower_case: whether text is lower-cased.
+      strip_accents: whether combining characters are dropped after decomposition.
+      split_digit_comma: whether a SentencePiece piece "2013," is split into "2013" and ",".
+      vocab_size: number of pieces.
+      sha256: hex digest of the vocabulary file.
+    """
+
+    kind: str
+    model_file: str
+    lower_case: bool
+    strip_accents: bool
+    split_digit_comma: bool
+    vocab_size: int
+    sha256: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spec as JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], source: str = "tokenizer spec") -> TokenizerSpec:
+        """Inverse of to_dict; `source` names the values in errors.
+
+        Raises:
+          AlbertError: an unknown or missing key, a value of the wrong type, or a model_file
+            that is no plain name.
+        """
+        spec = from_json(cls, values, source)
+        files.join_named("", spec.model_file, source)
+        if spec.kind not in (SENTENCEPIECE, WORDPIECE):
+            raise AlbertError(
+                f"{source}: kind must be {SENTENCEPIECE!r} or {WORDPIECE!r}, "
+                f"not {shown(spec.kind)}."
+            )
+        return spec
+
+
+def checked_text(text: Any, what: str = "The text") -> str:
+    """The text.
+
+    Raises:
+      AlbertError: it is no string.
+    """
+    if not isinstance(text, str):
+        hint = "; decode it first" if isinstance(text, bytes) else ""
+        raise AlbertError(f"{what} must be a string, not {shown(text)}{hint}.")
+    return text
+
+
+def checked_texts(texts: Any, what: str = "texts") -> list[str]:
+    """The texts as a list.
+
+    Args:
+      texts: a list, a tuple, an array or the like; not a generator, a set or a dict.
+      what: they are, in the plural, for the error.
+
+    Raises:
+      AlbertError: it is something else, or holds something else than strings.
+    """
+    is_list = hasattr(texts, "__len__") and hasattr(texts, "__getitem__")
+    if isinstance(texts, (str, bytes, Mapping)) or not is_list:
+        raise AlbertError(f"The {what} must be a list of strings, not {shown(texts)}.")
+    texts = list(texts)
+    for number, text in enumerate(texts):
+        checked_text(text, f"Number {number} (counted from 0) of the {what}")
+    return texts
+
+
+class Tokenizer:
+    """Text to ids and back, with ALBERT's normalisation.
+
+    Attributes:
+      spec: the TokenizerSpec.
+      cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
+      special_ids: int32 [n], sorted: ids no text encodes to (and unk), never to be used as random
+        replacements in masking.
+      word_starts: bool [vocab_size]: whether a piece begins a word
+        (google-research/albert create_pretraining_data._is_start_piece). [CLS], [SEP], [MASK] and
+        padding count as words of their own.
+    """
+
+    def __init__(self, spec: TokenizerSpec, data: bytes, source: str) -> None:
+        """Builds a tokenizer from the bytes of its vocabulary file; see `from_file`.
+
+        Args:
+          spec: the specification; vocab_size and sha256 must be those of `data`.
+          data: the vocabulary file.
+          source: name of the vocabulary file in errors.
+
+        Raises:
+          AlbertError: the vocabulary is of the wrong kind, or lacks a special piece.
+        """
+        self.spec = spec
+        self._data = data
+        self._model: SentencePieceModel | WordPieceModel
+        if spec.kind == SENTENCEPIECE:
+            self._model = SentencePieceModel(
+                data, source, spec.lower_case, spec.strip_accents, spec.split_digit_comma
+            )
+        else:
+            self._model = WordPieceModel(data, source, spec.lower_case, spec.strip_accents)
+        specials = [self._model.pad, self._model.unk, "[CLS]", "[SEP]", "[MASK]"]
+        missing = [piece for piece in specials if piece not in self._model.ids]
+        if missing:
+            raise AlbertError(
+                f"{source} lacks {', '.join(missing)}; train the vocabulary with "
+                "data_prep/train_sentencepiece.py, or give the file of an ALBERT release."
+            )
+        special = [self._model.ids[piece] for piece in specials]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
+        never_text = [i for i in range(self.vocab_size) if self._model.is_special(i)]
+        self.special_ids = np.array(sorted({*special, *never_text}), dtype=np.int32)
+        self.word_starts = self._model.word_starts()
+        self.word_starts[self.special_ids] = True
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str,
+        lower_case: bool | None = None,
+        *,
+        strip_accents: bool | None = None,
+        split_digit_comma: bool | None = None,
+    ) -> Tokenizer:
+        """Loads a SentencePiece .model, a WordPiece vocab.txt, or a saved tokenizer.json.
+
+        Args:
+          path: any path tf.io.gfile can read.
+          lower_case: lower-case the text; True by default.
+          strip_accents: drop accents; by default True for SentencePiece (as the official code
+            does, for cased models too), and `lower_case` for WordPiece.
+          split_digit_comma: True by default for SentencePiece; WordPiece always splits there.
+
+        Raises:
+          AlbertError: the file is missing or of the wrong kind, or an option contradicts what
+            tokenizer.json says.
+        """
+        options = {
+            "lower_case": lower_case,
+            "strip_accents": strip_accents,
+            "split_digit_comma": split_digit_comma,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        for name, value in given.items():
+            if not isinstance(value, bool):
+                raise AlbertError(f"{name} must be True, False or None, not {shown(value)}.")
+        path = files.path_of(path, "vocabulary")
+        if path.endswith(".json"):
+            return cls._from_spec_file(path, given)
+        data = files.read_bytes(path, "vocabulary")
+        # A SentencePiece model is a protocol buffer whose float scores contain NUL bytes.
+        kind = SENTENCEPIECE if path.endswith(".model") or b"\0" in data else WORDPIECE
+        lower_case = given.get("lower_case", True)
+        if kind == WORDPIECE and split_digit_comma:
+            raise AlbertError(f"{path} is WordPiece; split_digit_comma is for SentencePiece only.")
+        spec = TokenizerSpec(
+            kind=kind,
+            model_file=os.path.basename(path),
+            lower_case=lower_case,
+            strip_accents=given.get("strip_accents", lower_case or kind == SENTENCEPIECE),
+            split_digit_comma=given.get("split_digit_comma", kind == SENTENCEPIECE),
+            vocab_size=0,
+            sha256=hashlib.sha256(data).hexdigest(),
+        )
+        tokenizer = cls(spec, data, path)
+        tokenizer.spec = dataclasses.replace(spec, vocab_size=tokenizer.vocab_size)
+        return tokenizer
+
+    @classmethod
+    def _from_spec_file(cls, path: str, given: Mapping[str, bool]) -> Tokenizer:
+        spec = TokenizerSpec.from_dict(files.read_json(path, "tokenizer spec"), path)
+        for name, value in given.items():
+            if getattr(spec, name) != value:
+                raise AlbertError(
+                    f"{path} says {name}={getattr(spec, name)}, but {value} was asked for."
+                )
+        vocabulary = files.join_named(os.path.dirname(path), spec.model_file, path)
+        data = files.read_bytes(vocabulary, "vocabulary")
+        if hashlib.sha256(data).hexdigest() != spec.sha256:
+            raise AlbertError(f"{vocabulary} is not the file that {path} was written for.")
+        tokenizer = cls(spec, data, vocabulary)
+        if tokenizer.vocab_size != spec.vocab_size:
+            raise AlbertError(
+                f"{path} says vocab_size={spec.vocab_size}, but {vocabulary} holds "
+                f"{tokenizer.vocab_size} pieces."
+            )
+        return tokenizer
+
+    def save(self, folder: str) -> str:
+        """Writes the vocabulary file and tokenizer.json to `folder`; returns the JSON's path."""
+        folder = files.path_of(folder, "tokenizer's folder")
+        files.write_bytes(os.path.join(folder, self.spec.model_file), self._data)
+        path = os.path.join(folder, SPEC_FILE)
+        files.write_json(path, self.spec.to_dict())
+        return path
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces."""
+        return len(self._model.pieces)
+
+    @property
+    def data(self) -> bytes:
+        """The vocabulary file."""
+        return self._data
+
+    @property
+    def digit_comma_parts(self) -> Mapping[int, Sequence[int]]:
+        """Ids of the pieces that `split_digit_comma` splits, and of their parts."""
+        if isinstance(self._model, SentencePieceModel):
+            return self._model.replacements
+        return {}
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`, without [CLS] and [SEP].
+
+        Raises:
+          AlbertError: it is no string.
+        """
+        return self._model.encode(checked_text(text))
+
+    def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
+        """Ids of every text: `encode` of each, faster.
+
+        Raises:
+          AlbertError: the texts are not a list of strings.
+        """
+        return self._model.encode_batch(checked_texts(texts), num_threads)
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """Ids, starts and ends: the i-th id stands for the characters text[starts[i]:ends[i]].
+
+        Characters are those of the original text. Parts of one character ("½" is three pieces)
+        share its span; a dropped accent belongs to the letter before it; a piece that stands for
+        white space alone has an empty span before the next piece.
+
+        Raises:
+          AlbertError: the text is no string.
+        """
+        return self._model.encode_with_offsets(checked_text(text))
+
+    def tokenize(self, text: str) -> list[str]:
+        """Pieces of `text`; what is not in the vocabulary shows as the unknown piece.
+
+        Raises:
+          AlbertError: it is no string.
+        """
+        return [self._model.pieces[i] for i in self.encode(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of `ids`.
+
+        Raises:
+          AlbertError: they are not a list of the vocabulary's ids.
+        """
+        if not np.iterable(ids):
+            raise AlbertError(f"The ids must be a list of integers, not {shown(ids)}.")
+        return self._model.decode([self._checked_id(i) for i in ids])
+
+    def id_to_piece(self, i: int) -> str:
+        """The piece of an id.
+
+        Raises:
+          AlbertError: there is no such id.
+        """
+        return self._model.pieces[self._checked_id(i)]
+
+    def _checked_id(self, i: Any) -> int:
+        try:
+            number = operator.index(i)
+        except TypeError:
+            number = -1
+        if not 0 <= number < self.vocab_size:
+            raise AlbertError(
+                f"{shown(i)} is no id: ids are integers from 0 to {self.vocab_size - 1}."
+            )
+        return number
+
+    def piece_to_id(self, piece: str) -> int:
+        """The id of a piece; unk_id if there is none."""
+        return self._model.ids.get(piece, self.unk_id)

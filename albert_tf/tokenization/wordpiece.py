@@ -1,0 +1,177 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""WordPiece as in BERT, for the Chinese ALBERT releases and BERT vocabularies.
+
+Source: google-research/albert tokenization.BasicTokenizer and WordpieceTokenizer.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import numpy as np
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import shown
+from albert_tf.tokenization.normalization import AlignedText
+
+CONTINUATION = "##"
+MAX_CHARACTERS_PER_WORD = 200
+_MAX_CACHED_WORDS = 1 << 18
+IDEOGRAPHS = (
+    "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
+    "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
+)
+# Tab, newline, carriage return, category Zs, and the two separators that str.split() adds.
+SPACES = " \t\n\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+# An ideograph is a word; other words end at white space or at an ideograph.
+_WORDS = re.compile(f"[{IDEOGRAPHS}]|[^{SPACES}{IDEOGRAPHS}]+")
+_SCORE_LINE = re.compile(r"[^\t]+\t-?\d+(\.\d+)?([eE]-?\d+)?")
+_UNUSED = re.compile(r"\[unused\d+\]")
+
+
+def is_dropped(character: str) -> bool:
+    """Control and format characters, NUL and the replacement character are cleaned away."""
+    return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf")
+
+
+def is_punctuation(character: str) -> bool:
+    """ASCII that is neither letter, digit nor space, and the Unicode punctuation categories."""
+    if character.isascii():
+        return not character.isalnum() and character.isprintable() and character != " "
+    return unicodedata.category(character).startswith("P")
+
+
+def parse_vocabulary(data: bytes, source: str) -> list[str]:
+    """Pieces of a vocab.txt, one a line; the line number is the id.
+
+    Raises:
+      AlbertError: not text, a SentencePiece .vocab, an empty or repeated piece.
+    """
+    try:
+        lines = data.decode("utf-8-sig").rstrip("\r\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise AlbertError(f"The vocabulary {source} is not UTF-8 at byte {error.start}.") from error
+    pieces = [line.strip() for line in lines]
+    if sum(_SCORE_LINE.fullmatch(line.rstrip("\r")) is not None for line in lines[:100]) * 2 > len(
+        lines[:100]
+    ):
+        raise AlbertError(
+            f"{source} is a SentencePiece .vocab (pieces with scores), not a WordPiece "
+            "vocabulary; give the .model file that belongs to it."
+        )
+    seen: dict[str, int] = {}
+    for number, piece in enumerate(pieces, start=1):
+        if not piece:
+            raise AlbertError(f"{source}:{number}: the line is empty; a piece was expected.")
+        if piece in seen:
+            raise AlbertError(
+                f"{source}:{number}: {shown(piece)} is already on line {seen[piece]}."
+            )
+        seen[piece] = number
+    return pieces
+
+
+class WordPieceModel:
+    """A WordPiece vocabulary with BERT's basic tokenization."""
+
+    pad, unk = "[PAD]", "[UNK]"
+
+    def __init__(self, data: bytes, source: str, lower_case: bool, strip_accents: bool) -> None:
+        """Loads the bytes of a vocab.txt; `source` names it in errors.
+
+        Raises:
+          AlbertError: as parse_vocabulary.
+        """
+        self.pieces = parse_vocabulary(data, source)
+        self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
+        self._unk_id = self.ids.get(self.unk, 0)
+        self._lower_case = lower_case
+        self._strip_accents = strip_accents
+        self._cache: dict[str, tuple[list[int], list[int], list[int]]] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`."""
+        ids: list[int] = []
+        for word in _WORDS.findall(text):
+            ids += self._encode_word(word)[0]
+        return ids
+
+    def encode_batch(self, texts: list[str], num_threads: int) -> list[list[int]]:
+        """Ids of every text. The work is Python's, so that threads would not help."""
+        del num_threads
+        return [self.encode(text) for text in texts]
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """Ids, and the original character span each stands for."""
+        ids: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        for match in _WORDS.finditer(text):
+            word_ids, word_starts, word_ends = self._encode_word(match.group())
+            ids += word_ids
+            starts += [match.start() + start for start in word_starts]
+            ends += [match.start() + end for end in word_ends]
+        return ids, starts, ends
+
+    def _encode_word(self, word: str) -> tuple[list[int], list[int], list[int]]:
+        """Ids and spans within `word`, remembered because words repeat."""
+        found = self._cache.get(word)
+        if found is None:
+            if len(self._cache) >= _MAX_CACHED_WORDS:
+                self._cache.clear()
+            found = self._cache[word] = self._encode_new_word(word)
+        return found
+
+    def _encode_new_word(self, word: str) -> tuple[list[int], list[int], list[int]]:
+        aligned = AlignedText.of(word).drop(is_dropped)
+        if self._lower_case:
+            aligned = aligned.lower()
+        if self._strip_accents:
+            aligned = aligned.decompose("NFD").drop_combining()
+        text = aligned.text
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        begin = 0
+        while begin < len(text):
+            end = begin + 1
+            if not is_punctuation(text[begin]):
+                while end < len(text) and not is_punctuation(text[end]):
+                    end += 1
+            for piece, piece_begin, piece_end in self._longest_matches(text[begin:end]):
+                ids.append(piece)
+                spans.append(aligned.span(begin + piece_begin, begin + piece_end))
+            begin = end
+        return ids, [start for start, _ in spans], [end for _, end in spans]
+
+    def _longest_matches(self, word: str) -> list[tuple[int, int, int]]:
+        """(id, begin, end) of the greedy longest-match-first pieces of a word, or one [UNK]."""
+        unknown = [(self._unk_id, 0, len(word))]
+        if len(word) > MAX_CHARACTERS_PER_WORD:
+            return unknown
+        pieces: list[tuple[int, int, int]] = []
+        begin = 0
+        while begin < len(word):
+            prefix = CONTINUATION if begin else ""
+            for end in range(len(word), begin, -1):
+                piece = self.ids.get(prefix + word[begin:end])
+                if piece is not None:
+                    break
+            else:
+                return unknown
+            pieces.append((piece, begin, end))
+            begin = end
+        return pieces
+
+    def decode(self, ids: list[int]) -> str:
+        """Words joined by spaces, continuation pieces joined to their word."""
+        return " ".join(self.pieces[i] for i in ids).replace(" " + CONTINUATION, "")
+
+    def word_starts(self) -> np.ndarray:
+        """bool [vocab_size]: pieces that do not begin with "##"."""
+        return np.array([not p.startswith(CONTINUATION) for p in self.pieces], dtype=np.bool_)
+
+    def is_special(self, i: int) -> bool:
+        """Whether id `i` is a place left free in the vocabulary, "[unused7]"."""
+        return _UNUSED.fullmatch(self.pieces[i]) is not None

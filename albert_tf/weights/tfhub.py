@@ -1,0 +1,156 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""SavedModels from TF-Hub, read without running them: their variables and their assets.
+
+A SavedModel does not tell the activation and the number of layers, nor always the number of heads,
+in a way that can be read off safely; so albert_config.json must lie in its assets, where the
+release's hub modules have it, or be put beside saved_model.pb.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.weights.checkpoint import open_checkpoint, reading_error, weight_keys
+from albert_tf.weights.names import model_garden_name
+from albert_tf.weights.source import VOCABULARIES, Source, find_only, first_line, open_tokenizer
+
+#: What the handle of a module begins with.
+HANDLE = "https://"
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+def resolve_handle(handle: str) -> str:
+    """The folder of a module that TF-Hub's library downloads, or has in its cache.
+
+    Raises:
+      AlbertError: it cannot be had.
+    """
+    import tensorflow_hub as hub
+
+    try:
+        return hub.resolve(handle)
+    except Exception as error:  # Of the network, of HTTP, of the archive.
+        raise AlbertError(
+            f"TF-Hub does not give {handle} ({first_line(error)}); download it, and give the file."
+        ) from error
+
+
+class SavedModelSource(Source):
+    """A TF1 hub module of the release, or a TF2 SavedModel of official or Model Garden's names.
+
+    Args:
+      folder: with saved_model.pb.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.location = folder.rstrip("/")
+
+    @functools.cached_property
+    def _reader(self) -> Any:
+        return open_checkpoint(self._prefix)
+
+    @property
+    def _prefix(self) -> str:
+        return os.path.join(self.location, "variables", "variables")
+
+    @functools.cached_property
+    def _keys(self) -> dict[str, str]:
+        stored = self._reader.get_variable_to_shape_map()
+        if _OBJECT_GRAPH not in stored:
+            return weight_keys(stored)
+        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        try:
+            graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
+        except (DecodeError, IndexError, tf.errors.OpError) as error:
+            raise AlbertError(
+                f"The SavedModel {self.location} is damaged ({first_line(error)}); get it again."
+            ) from error
+        keys: dict[str, str] = {}
+        for attribute in (a for node in graph.nodes for a in node.attributes):
+            if attribute.name != "VARIABLE_VALUE" or not attribute.full_name:
+                continue
+            name = model_garden_name(attribute.full_name)
+            if name in keys:
+                raise AlbertError(f"Two variables in {self.location} are called {name!r}.")
+            keys[name] = attribute.checkpoint_key
+        return keys
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, list[int]]:
+        """See Source."""
+        stored = self._reader.get_variable_to_shape_map()
+        return {
+            name: _without_heads(name, stored[key])
+            for name, key in self._keys.items()
+            if self._reader.get_variable_to_dtype_map()[key].is_floating
+        }
+
+    @functools.cached_property
+    def state(self) -> list[str]:
+        """See Source; here flags such as do_lower_case."""
+        return sorted({*self._keys} - {*self.shapes})
+
+    def read(self, name: str) -> np.ndarray:
+        """See Source."""
+        return self._reader.get_tensor(self._keys[name]).reshape(self.shapes[name])
+
+    def pass_over(self, error: Exception) -> None:
+        """See Source; there is no other copy."""
+        if not isinstance(error, AlbertError):
+            error = reading_error(self._prefix, error)
+        raise AlbertError(f"{error} Get the SavedModel again.") from error
+
+    @property
+    def _assets(self) -> str:
+        return os.path.join(self.location, "assets")
+
+    def config(self) -> AlbertConfig | None:
+        """albert_config.json in the assets, or beside saved_model.pb."""
+        for folder in (self._assets, self.location):
+            path = os.path.join(folder, CONFIG_FILE)
+            if tf.io.gfile.exists(path):
+                config = AlbertConfig.from_json(path)
+                self._check_heads(config, path)
+                return config
+        return None
+
+    def _check_heads(self, config: AlbertConfig, path: str) -> None:
+        """Where kernels tell the number of heads, the configuration must say the same."""
+        for name, key in self._keys.items():
+            shape = self._reader.get_variable_to_shape_map()[key]
+            if name.endswith("/self/query/kernel") and len(shape) == 3:
+                heads = config.num_attention_heads
+                if shape[1] != heads:
+                    raise AlbertError(
+                        f"{path} says num_attention_heads={heads}, but the model has {shape[1]}."
+                    )
+
+    def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
+        """Of tokenizer.json or the only vocabulary in the assets."""
+        path = os.path.join(self._assets, SPEC_FILE)
+        if not tf.io.gfile.exists(path):
+            path = find_only(self._assets, *VOCABULARIES)
+        return open_tokenizer(path, lower_case)
+
+
+def _without_heads(name: str, shape: list[int]) -> list[int]:
+    """The official shape of a weight that TF Model Garden keeps with an axis for the heads."""
+    if "/attention_1/self/" in name and name.endswith("/bias"):  # [heads, size]
+        return [math.prod(shape)]
+    if "/attention_1/self/" in name:  # [H, heads, size]
+        return [shape[0], math.prod(shape[1:])]
+    if name.endswith("/attention_1/output/dense/kernel"):  # [heads, size, H]
+        return [math.prod(shape[:-1]), shape[-1]]
+    return shape

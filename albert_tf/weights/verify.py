@@ -1,0 +1,319 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tells whether weights work: the losses of both pretraining tasks on a text, and a verdict.
+
+  python -m albert_tf.weights.verify albert_base_v2.tar.gz --text=books.txt
+
+The text has one sentence a line and an empty line between documents, as split_sentences.py writes
+it. 15 % of its words are replaced by [MASK], all of them, which is harder than in pretraining; half
+of its pairs of segments are swapped. Weights load without complaint though they were trained with
+another vocabulary, activation or number of heads. Here they are sure of predictions that are worse
+than the pieces' frequencies, while a model as it was trained, even for a few steps only, is no
+surer than it is right.
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":  # Before the other imports, which take a while.
+    from albert_tf.io.interrupts import end_on_interrupt
+
+    end_on_interrupt()
+
+import dataclasses
+import itertools
+import math
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from absl import flags
+
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import check_vocabulary, define_path
+from albert_tf.errors import AlbertError
+from albert_tf.io.progress import Progress
+from albert_tf.io.text_files import check_text_file, read_lines
+
+if TYPE_CHECKING:
+    from albert_tf.modeling.pretrainer import AlbertPretrainer
+    from albert_tf.tokenization.tokenizer import Tokenizer
+
+FLAGS = flags.FLAGS
+MASKED_SHARE = 0.15
+_BATCH = 16
+#: Nats by which a model's loss may exceed the loss that it expects itself, its entropy.
+_OVERCONFIDENCE = 0.5
+TRAINED, UNTRAINED, WRONG = "trained", "untrained", "wrong configuration"
+_EXPLANATIONS = {
+    TRAINED: "the predictions are better than the pieces' frequencies",
+    UNTRAINED: "it knows no more than the pieces' frequencies, if that",
+    WRONG: "it is sure of wrong predictions; compare vocabulary, language, number of heads and "
+    "activation with those of its training",
+}
+
+
+class Pair(NamedTuple):
+    """Two segments that follow each other, as ids."""
+
+    first: list[int]
+    second: list[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """What the weights do on a text.
+
+    Attributes:
+      mlm_loss, mlm_accuracy: on the masked pieces; the loss in nats.
+      uniform_loss: of all pieces being equally likely, ln V.
+      unigram_loss: of the pieces' frequencies in the text.
+      entropy: mean entropy of the predictions, which is the loss that the model expects, in nats.
+      sop_loss, sop_accuracy: sentence order; None for a source without this head.
+      num_sequences, num_masked: how much was predicted.
+    """
+
+    mlm_loss: float
+    mlm_accuracy: float
+    uniform_loss: float
+    unigram_loss: float
+    entropy: float
+    sop_loss: float | None
+    sop_accuracy: float | None
+    num_sequences: int
+    num_masked: int
+
+    @property
+    def verdict(self) -> str:
+        """TRAINED, UNTRAINED or WRONG."""
+        if self.mlm_loss < self.unigram_loss:
+            return TRAINED
+        return WRONG if self.mlm_loss > self.entropy + _OVERCONFIDENCE else UNTRAINED
+
+    def __str__(self) -> str:
+        """A few lines for the terminal."""
+        lines = [
+            f"{self.num_masked:,} masked pieces in {self.num_sequences:,} sequences",
+            f"masked LM       loss {self.mlm_loss:7.3f}  accuracy {self.mlm_accuracy:6.1%}",
+            f"  as it expects loss {self.entropy:7.3f}",
+            f"  frequencies   loss {self.unigram_loss:7.3f}",
+            f"  equal chances loss {self.uniform_loss:7.3f}  (ln of the vocabulary's size)",
+        ]
+        if self.sop_loss is None:
+            lines.append("sentence order  the source has no such head")
+        else:
+            shown = f"loss {self.sop_loss:7.3f}  accuracy {self.sop_accuracy:6.1%}"
+            lines += [
+                f"sentence order  {shown}",
+                f"  by chance     loss {math.log(2):7.3f}  accuracy  50.0%",
+            ]
+        return "\n".join([*lines, f"Verdict: {self.verdict} ({_EXPLANATIONS[self.verdict]})."])
+
+
+def read_pairs(lines: Iterable[str], tokenizer: Tokenizer, max_seq_length: int) -> Iterator[Pair]:
+    """Cuts documents into pairs of segments, at the ends of sentences, that fill a sequence."""
+    room = max_seq_length - 3
+    sentences: list[list[int]] = []
+    for line in itertools.chain(lines, [""]):
+        ids = tokenizer.encode(line)[: room // 2]
+        full = sum(map(len, sentences)) + len(ids) > room
+        if (full or not line.strip()) and len(sentences) > 1:
+            middle = len(sentences) // 2
+            halves = sentences[:middle], sentences[middle:]
+            yield Pair(*(list(itertools.chain(*half)) for half in halves))
+        if full or not line.strip():
+            sentences = []
+        if ids:
+            sentences.append(ids)
+
+
+def mask_words(
+    ids: np.ndarray, tokenizer: Tokenizer, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Replaces all pieces of 15 % of the words, at least of one, by [MASK].
+
+    Args:
+      ids: int32 [S], with special pieces.
+      tokenizer: whose ids they are.
+      rng: draws the words.
+
+    Returns:
+      the ids with [MASK] in them, and bool [S], where it is.
+    """
+    word = np.cumsum(tokenizer.word_starts[ids])
+    maskable = np.unique(word[~np.isin(ids, tokenizer.special_ids)])
+    count = min(max(1, round(MASKED_SHARE * len(maskable))), len(maskable))
+    masked = np.isin(word, rng.choice(maskable, count, replace=False))
+    masked &= ~np.isin(ids, tokenizer.special_ids)
+    return np.where(masked, tokenizer.mask_id, ids).astype(np.int32), masked
+
+
+def verify(
+    model: AlbertPretrainer,
+    tokenizer: Tokenizer,
+    lines: Iterable[str],
+    max_seq_length: int = 128,
+    max_sequences: int = 200,
+    seed: int = 0,
+) -> Verification:
+    """Measures both pretraining losses on a text.
+
+    Args:
+      model: from load_pretrained.
+      tokenizer: of the model.
+      lines: sentences; empty ones between documents.
+      max_seq_length: of the sequences, in pieces.
+      max_sequences: the first so many are used.
+      seed: decides what is masked and swapped.
+
+    Raises:
+      AlbertError: the text has no two sentences in a row, or no word that the tokenizer knows.
+    """
+    pairs = list(itertools.islice(read_pairs(lines, tokenizer, max_seq_length), max_sequences))
+    if not pairs:
+        raise AlbertError(
+            "The text has no two sentences in a row; give one sentence a line, with an empty line "
+            "between documents (data_prep/split_sentences.py writes such files)."
+        )
+    rng = np.random.default_rng(seed)
+    counts = np.bincount(
+        [i for pair in pairs for part in pair for i in part], minlength=tokenizer.vocab_size
+    )
+    unigram = np.log(np.maximum(counts, 1) / counts.sum())
+    totals: dict[str, list[np.ndarray]] = {}
+    with Progress("verify", len(pairs), "sequences") as progress:
+        for start in range(0, len(pairs), _BATCH):
+            batch = pairs[start : start + _BATCH]
+            measured = _measure(model, make_batch(batch, tokenizer, rng), unigram)
+            for name, values in measured.items():
+                totals.setdefault(name, []).append(values)
+            progress.update(len(batch))
+    values = {name: np.concatenate(parts) for name, parts in totals.items()}
+    if not len(values["mlm_loss"]):
+        raise AlbertError("No word of the text is in the vocabulary; they do not go together.")
+    has_order = not any("seq_relationship" in name for name in model.load_report.missing)
+    mean = {name: float(v.mean()) for name, v in values.items()}
+    return Verification(
+        mlm_loss=mean["mlm_loss"],
+        mlm_accuracy=mean["mlm_correct"],
+        uniform_loss=math.log(model.config.vocab_size),
+        unigram_loss=mean["unigram_loss"],
+        entropy=mean["entropy"],
+        sop_loss=mean["sop_loss"] if has_order else None,
+        sop_accuracy=mean["sop_correct"] if has_order else None,
+        num_sequences=len(pairs),
+        num_masked=len(values["mlm_loss"]),
+    )
+
+
+class Batch(NamedTuple):
+    """Masked sequences: what the model reads, and what it is to tell.
+
+    Attributes:
+      inputs: int32 [B, S] each, as the model wants them.
+      labels: int32 [B, S], the ids without [MASK].
+      masked: bool [B, S].
+      swapped: int64 [B], 1 where the segments are.
+    """
+
+    inputs: dict[str, np.ndarray]
+    labels: np.ndarray
+    masked: np.ndarray
+    swapped: np.ndarray
+
+
+def make_batch(pairs: list[Pair], tokenizer: Tokenizer, rng: np.random.Generator) -> Batch:
+    """Swaps half of the pairs, masks words, and pads to the longest."""
+    shape = (len(pairs), max(len(pair.first) + len(pair.second) for pair in pairs) + 3)
+    ids = np.full(shape, tokenizer.pad_id, np.int32)
+    mask, types = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+    labels, masked = ids.copy(), np.zeros(shape, bool)
+    swapped = rng.integers(0, 2, len(pairs))
+    for row, pair in enumerate(pairs):
+        first, second = reversed(pair) if swapped[row] else pair
+        sequence = [tokenizer.cls_id, *first, tokenizer.sep_id, *second, tokenizer.sep_id]
+        size = len(sequence)
+        labels[row, :size], mask[row, :size] = sequence, 1
+        types[row, len(first) + 2 : size] = 1
+        ids[row, :size], masked[row, :size] = mask_words(labels[row, :size], tokenizer, rng)
+    inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
+    return Batch(inputs, labels, masked, swapped)
+
+
+def _measure(model: AlbertPretrainer, batch: Batch, unigram: np.ndarray) -> dict[str, np.ndarray]:
+    """Losses and hits, for every masked piece and for every pair."""
+    counts, swapped = batch.masked.sum(axis=1), batch.swapped
+    # Logits of all positions would be a quarter of a gigabyte with the released vocabularies.
+    positions = np.argsort(~batch.masked, axis=1, kind="stable")[:, : max(1, counts.max())]
+    valid = np.arange(positions.shape[1]) < counts[:, None]
+    outputs = model({**batch.inputs, "masked_lm_positions": positions.astype(np.int32)})
+    targets = np.take_along_axis(batch.labels, positions, axis=1)[valid]
+    log_probs = _log_softmax(outputs["mlm_logits"].numpy()[valid])
+    order = _log_softmax(outputs["sop_logits"].numpy())
+    return {
+        "mlm_loss": -log_probs[np.arange(len(targets)), targets],
+        "mlm_correct": log_probs.argmax(axis=1) == targets,
+        "entropy": -(np.exp(log_probs) * log_probs).sum(axis=1),
+        "unigram_loss": -unigram[targets],
+        "sop_loss": -order[np.arange(len(swapped)), swapped],
+        "sop_correct": order.argmax(axis=1) == swapped,
+    }
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    define_path(
+        "text",
+        None,
+        "Text: a sentence a line, documents apart.",
+        required=True,
+        check=check_text_file,
+    )
+    define_path(
+        "vocab_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json. "
+        "Default: that beside the weights.", check=check_vocabulary
+    )  # fmt: skip
+    flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as the source says, or yes.")
+    flags.DEFINE_integer("max_seq_length", 128, "Pieces of a sequence, at most.", 16)
+    flags.DEFINE_integer("max_sequences", 200, "Sequences, at most.", 1)
+    flags.DEFINE_integer("random_seed", 0, "Decides what is masked and swapped.")
+
+
+def _main(path: str) -> None:
+    from albert_tf.tokenization.tokenizer import Tokenizer
+    from albert_tf.weights.load import load_pretrained, open_source
+
+    # Hub modules have no sentence order head, which the figures tell; the masked LM head is needed.
+    warnings.filterwarnings("ignore", message=".* was loaded in part")
+    model = load_pretrained(path, allow_partial=True)
+    lost = [n for n in model.load_report.missing if n.startswith("cls/predictions")]
+    if lost:
+        raise AlbertError(f"{path} has no masked LM head to verify: it lacks {', '.join(lost)}.")
+    if FLAGS.vocab_file:
+        tokenizer = Tokenizer.from_file(FLAGS.vocab_file, FLAGS.do_lower_case)
+    else:
+        tokenizer = open_source(path).tokenizer(FLAGS.do_lower_case)
+    if tokenizer is None:
+        raise AlbertError(f"There is no vocabulary with {path}; give --vocab_file.")
+    if tokenizer.vocab_size != model.config.vocab_size:
+        raise AlbertError(
+            f"The vocabulary has {tokenizer.vocab_size} pieces, but the model "
+            f"vocab_size={model.config.vocab_size}; give the checkpoint's vocabulary."
+        )
+    length = min(FLAGS.max_seq_length, model.config.max_position_embeddings)
+    lines = read_lines(FLAGS.text)
+    print(verify(model, tokenizer, lines, length, FLAGS.max_sequences, FLAGS.random_seed))
+
+
+def main() -> None:
+    """Runs the script."""
+    script.run(_main, define_flags, arguments=("PATH",))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""albert_tf.cli.path_flags: ~ in every path flag of every script, and checks of what paths name."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pwd
+import re
+from pathlib import Path
+
+import pytest
+from absl import flags
+
+from albert_tf.cli.path_flags import (
+    PathParser,
+    check_paths,
+    check_records,
+    define_path,
+    define_path_list,
+    expand_home,
+)
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from data_prep import split_sentences
+
+ROOT = Path(__file__).parents[1]
+#: Flags that take text, or a list, that is no path.
+NO_PATHS = {
+    *("beam_options", "checkpoint_name", "columns", "gcp_project", "glue_tasks", "layers"),
+    *("micro_batches", "name", "only", "precision", "precisions", "recompute", "seq_lengths"),
+    *("task_name", "tasks", "text_field", "tpu_name", "tpu_zone"),
+    *("id_column", "label_column", "text_column", "text_pair_column"),
+}
+#: How the name of a path flag may end.
+PATH_NAME = re.compile(r"(^|_)(dirs?|files?|paths?|folders?|directory|prefix|checkpoints?|handle)$")
+
+
+def define_functions():
+    """What defines the flags of each script, by the script's name and command."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        path = path.relative_to(ROOT)
+        if path.parts[0].startswith(".") or path.parts[0] in ("tests", "scripts", "build"):
+            continue
+        if not re.search(r"cli\.run(_command)?\b", (ROOT / path).read_text("utf-8")):
+            continue
+        script = importlib.import_module(".".join(path.with_suffix("").parts))
+        if hasattr(script, "define_flags"):
+            found[str(path)] = script.define_flags
+        for command, (_, define, *_) in getattr(script, "COMMANDS", {}).items():
+            found[f"{path} {command}"] = define
+    return found
+
+
+@pytest.fixture
+def fresh_flags():
+    """Flags defined in a test are gone after it."""
+    known = set(flags.FLAGS)
+    yield flags.FLAGS
+    flags.FLAGS.unparse_flags()
+    for name in set(flags.FLAGS) - known:
+        delattr(flags.FLAGS, name)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def test_every_path_flag_of_every_script_is_defined_as_one(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    found, wrong = define_functions(), []
+    assert {"run_squad.py", "demo/run.py", "albert_tf/tasks/squad/__main__.py score"} <= set(found)
+    for script, define in found.items():
+        known = set(flags.FLAGS)
+        define()
+        names = set(flags.FLAGS) - known
+        parsers = {name: flags.FLAGS[name].parser for name in names}
+        for name in names:
+            delattr(flags.FLAGS, name)
+        for name, parser in parsers.items():
+            text = type(parser) in (flags.ArgumentParser, flags.ListParser)
+            may_be_path = PATH_NAME.search(name) or (text and name not in NO_PATHS)
+            if may_be_path and not isinstance(parser, PathParser):
+                wrong.append(f"{script} --{name}")
+    assert wrong == []
+
+
+def test_the_home_directory_is_expanded_where_a_shell_would(home):
+    assert expand_home("~") == str(home)
+    assert expand_home("~/runs/a") == f"{home}/runs/a"
+    user = pwd.getpwuid(os.getuid())
+    assert expand_home(f"~{user.pw_name}/x") == f"{user.pw_dir.rstrip('/')}/x"
+    for path in ("a~b", "dir/~/x", "dir/~x", "gs://bucket/~x", "gs://~/x", "./~", "", "x~"):
+        assert expand_home(path) == path
+
+
+def test_a_root_folder_that_is_home_gives_no_double_slash(monkeypatch):
+    monkeypatch.setenv("HOME", "/")
+    assert expand_home("~") == "/"
+    assert expand_home("~/x") == "/x"
+
+
+def test_a_home_directory_that_there_is_not_is_refused(home, monkeypatch):
+    with pytest.raises(ValueError, match="~nobody-here has no home directory here; give the whole"):
+        expand_home("~nobody-here/x")
+    Path("~nobody-here").mkdir()
+    assert expand_home("~nobody-here") == "~nobody-here"
+    monkeypatch.setenv("HOME", "")
+    with pytest.raises(ValueError, match="~ has no home directory here"):
+        expand_home("~/x")
+
+
+def test_every_item_of_a_list_is_expanded(home, fresh_flags):
+    define_path("one", "~/default", "A path.")
+    define_path("several", None, "Paths.", many=True)
+    define_path_list("listed", ["~/a"], "Paths.")
+    define_path_list("named", None, "Paths by name.", named=True)
+    fresh_flags(["script", "--several=~/a*, ~/b,c~,gs://b/~x", "--named=x=~/x,y=~/a=b"])
+    assert fresh_flags.one == f"{home}/default"
+    assert fresh_flags.several == f"{home}/a*,{home}/b,c~,gs://b/~x"
+    assert fresh_flags.listed == [f"{home}/a"]
+    assert fresh_flags.named == [f"x={home}/x", f"y={home}/a=b"]
+
+
+def test_a_script_reads_and_writes_below_the_home_directory(home, run_script):
+    for name in ("a", "b1"):
+        (home / f"{name}.txt").write_text("One sentence. Another one.\n")
+    done = run_script(split_sentences, "--input_file=~/a.txt,~/b*", "--output_file=~/out/x.txt")
+    assert done.returncode == 0, done.stderr
+    assert (home / "out/x.txt").read_text().count("One sentence.") == 2
+    assert not Path("~").exists()
+
+
+def test_unknown_home_directories_are_refused_in_a_line(home, run_script):
+    done = run_script(split_sentences, "--input_file=~nobody-here/a", "--output_file=x")
+    assert done.returncode == 1
+    assert "--input_file=~nobody-here/a: ~nobody-here has no home directory here" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_paths_are_checked_unless_they_are_remote_or_unused(home, fresh_flags):
+    define_path("used", None, "A file.", files.check_file)
+    define_path("unused", None, "A file.", files.check_file, when=lambda: False)
+    fresh_flags(["script", "--used=gs://bucket/x", "--unused=absent"])
+    check_paths(fresh_flags)
+    fresh_flags(["script", "--used=absent"])
+    with pytest.raises(AlbertError, match=r"^--used: The file absent does not exist\.$"):
+        check_paths(fresh_flags)
+
+
+def test_the_item_of_a_list_that_is_missing_is_named(home, fresh_flags):
+    define_path("records", None, "Records.", check_records, many=True)
+    for name in ("a-1", ".hidden"):
+        Path(name).touch()
+    fresh_flags(["script", "--records=a-*, gs://b/c,.h*"])
+    check_paths(fresh_flags)
+    for items, missing in (("a-1,b-*", "b-[*]"), ("no/*,a-1", "no/[*]"), ("a-1,c", "c")):
+        fresh_flags(["script", f"--records={items}"])
+        with pytest.raises(AlbertError, match=f"--records: No record file matches '{missing}'"):
+            check_paths(fresh_flags)

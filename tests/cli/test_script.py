@@ -1,0 +1,96 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""albert_tf.cli.script: what every script does with bad input and a reader that leaves."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+#: Another copy of the project may be installed.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+
+SCRIPT = """
+import sys
+from absl import flags
+from albert_tf.cli import script
+from albert_tf.errors import AlbertError
+
+def define_flags():
+    flags.DEFINE_integer("lines", 0, "Lines to print.")
+    flags.DEFINE_string("ink", None, "Colour.", required=len(sys.argv) < 2)
+    flags.DEFINE_string("paper", None, "Colour.", required=len(sys.argv) < 2)
+
+def main():
+    if flags.FLAGS.lines < 0:
+        raise AlbertError("--lines is negative.")
+    for _ in range(flags.FLAGS.lines):
+        print("line")
+
+script.run(main, define_flags)
+"""
+
+
+def run(tmp_path, arguments, **kwargs):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return subprocess.run(
+        f"{sys.executable} {path} {arguments}",
+        shell=True,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        **kwargs,
+    )
+
+
+def test_a_user_error_is_one_sentence_and_a_status(tmp_path):
+    result = run(tmp_path, "--lines=-1")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "error: --lines is negative.\n"
+
+
+def test_an_unexpected_argument_is_named(tmp_path):
+    result = run(tmp_path, "3")
+    assert result.returncode == 1
+    assert result.stderr == "error: unexpected argument '3'; see --help.\n"
+
+
+def test_help_lists_the_flags_of_the_script(tmp_path):
+    result = run(tmp_path, "--help")
+    assert "Lines to print." in result.stdout
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_flags_that_are_missing_misspelt_or_wrong_are_told_in_one_line(tmp_path):
+    missing, misspelt, wrong = (run(tmp_path, a) for a in ("", "--lins=3", "--lines=x"))
+    assert missing.stderr == "error: --ink and --paper must be given; see --help.\n"
+    assert misspelt.stderr == (
+        "error: Unknown command line flag 'lins'. Did you mean: lines ?; see --help.\n"
+    )
+    assert wrong.stderr.startswith("error: flag --lines=x: ")
+    assert wrong.stderr.count("\n") == 1
+    assert [result.returncode for result in (missing, misspelt, wrong)] == [1, 1, 1]
+
+
+def test_a_reader_that_has_seen_enough_causes_no_stack_trace(tmp_path):
+    result = run(tmp_path, "--lines=100000 | head -n 1")
+    assert (result.stdout, result.stderr) == ("line\n", "")
+
+
+def test_arguments_are_handed_over_in_order_and_missing_ones_named(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(
+        "from albert_tf import cli\n"
+        "script.run(lambda a, b: print(a, b), lambda: None, arguments=('DATA', 'PREDICTIONS'))\n"
+    )
+
+    def run_with(*arguments):
+        command = [sys.executable, str(path), *arguments]
+        return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+
+    assert run_with("x", "y").stdout == "x y\n"
+    missing, odd = run_with("x"), run_with("x", "y", "z")
+    assert missing.stderr == "error: PREDICTIONS is missing; see --help.\n"
+    assert odd.stderr == "error: unexpected argument 'z'; see --help.\n"
+    assert missing.returncode == odd.returncode == 1

@@ -1,0 +1,103 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Stages: what is finished runs once, what fails goes on, what changed is made anew."""
+
+import json
+import sys
+
+import pytest
+
+import albert_tf
+from albert_tf.cli.stages import RECORD_FILE, Stage, is_finished, run_stages
+from albert_tf.errors import AlbertError
+
+#: Appends a line to <folder>/log on each run; exits with --status.
+SCRIPT = """
+import os, sys
+values = dict(flag[2:].split("=", 1) for flag in sys.argv[1:])
+os.makedirs(values["folder"], exist_ok=True)
+with open(values["folder"] + "/log", "a") as f:
+    f.write(os.environ["PYTHONPATH"].split(os.pathsep)[0] + "\\n")
+sys.exit(int(open(values["status"]).read()))
+"""
+
+
+@pytest.fixture
+def make(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "status").write_text("0")
+
+    def stage(name, inputs=(), **changes):
+        folder = str(tmp_path / name)
+        flags = {"folder": folder, "status": str(tmp_path / "status"), **changes}
+        return Stage(f"Make {name}", folder, str(tmp_path / "script.py"), flags, list(inputs))
+
+    return stage
+
+
+def runs(stage):
+    with open(f"{stage.folder}/log") as f:
+        return len(f.readlines())
+
+
+def test_a_finished_stage_is_reused(make, capfd):
+    run_stages([make("a")])
+    run_stages([make("a")])
+    assert runs(make("a")) == 1
+    assert is_finished(make("a").folder)
+    assert "[1/1] Make a: finished before, reused" in capfd.readouterr().out
+
+
+def test_a_stage_that_another_process_runs_is_refused_and_not_emptied(make, hold):
+    run_stages([make("a")])
+    refused = pytest.raises(AlbertError, match=r"a is in use: process .* has been training there")
+    with hold(make("a").folder, file=True), refused:
+        run_stages([make("a", other="flag")])
+    assert runs(make("a")) == 1 and is_finished(make("a").folder)
+
+
+def test_a_failed_stage_keeps_its_folder_and_goes_on(make, tmp_path):
+    (tmp_path / "status").write_text("3")
+    with pytest.raises(AlbertError, match="'Make a' ended with status 3"):
+        run_stages([make("a")])
+    assert not is_finished(make("a").folder)
+    (tmp_path / "status").write_text("0")
+    run_stages([make("a")])
+    assert runs(make("a")) == 2
+
+
+def test_another_command_empties_the_folder(make):
+    run_stages([make("a")])
+    run_stages([make("a", more="1")])
+    assert runs(make("a")) == 1
+
+
+def test_what_depends_on_a_stage_follows_its_changes_but_not_its_time(make, tmp_path):
+    def both(**changes):
+        first = make("a", **changes)
+        return [first, make("b", inputs=[f"{first.folder}/{RECORD_FILE}"])]
+
+    run_stages(both())
+    record = json.loads((tmp_path / "a" / RECORD_FILE).read_text())
+    (tmp_path / "a" / RECORD_FILE).write_text(json.dumps({**record, "seconds": 1e6}))
+    run_stages(both())
+    assert runs(make("b")) == 1
+    (tmp_path / "b" / "mine").touch()
+    run_stages(both(more="1"))
+    assert not (tmp_path / "b" / "mine").exists()
+
+
+def test_scripts_import_this_copy_of_the_project(make):
+    run_stages([make("a")])
+    with open(f"{make('a').folder}/log") as f:
+        assert f.read().strip() == albert_tf.__path__[0].rpartition("/")[0]
+
+
+def test_commands_are_shown_as_typed():
+    flags = {"do_train": True, "text": "two words", "output_dir": "x" * 70}
+    stage = Stage("T", "f", "-m module command", flags, [])
+    assert stage.command() == (
+        f"python -m module command --do_train '--text=two words' \\\n    --output_dir={'x' * 70}"
+    )
+    assert stage.arguments()[:3] == ["-m", "module", "command"]
+    assert sys.executable not in stage.command()

@@ -1,0 +1,103 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C in a script's first moments: one line, status 130, no stack trace."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+#: NumPy's core has another name since NumPy 2.
+CORE = "numpy._core" if np.__version__ >= "2" else "numpy.core"
+ROOT = Path(__file__).parents[1]
+#: Scripts that users start.
+SCRIPTS = [
+    *(path for path in ROOT.glob("*.py")),
+    *(path for path in (ROOT / "albert_tf").rglob("*.py")),
+    *(path for path in (ROOT / "data_prep").glob("*.py")),
+    ROOT / "demo/run.py",
+]
+
+
+def interrupt(command, after):
+    """Starts Python, sends SIGINT when a module has been imported; status and standard error."""
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", *command],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:
+        if line.startswith("import time:") and line.endswith(f" {after}\n"):
+            break
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    said = [line for line in errors.splitlines() if not line.startswith("import time:")]
+    return process.returncode, "\n".join(said)
+
+
+@pytest.mark.parametrize(
+    ("script", "after"),
+    [
+        (["run_classifier.py"], "absl.flags._defines"),
+        (["run_classifier.py"], f"{CORE}.multiarray"),
+        (["-m", "data_prep.create_pretraining_data"], "absl.flags._defines"),
+        (["-m", "albert_tf.tasks.squad"], f"{CORE}._multiarray_umath"),
+    ],
+)
+def test_an_interrupt_while_a_script_imports_is_one_line(script, after):
+    assert interrupt(script, after) == (130, "Stopped by SIGINT.")
+
+
+@pytest.mark.parametrize(
+    "after", [f"{CORE}._multiarray_umath", "numpy.linalg", "tensorflow.dtensor"]
+)
+def test_an_interrupt_while_tensorflow_is_imported_is_one_line(after, tmp_path):
+    (tmp_path / "x").touch()
+    command = ["run_pretraining.py", f"--input_file={tmp_path}/x", f"--output_dir={tmp_path}/run"]
+    status, said = interrupt([*command, "--albert_config_file=albert_tiny"], after)
+    assert (status, said) == (130, "Stopped by SIGINT.")
+
+
+def test_a_script_that_was_started_to_ignore_interrupts_ignores_them():
+    # As a shell does with what it runs in the background.
+    program = (
+        "import os, signal\n"
+        "from albert_tf.io.interrupts import end_on_interrupt\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "end_on_interrupt()\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "print('went on')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "went on\n")
+
+
+def test_every_script_is_ready_for_interrupts_before_it_imports_anything():
+    found = []
+    for path in SCRIPTS:
+        text = path.read_text("utf-8")
+        if path.name == "cli.py" or not re.search(r"cli\.run(_command)?\b", text):
+            continue
+        found.append(path)
+        statements = ast.parse(text).body
+        is_docstring, is_future = isinstance(statements[0], ast.Expr), statements[1]
+        assert is_docstring and is_future.module == "__future__"
+        assert ast.unparse(statements[2]).splitlines() == [
+            "if __name__ == '__main__':",
+            "    from albert_tf.io.interrupts import end_on_interrupt",
+            "    end_on_interrupt()",
+        ], path
+    assert len(found) >= 16

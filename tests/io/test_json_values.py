@@ -1,0 +1,62 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import from_json, parse_json, shown, shown_names
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    steps: int
+    name: str | None = None
+    rate: float = 0.5
+    labels: tuple[str, ...] = ()
+
+
+def test_json_values_become_a_dataclass():
+    assert from_json(Settings, {"steps": 3}, "it") == Settings(3)
+    values = {"steps": 3, "name": None, "rate": 1, "labels": ["a"]}
+    assert from_json(Settings, values, "it") == Settings(3, None, 1, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([], r"it: a JSON object was expected, not \[\]"),
+        ({}, "it: the key 'steps' is missing"),
+        ({"steps": 1, "other": 2}, "it: unknown key 'other'; known are steps, name"),
+        ({"steps": True}, "'steps' must be of type int, not True"),
+        ({"steps": 1.5}, "'steps' must be of type int, not 1.5"),
+        ({"steps": 1, "name": 7}, "'name' must be of type str or None, not 7"),
+        ({"steps": 1, "rate": "1"}, "'rate' must be of type float, not '1'"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(values, message):
+    with pytest.raises(AlbertError, match=message):
+        from_json(Settings, values, "it")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1,\n]', r"It is not JSON \(line 2\): Expecting property name"),
+        ("[" * 100_000, "It is not JSON: it is nested too deeply"),
+        ("1" * 10_000, "It is not JSON: a number is too long"),
+    ],
+)
+def test_what_is_no_json_is_told(text, message):
+    with pytest.raises(AlbertError, match=message):
+        parse_json(text, "It")
+
+
+def test_what_is_shown_of_long_values_is_short():
+    assert shown("abc") == "'abc'"
+    assert len(shown("x" * 5000)) == 60
+    assert shown_names(["a", "b"]) == "a, b" and shown_names([]) == "none"
+    assert len(shown_names(["x" * 400] * 9)) == 500

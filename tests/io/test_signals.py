@@ -1,0 +1,123 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts do on SIGTERM and SIGINT outside of training, as processes with real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = """
+import hashlib, os, sys, time
+from albert_tf.cli import script
+from albert_tf.io import interrupts, signals
+
+signals._CLEAN_UP_SECONDS = 2.0
+
+def sleep():
+    try:
+        print("asleep", flush=True)
+        time.sleep(60)
+    finally:
+        print("cleaned up", flush=True)
+
+def compute():  # In C, where no exception comes.
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+
+def save(seconds=5):
+    with signals.StopSignals(lambda number: print("told", number, flush=True)) as stop:
+        print("saving", flush=True)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(0.01)
+    sys.exit(interrupts.exit_status(stop.received))
+
+def save_briefly():
+    save(2.5)
+
+def main(what):
+    print("ready", flush=True)
+    globals()[what]()
+
+script.run(main, lambda: None, arguments=("WHAT",))
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+
+    def begin(what, word="ready", **kwargs):
+        process = subprocess.Popen(
+            [sys.executable, path, what],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **kwargs,
+        )
+        while process.stdout.readline() != f"{word}\n":
+            assert process.poll() is None
+        return process
+
+    return begin
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_script_with_its_status_and_one_line(start, number):
+    process = start("sleep", "asleep")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert (out, err) == ("cleaned up\n", f"Stopped by {number.name}.\n")
+
+
+def test_a_signal_ends_a_script_that_no_exception_reaches(start):
+    process = start("compute")
+    time.sleep(1.0)  # It has begun to compute.
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert time.monotonic() - began > 1.5
+    assert err == "\nStopped by SIGTERM.\n"
+
+
+def test_a_second_signal_ends_it_at_once(start):
+    process = start("save", "saving")
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.7)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 3
+    assert (out, err) == ("told 15\n", "\nStopped by SIGINT.\n")
+
+
+def test_two_signals_at_once_are_one_request(start):
+    # As GNU timeout sends them: to the command, and to all in its group.
+    process = start("save_briefly", "saving")
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (143, "told 15\n", "")
+
+
+def test_what_it_was_started_to_ignore_it_ignores(start):
+    ignore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    process = start("save_briefly", "saving", **ignore)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (143, "told 15\n")

@@ -1,0 +1,157 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reading lines of good and bad text files."""
+
+import bz2
+import functools
+import gzip
+import lzma
+import tracemalloc
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.text_files import MAX_LINE_BYTES, atomic_text_writer, read_lines
+
+COMPRESSORS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": functools.partial(lzma.compress, preset=0),  # To be fast.
+}
+LINES = ["one", "", "zwei é 漢字", "  three  "]
+
+
+def write(path, data):
+    path.write_bytes(data)
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_lines_come_without_line_ends_whatever_the_compression(tmp_path, suffix):
+    data = "\n".join(LINES).encode() + b"\n"
+    assert list(read_lines(write(tmp_path / f"a{suffix}", COMPRESSORS[suffix](data)))) == LINES
+
+
+def test_crlf_is_read_like_lf(tmp_path):
+    assert list(read_lines(write(tmp_path / "a", "\r\n".join(LINES).encode()))) == LINES
+
+
+def test_a_byte_order_mark_is_dropped_at_the_beginning_only(tmp_path):
+    path = write(tmp_path / "a", b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
+    assert list(read_lines(path)) == ["one", "\ufefftwo"]
+
+
+def test_an_empty_file_has_no_lines(tmp_path):
+    assert list(read_lines(write(tmp_path / "a", b""))) == []
+
+
+def test_lines_across_block_borders_are_whole(tmp_path):
+    # Lines of many lengths, with characters of two bytes, over several blocks.
+    lines = [f"{i} " + "é" * (i * 7919 % 4001) for i in range(1200)]
+    path = write(tmp_path / "a", "\r\n".join(lines).encode())
+    assert list(read_lines(path)) == lines
+
+
+def test_other_separators_do_not_end_a_line(tmp_path):
+    text = "a\x0bb\x0cc\x1dd\x85e\u2028f"
+    assert list(read_lines(write(tmp_path / "a", text.encode()))) == [text]
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "missing.txt.gz"])
+def test_a_missing_file_is_named(tmp_path, name):
+    with pytest.raises(AlbertError, match=rf"{name} does not exist"):
+        list(read_lines(str(tmp_path / name)))
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(AlbertError, match="is a folder"):
+        list(read_lines(str(tmp_path)))
+
+
+@pytest.mark.parametrize("lines_before", [0, 2, 200_000])
+def test_bad_utf8_is_refused_with_its_line(tmp_path, lines_before):
+    path = write(tmp_path / "a", b"0123456789\n" * lines_before + b"caf\xe9 au lait\n")
+    with pytest.raises(AlbertError, match=rf"a:{lines_before + 1}: not UTF-8 \(byte 0xe9\)"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("lines_before", [0, 2, 200_000])
+def test_a_nul_byte_is_refused_with_its_line(tmp_path, lines_before):
+    path = write(tmp_path / "a", b"0123456789\n" * lines_before + b"a\0b\n")
+    with pytest.raises(AlbertError, match=rf"a:{lines_before + 1}: a NUL byte"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_a_truncated_file_is_refused(tmp_path, suffix):
+    data = COMPRESSORS[suffix](b"".join(b"line %d\n" % (i * i) for i in range(10_000)))
+    path = write(tmp_path / f"a{suffix}", data[: len(data) // 2])
+    with pytest.raises(AlbertError, match=rf"a{suffix} is truncated"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_a_file_with_the_wrong_suffix_is_refused(tmp_path, suffix):
+    path = write(tmp_path / f"a{suffix}", b"plain text\n" * 100)
+    with pytest.raises(AlbertError, match="cannot be decompressed"):
+        list(read_lines(path))
+
+
+def test_a_damaged_gzip_is_refused(tmp_path):
+    data = bytearray(gzip.compress(b"".join(b"line %d\n" % (i * i) for i in range(10_000))))
+    data[len(data) // 2] ^= 0xFF
+    with pytest.raises(AlbertError, match="cannot be decompressed"):
+        list(read_lines(write(tmp_path / "a.gz", bytes(data))))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_ten_megabyte_line_is_refused_in_bounded_memory(tmp_path, suffix):
+    data = COMPRESSORS[suffix](b"short\n" + b"x" * 10_000_000 + b"\nshort\n")
+    path = write(tmp_path / f"a{suffix}", data)
+    list(read_lines(write(tmp_path / "warm-up", b"TensorFlow is loaded now\n")))
+    tracemalloc.start()
+    with pytest.raises(
+        AlbertError, match=rf"a{suffix}:2: the line is longer than {MAX_LINE_BYTES}"
+    ):
+        list(read_lines(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * MAX_LINE_BYTES
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_the_limit_on_a_line_is_exact(tmp_path, excess):
+    length = MAX_LINE_BYTES + excess
+    path = write(tmp_path / "a", b"a\n" * 70_001 + b"x" * length + b"\nb\n")
+    if excess:
+        with pytest.raises(AlbertError, match="a:70002: the line is longer"):
+            list(read_lines(path))
+    else:
+        assert [len(line) for line in read_lines(path)][-2:] == [length, 1]
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_progress_adds_up_to_the_stored_size(tmp_path, suffix):
+    data = COMPRESSORS[suffix](b"".join(b"line %d\n" % (i * i) for i in range(300_000)))
+    steps = []
+    for _ in read_lines(write(tmp_path / f"a{suffix}", data), on_read=steps.append):
+        pass
+    assert sum(steps) == len(data)
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_what_is_written_is_read_back(tmp_path, suffix):
+    path = tmp_path / f"out{suffix}"
+    with atomic_text_writer(str(path)) as write_text:
+        for line in LINES:
+            write_text(line + "\n")
+    assert list(read_lines(str(path))) == LINES
+    assert path.read_bytes()[:2] == COMPRESSORS[suffix](b"on")[:2]
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError), atomic_text_writer(str(tmp_path / "out.gz")) as write_text:
+        write_text("half\n")
+        raise ValueError
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,118 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+import gzip
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.text_tables import TextColumns, read_text_table
+
+ALL = TextColumns(text="first", text_pair="second", label="label", id="key")
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def fields(examples):
+    return [(e.id, e.text, e.text_pair, e.label) for e in examples]
+
+
+def test_columns_are_found_by_name_whatever_their_order(tmp_path):
+    path = write(tmp_path / "a.tsv", "label\tsecond\tkey\tfirst\nyes\tB b\t7\tA a\nno\tD\t8\tC\n")
+    examples = read_text_table(path, ALL)
+    assert fields(examples) == [("7", "A a", "B b", "yes"), ("8", "C", "D", "no")]
+    assert [e.where for e in examples] == [f"{path}:2", f"{path}:3"]
+
+
+def test_tsv_keeps_quotes_and_skips_blank_lines(tmp_path):
+    path = write(tmp_path / "a.tsv", 'text\r\n"Stop, he said\r\n\r\nit""s\r\n')
+    examples = read_text_table(path, TextColumns("text"))
+    assert fields(examples) == [("0", '"Stop, he said', None, None), ("1", 'it""s', None, None)]
+    assert examples[1].where == f"{path}:4"
+
+
+def test_csv_fields_may_be_quoted_and_span_lines(tmp_path):
+    path = write(tmp_path / "a.csv", 'text,label\n"one, ""two""\nthree",x\nfour, y \n')
+    examples = read_text_table(path, TextColumns("text", label="label"))
+    assert fields(examples) == [("0", 'one, "two"\nthree', None, "x"), ("1", "four", None, "y")]
+    assert examples[1].where == f"{path}:4"
+
+
+def test_json_values_may_be_numbers_and_booleans(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as f:
+        f.write('{"text": "é 1", "label": 2.5, "n": 12}\n\n{"n": "x", "label": true, "text": ""}\n')
+    examples = read_text_table(str(path), TextColumns("text", label="label", id="n"))
+    assert fields(examples) == [("12", "é 1", None, "2.5"), ("x", "", None, "true")]
+
+
+BAD = {
+    "a.tsv": [
+        ("", "holds no examples"),
+        ("text\n", "holds no examples"),
+        ("body\tlabel\nA\tB\n", "has no column 'text'; it has body, label."),
+        ("text\ttext\nA\tB\n", ":1: the column 'text' appears more than once"),
+        ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the first line names 2 columns"),
+        ("text\nA\0\n", ":2: a NUL byte"),
+        ("Text\tlabel\nA\tB\n", "it has Text, label. Did you mean 'Text'?"),
+        ("txet\tlabel\nA\tB\n", "Did you mean 'txet'?"),
+        ("text;label\nA;B\n", "seem to be separated by semicolons; in a .tsv file tabs"),
+        ("text,label\nA,B\n", "seem to be separated by commas; in a .tsv file tabs"),
+        ("text\tlabel\rA\tB\r", "the lines end with CR alone"),
+    ],
+    "a.csv": [
+        ('text\n"open', ":2: not CSV: unexpected end of data"),
+        ('text\n"a"b\n', ":2: not CSV"),
+        ("label;text\nA;B\n", "seem to be separated by semicolons"),
+        ("label\ttext\nA\tB\n", "seem to be separated by tabs"),
+    ],
+    "a.jsonl": [
+        ('{"text": "A"}\n{"text": \n', ":2: the line is not JSON"),
+        ('{"text": "A"}\n["A"]\n', ":2: a JSON object was expected"),
+        ('{"body": "A"}\n', ":1: there is no 'text'; the names are body."),
+        ('{"Text": "A"}\n', "the names are Text. Did you mean 'Text'? Case matters."),
+        ('{"text": null}\n', ":1: 'text' must be a string or a number, not None"),
+    ],
+    "a.xlsx": [("", "its name should end in .tsv, .csv or .jsonl")],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"), [(name, *case) for name, cases in BAD.items() for case in cases]
+)
+def test_bad_table_is_one_sentence_with_its_place(name, content, message, tmp_path):
+    path = write(tmp_path / name, content)
+    with pytest.raises(AlbertError) as error:
+        read_text_table(path, TextColumns("text"))
+    assert str(error.value).startswith(path)
+    assert message in str(error.value)
+
+
+def test_a_text_of_megabytes_is_to_be_shortened_not_broken_into_lines(tmp_path):
+    path = write(tmp_path / "a.tsv", "text\n" + "a " * (1 << 20))
+    with pytest.raises(AlbertError, match=r"tsv:2: the line is longer than .*; shorten its texts"):
+        read_text_table(path, TextColumns("text"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", "text\tkey\nA\t7\nB\t8\nC\t7\n"),
+        (
+            "a.jsonl",
+            '{"text": "A", "key": 7}\n\n{"text": "B", "key": 8}\n{"text": "C", "key": "7"}\n',
+        ),
+    ],
+)
+def test_an_id_that_occurs_twice_is_an_error_with_both_places(name, content, tmp_path):
+    path = write(tmp_path / name, content)
+    with pytest.raises(AlbertError, match=rf"{name}:4: the id '7' .*{name}:(1|2) already"):
+        read_text_table(path, TextColumns("text", id="key"))
+    assert len(read_text_table(path, TextColumns("text"))) == 3
+
+
+def test_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(AlbertError, match="does not exist"):
+        read_text_table(str(tmp_path / "a.tsv"), TextColumns("text"))

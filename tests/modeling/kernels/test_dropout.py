@@ -1,0 +1,178 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dropout: statistics of the masks, and what they depend on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from albert_tf.modeling.kernels.dropout import dropout, dropout_seed
+
+
+@pytest.fixture(params=["compiled by XLA", "on a GPU"])
+def device(request, monkeypatch):
+    """Both ways to draw a mask; what a GPU computes without XLA, any CPU computes as well."""
+    if request.param == "on a GPU":
+        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
+    return request.param
+
+
+def mask(shape, rate=0.1, seed=(1, 2)):
+    with dropout_seed(tf.constant(seed)):
+        return (dropout(tf.ones(shape), rate, training=True) == 0).numpy()
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
+def test_elements_are_zeroed_at_the_rate_and_the_rest_is_scaled(rate, device):
+    with dropout_seed(tf.constant([3, 4])):
+        y = dropout(tf.fill([1000, 1000], 3.0), rate, training=True).numpy()
+    kept = y[y != 0]
+    # Five deviations of a binomial share.
+    assert abs(np.mean(y == 0) - rate) < 5 * np.sqrt(rate * (1 - rate)) / 1000
+    np.testing.assert_allclose(kept, 3 / (1 - rate), rtol=1e-6)
+
+
+def test_masks_are_independent_within_and_between_calls(device):
+    deviation = 1 / 1000  # of a correlation of 10^6 pairs
+    a = mask([1000, 1000], 0.5)
+    for lag in (1, 2, 3, 4, 7, 8, 16, 64, 128, 768, 1000, 3072):
+        flat = a.ravel()
+        assert abs(np.corrcoef(flat[:-lag], flat[lag:])[0, 1]) < 5 * deviation, lag
+    for seed in ((1, 3), (2, 2), (2, 1), (1, 2 + 2**16), (-1, 2)):
+        b = mask([1000, 1000], 0.5, seed)
+        assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 5 * deviation, seed
+    with dropout_seed(tf.constant([1, 2])):
+        first, second = (
+            (dropout(tf.ones([1000, 1000]), 0.5, True) == 0).numpy().ravel() for _ in range(2)
+        )
+    np.testing.assert_array_equal(first, a.ravel())
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 * deviation
+
+
+def test_rows_and_columns_have_binomial_counts():
+    a = mask([1000, 1000])
+    for counts in (a.sum(0), a.sum(1), a.reshape(-1, 8, 125).sum(2).ravel()):
+        trials = a.size / counts.size
+        chi_square = ((counts - trials * 0.1) ** 2).sum() / (trials * 0.09)
+        # Its mean is the number of counts n, its deviation √(2 n).
+        assert abs(chi_square - counts.size) < 5 * np.sqrt(2 * counts.size)
+
+
+def test_seed_and_position_of_the_call_decide_the_mask(device):
+    np.testing.assert_array_equal(mask([50, 50]), mask([50, 50]))
+    assert (mask([50, 50]) != mask([50, 50], seed=(1, 3))).any()
+
+
+def test_graph_and_xla_draw_the_masks_that_eager_mode_draws(device):
+    def draw(seed):
+        with dropout_seed(seed):
+            return [dropout(tf.ones([40, 30]), 0.3, training=True) for _ in range(2)]
+
+    seed = tf.constant([5, 6])
+    # On a GPU a program that XLA compiles draws masks of its own.
+    for jit in (None, True) if device == "compiled by XLA" else (None,):
+        for a, b in zip(draw(seed), tf.function(draw, autograph=False, jit_compile=jit)(seed)):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_new_seed_gives_a_new_mask_without_tracing_again():
+    traces = []
+
+    @tf.function(autograph=False)
+    def draw(seed):
+        traces.append(seed)
+        with dropout_seed(seed):
+            return dropout(tf.ones([40, 30]), 0.3, training=True)
+
+    a, b = draw(tf.constant([1, 1])), draw(tf.constant([1, 2]))
+    assert len(traces) == 1
+    assert (a.numpy() != b.numpy()).any()
+
+
+def test_gradient_uses_the_mask_of_the_forward_pass(device):
+    x = tf.random.normal([30, 40])
+    with dropout_seed(tf.constant([1, 2])), tf.GradientTape() as tape:
+        tape.watch(x)
+        y = dropout(x, 0.4, training=True)
+    np.testing.assert_allclose(tape.gradient(y, x), np.where(y == 0, 0, 1 / 0.6), rtol=1e-6)
+
+
+def test_recomputation_repeats_the_masks(device):
+    def network(x):
+        with dropout_seed(tf.constant([1, 2])):
+            return dropout(tf.sin(dropout(x, 0.5, True)), 0.5, True)
+
+    @tf.function(autograph=False)
+    def gradient(function):
+        x = tf.reshape(tf.range(100.0), [10, 10])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return tape.gradient(y, x)
+
+    np.testing.assert_array_equal(gradient(network), gradient(tf.recompute_grad(network)))
+
+
+def test_contexts_nest_and_end(device):
+    with dropout_seed(tf.constant([1, 2])):
+        with dropout_seed(tf.constant([3, 4])):
+            inner = dropout(tf.ones([50]), 0.5, True)
+        outer = dropout(tf.ones([50]), 0.5, True)
+    np.testing.assert_array_equal(outer == 0, mask([50], 0.5, (1, 2)))
+    np.testing.assert_array_equal(inner == 0, mask([50], 0.5, (3, 4)))
+
+
+def test_the_backward_pass_on_a_gpu_draws_the_mask_again_and_keeps_none(monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
+
+    @tf.function(autograph=False)
+    def gradient(x, seed):
+        with dropout_seed(seed), tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.sin(dropout(x, 0.5, True))
+        return tape.gradient(y, x)
+
+    arguments = tf.ones([10, 10]), tf.constant([1, 2])
+    context.enable_graph_collection()
+    try:
+        gradient(*arguments)
+        (graphs,) = context.context().export_run_metadata().function_graphs
+    finally:
+        context.disable_graph_collection()
+    optimized = graphs.post_optimization_graph.node
+    drawn = [n for n in optimized if n.op == "StatelessRandomUniformFullIntV2"]
+    assert [n.attr["dtype"].type for n in drawn].count(tf.uint32.as_datatype_enum) == 2
+
+
+@pytest.mark.parametrize("shape", [[2**15, 2**16], [2, 2, 2**15, 2**15]])
+def test_tensors_of_two_to_the_thirty_one_elements_have_masks(shape, device):
+    # Traced, as it would take gigabytes to run.
+    def draw(x):
+        with dropout_seed(tf.constant([1, 2])):
+            return dropout(x, 0.5, True)
+
+    traced = tf.function(draw, autograph=False).get_concrete_function(
+        tf.TensorSpec(shape, tf.bfloat16)
+    )
+    assert traced.output_shapes == shape
+
+
+def test_without_a_seed_masks_differ_from_call_to_call():
+    a, b = (dropout(tf.ones([50, 50]), 0.5, training=True) for _ in range(2))
+    assert (a.numpy() != b.numpy()).any()
+
+
+def test_no_operation_is_added_at_rate_zero_or_outside_of_training():
+    x = tf.ones([3])
+    assert dropout(x, 0.0, training=True) is x
+    assert dropout(x, 0.5, training=False) is x
+
+
+def test_sixteen_bit_types_keep_their_type():
+    for dtype in (tf.bfloat16, tf.float16):
+        y = dropout(tf.ones([100], dtype), 0.5, training=True)
+        assert y.dtype == dtype
+        assert set(tf.cast(y, tf.float32).numpy()) == {0.0, 2.0}

@@ -1,0 +1,135 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Recomputation changes what is kept, and neither losses nor gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.modeling.kernels.dropout import dropout, dropout_seed
+from albert_tf.modeling.kernels.recompute import recomputation, recomputed
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+
+@pytest.fixture
+def config(small_config):
+    """Three layers that share the attention and have feed-forward blocks of their own."""
+    return dataclasses.replace(
+        small_config,
+        num_hidden_layers=3,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        parameter_sharing="attention",
+    )
+
+
+def gradients(model, inputs, wanted, seed=(1, 2)):
+    """The loss, and the gradient of every weight."""
+    with tf.GradientTape() as tape, dropout_seed(tf.constant(seed)), recomputation(wanted):
+        outputs = model(inputs, training=True)
+        loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) + tf.reduce_sum(outputs["sop_logits"])
+    found = tape.gradient(loss, list(model.named_weights().values()))
+    return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+
+
+@pytest.mark.parametrize(("policy", "tolerance"), [("float32", 0.0), ("mixed_bfloat16", 0.01)])
+def test_losses_and_gradients_are_the_same(config, small_inputs, policy, tolerance):
+    model = AlbertPretrainer(config, policy)
+    loss, kept = gradients(model, small_inputs, wanted=False)
+    again, computed = gradients(model, small_inputs, wanted=True)
+    assert loss == again
+    for name, a, b in zip(model.named_weights(), kept, computed):
+        # In bfloat16, sums of the same gradients in another order are rounded otherwise.
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(a).max(), err_msg=name)
+    other, _ = gradients(model, small_inputs, wanted=True, seed=(1, 3))
+    assert other != loss  # Dropout was on.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jit", [None, True])
+def test_graphs_give_the_same_up_to_the_order_of_sums(config, small_inputs, jit):
+    model = AlbertPretrainer(config, "float32")
+    graph = tf.function(gradients, autograph=False, jit_compile=jit)
+    loss, kept = graph(model, small_inputs, False)
+    again, computed = graph(model, small_inputs, True)
+    np.testing.assert_allclose(loss, again, rtol=1e-6)
+    for name, a, b in zip(model.named_weights(), kept, computed):
+        difference = np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)
+        # Keys have a bias whose true gradient is zero; what is left of it is rounding.
+        assert difference < 1e-5 or "key/bias" in name, (name, difference)
+
+
+def test_what_is_drawn_after_a_recomputed_function_goes_on_where_it_ended():
+    def draw(wanted):
+        with dropout_seed(tf.constant([1, 2])), recomputation(wanted):
+            (x,) = recomputed(lambda x: dropout(x, 0.5, True), tf.ones([20, 30]))
+            return x, dropout(tf.ones([20, 30]), 0.5, True)
+
+    for a, b in zip(draw(False), draw(True)):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_function_runs_again_in_the_backward_pass_and_only_if_asked():
+    calls = []
+
+    def function(x, weights):
+        calls.append(x)
+        return tf.matmul(x, weights[0]) + weights[1]
+
+    def backward(wanted):
+        x, weights = tf.ones([3, 4]), (tf.ones([4, 4]), tf.ones([4]))
+        with tf.GradientTape() as tape, dropout_seed(tf.constant([1, 2])), recomputation(wanted):
+            tape.watch([x, *weights])
+            y, _ = recomputed(function, x, weights)
+        return tape.gradient(y, [x, *weights])
+
+    kept = backward(False)
+    assert len(calls) == 1
+    for a, b in zip(kept, backward(True)):
+        np.testing.assert_array_equal(a, b)
+    assert len(calls) == 3
+
+
+def test_a_layer_is_done_with_before_the_backward_pass_goes_on_to_the_next():
+    """Inner values that wait for the gradient of a weight would pile up."""
+
+    @tf.function(autograph=False)
+    def backward(x, weight):
+        with tf.GradientTape() as tape, dropout_seed(tf.constant([1, 2])), recomputation():
+            tape.watch([x, weight])
+            y, weights = recomputed(lambda x, w: tf.matmul(x, w[0], name="lower"), x, (weight,))
+            y, _ = recomputed(lambda x, w: tf.matmul(x, w[0], name="upper"), y, weights)
+        return tape.gradient(y, [x, weight])
+
+    graph = backward.get_concrete_function(tf.ones([3, 4]), tf.ones([4, 4])).graph
+    again = graph.get_operation_by_name("lower_1")
+    needed, todo = set(), [again]
+    while todo:
+        op = todo.pop()
+        if op.name not in needed:
+            needed.add(op.name)
+            todo += [*(value.op for value in op.inputs), *op.control_inputs]
+    assert {"gradient_tape/upper_1/MatMul", "gradient_tape/upper_1/MatMul_1"} <= needed, needed
+
+
+def test_random_masks_that_could_not_come_again_are_refused():
+    with recomputation(), pytest.raises(ValueError, match="dropout_seed"):
+        recomputed(lambda x: x, tf.ones([2, 2]))
+
+
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_graph_computes_the_layers_again(config, small_inputs, jit):
+    def products(wanted):
+        function = tf.function(lambda: gradients(model, small_inputs, wanted), jit_compile=jit)
+        if jit:
+            text = function.experimental_get_compiler_ir()(stage="optimized_hlo")
+            return text.count(" dot(") + text.count("custom-call(")
+        graph = function.get_concrete_function().graph.as_graph_def()
+        return sum(node.op in ("MatMul", "BatchMatMulV2") for node in graph.node)
+
+    model = AlbertPretrainer(config, "float32")
+    assert products(True) - products(False) >= 5 * config.num_hidden_layers

@@ -1,0 +1,71 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+
+from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
+
+
+def one_hot(predictions, classes, certainty=0.9):
+    rest = (1 - certainty) / (classes - 1)
+    return np.where(np.eye(classes)[predictions] > 0, certainty, rest).astype(np.float32)
+
+
+def test_binary_metrics_follow_their_definitions():
+    labels = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
+    predictions = np.array([1, 1, 1, 0, 1, 0, 0, 0, 0, 0])
+    tp, fn, fp, tn = 3, 1, 1, 5
+    metrics = classification_metrics(one_hot(predictions, 2), labels)
+    assert metrics["accuracy"] == pytest.approx(0.8)
+    assert metrics["majority_accuracy"] == pytest.approx(0.6)
+    assert metrics["f1"] == pytest.approx(2 * tp / (2 * tp + fp + fn))
+    f1_of_first = 2 * tn / (2 * tn + fp + fn)
+    assert metrics["macro_f1"] == pytest.approx((metrics["f1"] + f1_of_first) / 2)
+    mcc = (tp * tn - fp * fn) / np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    assert metrics["matthews_corr"] == pytest.approx(mcc, abs=1e-9)
+    assert metrics["loss"] == pytest.approx(-(8 * np.log(0.9) + 2 * np.log(0.1)) / 10, rel=1e-6)
+
+
+def test_three_classes_have_no_binary_metrics_and_count_absent_ones():
+    metrics = classification_metrics(one_hot(np.array([0, 0, 1]), 3), np.array([0, 1, 1]))
+    assert set(metrics) == {"loss", "accuracy", "macro_f1", "majority_accuracy"}
+    assert metrics["macro_f1"] == pytest.approx((2 / 3 + 2 / 3 + 0) / 3)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]])
+def test_constant_predictions_give_zero_not_nan(labels):
+    metrics = classification_metrics(one_hot(np.zeros(4, int), 2), np.array(labels))
+    assert metrics["matthews_corr"] == 0.0
+    assert np.isfinite(list(metrics.values())).all()
+
+
+def test_certain_and_wrong_has_a_finite_loss():
+    metrics = classification_metrics(np.array([[1.0, 0.0]], np.float32), np.array([1]))
+    assert metrics["loss"] == pytest.approx(87.3, abs=0.1)
+
+
+def test_correlations_follow_their_definitions():
+    rng = np.random.default_rng(0)
+    labels = rng.normal(size=200)
+    predictions = np.exp(labels) + 0.01 * rng.normal(size=200)
+    metrics = regression_metrics(predictions.astype(np.float32), labels.astype(np.float32))
+    assert metrics["pearson"] == pytest.approx(np.corrcoef(predictions, labels)[0, 1], abs=1e-6)
+    ranks = [np.argsort(np.argsort(x)) for x in (predictions, labels)]
+    assert metrics["spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1], abs=1e-6)
+    assert metrics["mse"] == pytest.approx(np.mean((predictions - labels) ** 2), rel=1e-5)
+    assert metrics["mean_answer_mse"] == pytest.approx(np.var(labels), rel=1e-5)
+
+
+@pytest.mark.parametrize("predictions", [[1.0, 1.0, 1.0], [np.nan, 1.0, 2.0], [np.inf, 1.0, 2.0]])
+def test_undefined_correlation_is_zero(predictions):
+    metrics = regression_metrics(np.array(predictions), np.array([1.0, 2.0, 3.0]))
+    assert metrics["pearson"] == metrics["spearman"] == 0.0
+    constant = regression_metrics(np.array([1.0, 2.0]), np.array([3.0, 3.0]))
+    assert constant["pearson"] == constant["spearman"] == 0.0
+    assert regression_metrics(np.array([1.0]), np.array([1.0]))["mse"] == 0.0
+
+
+def test_a_single_label_in_answers_and_data_has_no_correlation_and_no_warning(recwarn):
+    probabilities = np.array([[0.9, 0.1], [0.8, 0.2]])
+    assert classification_metrics(probabilities, np.array([0, 0]))["matthews_corr"] == 0.0
+    assert not recwarn.list

@@ -1,0 +1,307 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.training.checkpoints import load_weights
+from albert_tf.weights.checkpoint import write_tf1, write_tf2
+from albert_tf.weights.huggingface import write_hugging_face
+from tests.support.cases import slow
+from tests.training.damage import DAMAGE
+
+
+def call(model, expected, positions=None):
+    names = {"input_ids": "word_ids", "input_mask": "mask", "segment_ids": "type_ids"}
+    batch = {f"input_{new}": tf.constant(expected[old], tf.int32) for old, new in names.items()}
+    if positions is not None:
+        batch["masked_lm_positions"] = tf.constant(positions, tf.int32)
+    return model(batch)
+
+
+def save(folder, weights, config):
+    """A TF1 checkpoint with just these arrays."""
+    folder.mkdir()
+    config.to_json(str(folder / "albert_config.json"))
+    tf.raw_ops.SaveV2(
+        prefix=str(folder / "model.ckpt"),
+        tensor_names=list(weights),
+        shape_and_slices=[""] * len(weights),
+        tensors=list(weights.values()),
+    )
+    return str(folder)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("form", ["folder", "name", "archive"])
+def test_the_tf1_release_gives_its_own_outputs(form, tf1_tiny, tf1_archive):
+    paths = {"folder": tf1_tiny, "name": tf1_tiny / "model.ckpt-best", "archive": tf1_archive}
+    expected = np.load(tf1_tiny / "expected.npz")
+    model = albert_tf.load_pretrained(str(paths[form]))
+    outputs = call(model, expected, expected["masked_lm_positions"])
+    mlm = tf.nn.log_softmax(tf.reshape(outputs["mlm_logits"], [12, 120]))
+    for found, name in (
+        (outputs["sequence_output"], "sequence_output"),
+        (outputs["pooled_output"], "pooled_output"),
+        (mlm, "mlm_log_probs"),
+        (tf.nn.log_softmax(outputs["sop_logits"]), "sop_log_probs"),
+    ):
+        np.testing.assert_allclose(found, expected[name], rtol=0, atol=1e-5)
+    assert model.config.num_attention_heads == 4
+    assert model.tokenizer is None
+
+
+def test_the_state_of_training_is_expected_and_named(tf1_tiny):
+    report = albert_tf.load_pretrained(str(tf1_tiny)).load_report
+    assert len(report.matched) == 32 and len(report.state) == 65
+    assert {"bert/pooler/dense/bias/adam_m", "global_step"} <= set(report.state)
+
+
+@pytest.mark.golden
+def test_hugging_face_gives_its_own_outputs(hf_tiny):
+    expected = np.load(hf_tiny / "expected.npz")
+    model = albert_tf.load_pretrained(str(hf_tiny))
+    outputs = call(model, expected)
+    for name in ("sequence_output", "pooled_output", "mlm_logits", "sop_logits"):
+        np.testing.assert_allclose(outputs[name], expected[name], rtol=0, atol=1e-5)
+    assert model.config.hidden_act == "gelu"
+
+
+@pytest.mark.parametrize("write", [write_tf1, *slow(write_tf2, write_hugging_face)])
+def test_groups_and_inner_groups_come_back(write, grouped, inputs, tmp_path):
+    weights = {k: v.numpy() for k, v in grouped.named_weights().items()}
+    write(str(tmp_path), grouped.config, None, weights)
+    loaded = albert_tf.load_pretrained(str(tmp_path))
+    assert loaded.config == grouped.config
+    for name, value in grouped(inputs).items():
+        np.testing.assert_array_equal(loaded(inputs)[name], value)
+
+
+def test_every_variable_that_does_not_fit_is_listed(grouped, weights_of, tmp_path):
+    weights = weights_of(grouped)
+    lost = "bert/encoder/transformer/group_1/inner_group_1/ffn_1/intermediate/dense/kernel"
+    del weights[lost]
+    weights["bert/pooler/dense/bias"] = np.zeros(9, np.float32)
+    weights["bert/encoder/transformer/group_2/inner_group_0/LayerNorm/beta"] = np.zeros(8)
+    path = save(tmp_path / "odd", weights, grouped.config)
+    with pytest.raises(AlbertError) as error:
+        albert_tf.load_pretrained(path)
+    for name in (
+        lost,
+        "bert/pooler/dense/bias (shape [9], not [8])",
+        "bert/encoder/transformer/group_2/inner_group_0/LayerNorm/beta",
+    ):
+        assert name in str(error.value)
+    with pytest.raises(AlbertError, match="it lacks"):
+        albert_tf.load_pretrained(path, allow_partial=True)
+
+
+def test_a_fine_tuned_model_is_loaded_in_part_only_if_asked_for(grouped, weights_of, tmp_path):
+    classifier = AlbertClassifier(grouped.config, 3)
+    path = save(tmp_path / "tuned", weights_of(classifier), grouped.config)
+    with pytest.raises(AlbertError, match=r"cls/seq_relationship/output_bias.*output_weights"):
+        albert_tf.load_pretrained(path)
+    with pytest.warns(UserWarning, match="loaded in part"):
+        model = albert_tf.load_pretrained(path, allow_partial=True)
+    encoder = weights_of(classifier.encoder)
+    for name, value in weights_of(model.encoder).items():
+        np.testing.assert_array_equal(value, encoder[name])
+    assert model.load_report.unexpected == ("output_bias", "output_weights")
+
+
+def test_the_number_of_heads_is_never_guessed(tf1_tiny, hf_tiny, tmp_path):
+    for tiny, config in ((tf1_tiny, "albert_config.json"), (hf_tiny, "config.json")):
+        folder = tmp_path / tiny.name
+        shutil.copytree(tiny, folder)
+        values = json.loads((folder / config).read_text())
+        del values["num_attention_heads"]
+        (folder / config).write_text(json.dumps(values))
+        with pytest.raises(AlbertError, match="lacks num_attention_heads"):
+            albert_tf.load_pretrained(str(folder))
+    (tmp_path / "tf1_tiny" / "albert_config.json").unlink()
+    with pytest.raises(AlbertError, match="attention heads cannot be told from the weights"):
+        albert_tf.load_pretrained(str(tmp_path / "tf1_tiny"))
+
+
+def test_a_configuration_of_a_similar_name_is_found_if_it_is_the_only_one(tf1_tiny, tmp_path):
+    folder = tmp_path / "release"
+    shutil.copytree(tf1_tiny, folder)
+    (folder / "albert_config.json").rename(folder / "albert_config_base.json")
+    assert albert_tf.load_pretrained(str(folder)).config.num_attention_heads == 4
+    shutil.copy(folder / "albert_config_base.json", folder / "albert_config_large.json")
+    with pytest.raises(AlbertError, match="There is no albert_config"):
+        albert_tf.load_pretrained(str(folder))
+
+
+def test_a_vocabulary_of_another_size_is_refused(tf1_tiny, tmp_path):
+    folder = tmp_path / "release"
+    shutil.copytree(tf1_tiny, folder)
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    with pytest.raises(AlbertError, match=r"5 pieces.*vocab_size=120"):
+        albert_tf.load_pretrained(str(folder))
+
+
+def write_hub_module(folder, tf1_tiny, scope=""):
+    """What a hub module of the release holds, without its graphs."""
+    reader = tf.train.load_checkpoint(str(tf1_tiny))
+    names = [name for name in reader.get_variable_to_shape_map() if "adam" not in name]
+    (folder / "variables").mkdir(parents=True)
+    (folder / "assets").mkdir()
+    tf.raw_ops.SaveV2(
+        prefix=str(folder / "variables" / "variables"),
+        tensor_names=[scope + name for name in names],
+        shape_and_slices=[""] * len(names),
+        tensors=[reader.get_tensor(name) for name in names],
+    )
+    (folder / "saved_model.pb").write_bytes(b"")
+    shutil.copy(tf1_tiny / "albert_config.json", folder / "assets")
+
+
+@pytest.mark.parametrize("scope", ["", "module/"])
+def test_a_tf1_hub_module_loads(scope, tf1_tiny, tmp_path):
+    write_hub_module(tmp_path, tf1_tiny, scope)
+    expected = np.load(tf1_tiny / "expected.npz")
+    outputs = call(albert_tf.load_pretrained(str(tmp_path)), expected)
+    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-5)
+
+
+def test_a_hub_handle_is_resolved(tf1_tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
+    handle = "https://hub.invalid/albert_tiny/1"
+    with pytest.raises(AlbertError, match="TF-Hub does not give https://hub"):
+        albert_tf.load_pretrained(handle)
+    write_hub_module(tmp_path / hashlib.sha1(handle.encode()).hexdigest(), tf1_tiny)
+    assert len(albert_tf.load_pretrained(handle).load_report.matched) == 32
+
+
+def test_a_saved_model_with_official_names_loads(grouped, inputs, tmp_path):
+    module = tf.Module()
+    module.weights = list(grouped.named_weights().values())
+    module.do_lower_case = tf.Variable(True, trainable=False, name="do_lower_case")
+    tf.saved_model.save(module, str(tmp_path))
+    with pytest.raises(AlbertError, match="There is no albert_config"):
+        albert_tf.load_pretrained(str(tmp_path))
+    grouped.config.to_json(str(tmp_path / "assets" / "albert_config.json"))
+    loaded = albert_tf.load_pretrained(str(tmp_path))
+    for name, value in grouped(inputs).items():
+        np.testing.assert_array_equal(loaded(inputs)[name], value)
+    assert loaded.load_report.state == ("do_lower_case",)
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("file", ["variables.index", "variables.data-00000-of-00001"])
+def test_a_damaged_saved_model_is_one_sentence(file, kind, tf1_tiny, tmp_path):
+    write_hub_module(tmp_path, tf1_tiny)
+    weights = albert_tf.load_pretrained(str(tmp_path)).named_weights()
+    DAMAGE[kind](tmp_path / "variables" / file)
+    with pytest.raises(AlbertError, match=r"variables/variables.* is damaged: \S"):
+        albert_tf.load_pretrained(str(tmp_path))
+    with pytest.raises(AlbertError, match=r"variables/variables.* is damaged: \S"):
+        load_weights(str(tmp_path), weights)
+
+
+def test_a_folder_with_two_checkpoints_is_refused(tf1_tiny, tmp_path):
+    folder = tmp_path / "two"
+    shutil.copytree(tf1_tiny, folder)
+    (folder / "checkpoint").unlink()
+    shutil.copy(folder / "model.ckpt-best.index", folder / "model.ckpt-7.index")
+    with pytest.raises(AlbertError, match=r"several checkpoints.*model.ckpt-7, model.ckpt-best"):
+        albert_tf.load_pretrained(str(folder))
+
+
+@pytest.fixture
+def model_garden(tf1_tiny, tmp_path):
+    """The TF1 fixture's encoder and masked LM head as TF Model Garden names and shapes them."""
+    stored = tf.train.load_checkpoint(str(tf1_tiny))
+    block = "bert/encoder/transformer/group_0/inner_group_0"
+    attention = "transformer/self_attention"
+    names = {
+        "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
+        "position_embedding/embeddings": "bert/embeddings/position_embeddings",
+        "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
+        "bert/cls/predictions/output_bias/bias": "cls/predictions/output_bias",
+    }
+    for theirs, ours in (
+        ("embedding_projection", "bert/encoder/embedding_hidden_mapping_in"),
+        (f"{attention}/attention_output", f"{block}/attention_1/output/dense"),
+        *((f"{attention}/{n}", f"{block}/attention_1/self/{n}") for n in ("query", "key", "value")),
+        ("transformer/intermediate", f"{block}/ffn_1/intermediate/dense"),
+        ("transformer/output", f"{block}/ffn_1/intermediate/output/dense"),
+        ("pooler_transform", "bert/pooler/dense"),
+        ("bert/cls/predictions/transform/dense", "cls/predictions/transform/dense"),
+    ):
+        names.update({f"{theirs}/{part}": f"{ours}/{part}" for part in ("kernel", "bias")})
+    for theirs, ours in (
+        ("embeddings/layer_norm", "bert/embeddings/LayerNorm"),
+        ("transformer/self_attention_layer_norm", f"{block}/LayerNorm"),
+        ("transformer/output_layer_norm", f"{block}/LayerNorm_1"),
+        ("bert/cls/predictions/transform/LayerNorm", "cls/predictions/transform/LayerNorm"),
+    ):
+        names.update({f"{theirs}/{part}": f"{ours}/{part}" for part in ("gamma", "beta")})
+    shapes = {f"{attention}/attention_output/kernel": [4, 8, 32]}
+    for part in ("query", "key", "value"):
+        shapes[f"{attention}/{part}/kernel"] = [32, 4, 8]
+        shapes[f"{attention}/{part}/bias"] = [4, 8]
+    module = tf.Module()
+    module.weights = []
+    for theirs, ours in names.items():
+        value = stored.get_tensor(ours)
+        value = value.reshape(shapes.get(theirs, value.shape))
+        module.weights.append(tf.Variable(value, name=theirs))
+    tf.saved_model.save(module, str(tmp_path / "hub"))
+    shutil.copy(tf1_tiny / "albert_config.json", tmp_path / "hub")
+    return tmp_path / "hub"
+
+
+def test_a_model_garden_encoder_loads_without_the_head_it_lacks(model_garden, tf1_tiny):
+    with pytest.raises(AlbertError, match="it lacks cls/seq_relationship/output_weights, cls/seq"):
+        albert_tf.load_pretrained(str(model_garden))
+    with pytest.warns(UserWarning, match="loaded in part"):
+        model = albert_tf.load_pretrained(str(model_garden), allow_partial=True)
+    assert len(model.load_report.matched) == 30 and model.load_report.unexpected == ()
+    expected = np.load(tf1_tiny / "expected.npz")
+    outputs = call(model, expected, expected["masked_lm_positions"])
+    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-5)
+    found = tf.nn.log_softmax(tf.reshape(outputs["mlm_logits"], [12, 120]))
+    np.testing.assert_allclose(found, expected["mlm_log_probs"], rtol=0, atol=1e-5)
+
+
+def test_a_configuration_with_other_heads_than_the_kernels_is_refused(model_garden):
+    path = model_garden / "albert_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_attention_heads": 8}))
+    with pytest.raises(AlbertError, match=r"says num_attention_heads=8, but the model has 4"):
+        albert_tf.load_pretrained(str(model_garden))
+
+
+def test_groups_that_the_configuration_leaves_out_are_no_partial_load(
+    grouped, weights_of, tmp_path
+):
+    config = dataclasses.replace(grouped.config, num_hidden_groups=1)
+    path = save(tmp_path / "odd", weights_of(grouped), config)
+    with pytest.raises(AlbertError, match=r"it has 2 groups of attention weights \(the model 1\)"):
+        albert_tf.load_pretrained(path, allow_partial=True)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"folder", "", []])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(AlbertError, match="The path of the pretrained model must be a string, not"):
+        albert_tf.load_pretrained(path)
+
+
+def test_path_objects_are_paths_and_copies_keep_the_tokenizer(hf_tiny):
+    model = albert_tf.load_pretrained(pathlib.Path(hf_tiny))
+    other = copy.deepcopy(model)
+    assert other.tokenizer is model.tokenizer and other.load_report == model.load_report
