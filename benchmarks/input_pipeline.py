@@ -32,13 +32,14 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import PathParser, define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.training_order import SHUFFLE_WINDOW, TrainingOrder
 from albert_tf.io import files
 from albert_tf.tasks.pretraining.task import PretrainingTask, model_config, open_records
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.specs import InputContext, RunConfig, TrainSpec
+from albert_tf.training.specs import RunConfig, TrainSpec
 from benchmarks import machine
 
 FLAGS = flags.FLAGS

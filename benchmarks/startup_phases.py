@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from albert_tf.tensorflow_import import prepare_tensorflow
+from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 #: Packages that only some runs need.
 OPTIONAL = ("sklearn", "tensorflow_addons", "tensorflow_hub", "tensorflow_text")

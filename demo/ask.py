@@ -12,7 +12,7 @@ import os
 
 from absl import app, flags
 
-from albert_tf.tensorflow_import import prepare_tensorflow
+from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("saved_model", None, "Folder of the SavedModel.", required=True)

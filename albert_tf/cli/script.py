@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags, logging
 
+from albert_tf.cli.flag_names import name_flags
 from albert_tf.cli.path_flags import check_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import space_for
 from albert_tf.io.interrupts import exit_status, stopped_by
 from albert_tf.io.signals import StopSignals
-from albert_tf.tensorflow_import import prepare_tensorflow
+from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 #: In absl's message for a required flag that is not given.
 _NO_VALUE = "must have a value"
@@ -82,7 +83,7 @@ def _run(
             with space_for("the program's output"):
                 return main(*given)
         except AlbertError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {name_flags(str(error))}", file=sys.stderr)
             return 1
         except BrokenPipeError:
             # The reader, such as `head`, has seen enough; what is still buffered goes nowhere.

@@ -28,6 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
+from albert_tf.data.context import FileInput, InputContext
 from albert_tf.data.corrupt_records import (
     ADVICE,
     RepairedShard,
@@ -47,7 +48,6 @@ from albert_tf.data.training_order import (
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
-from albert_tf.training.specs import FileInput, InputContext
 
 #: Batches whose examples are sorted by length together.
 _CHUNK_BATCHES = 64

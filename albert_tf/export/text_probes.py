@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from albert_tf.data.context import InputContext
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.export.self_check import Probe
 from albert_tf.io.text_tables import TextExample
@@ -21,7 +22,6 @@ from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.specs import InputContext
 
 #: Words, signs, accents, numbers with the commas that ALBERT's tokenizer treats specially.
 _SENTENCES = (

@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.tensorflow_import import prepare_tensorflow
+from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 #: Seconds between looks at what the workers have done.
 _POLL_SECONDS = 0.5

@@ -46,14 +46,6 @@ TRAINING_ONLY = (
 #: Flags about the evaluations during training.
 _EVALUATION_DURING_TRAINING = ("eval_every_steps", "early_stopping_evals")
 _TPU_ONLY = ("tpu_name", "tpu_zone", "gcp_project")
-#: Flags that are not named like the setting they give; which one it is depends on the script.
-_OTHER_NAMES = {
-    "max_steps": ("num_train_steps", "train_step"),
-    "num_warmup_steps": ("num_warmup_steps", "warmup_step"),
-    "seed": ("random_seed",),
-    "frozen": ("freeze",),
-    "dropout_rate": ("classifier_dropout",),
-}
 
 
 def define_training_flags(
@@ -178,12 +170,6 @@ def check_modes(files: Mapping[str, str], training_only: Sequence[str] = ()) -> 
     for action, file in files.items():
         if not FLAGS[action].value:
             note_unused_flags([file], action)
-
-
-def flag_name(setting: str) -> str:
-    """The flag that a setting is given by, with its dashes; the setting's name without one."""
-    names = _OTHER_NAMES.get(setting, (setting,))
-    return next((f"--{name}" for name in names if name in FLAGS), setting)
 
 
 def _starts_anew() -> bool:

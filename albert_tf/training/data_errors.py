@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from albert_tf.data.context import InputFn
 from albert_tf.errors import AlbertError
-from albert_tf.training.specs import InputFn
 
 #: An error of the input pipeline reaches a step through the iterator, which TensorFlow names among
 #: the nodes ("[[{{node ParseExample}}]] [[IteratorGetNext]]"). A suffix such as in

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.context import InputContext, InputFn
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
@@ -23,15 +24,7 @@ from albert_tf.training.output_lock import output_lock
 from albert_tf.training.preemption import lost_workers
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.run_identity import recorded_precision
-from albert_tf.training.specs import (
-    ENCODER,
-    EvalSpec,
-    InputContext,
-    InputFn,
-    RunConfig,
-    TrainSpec,
-    check_batch_sizes,
-)
+from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec, check_batch_sizes
 from albert_tf.training.strategy import fast_precision, highest, is_chief, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_tpu_run

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.context import InputContext, InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.kernels.fusion import compiled_graph, fused_inference
 from albert_tf.modeling.kernels.recompute import recomputation
-from albert_tf.training.specs import InputContext, InputFn, RunConfig
+from albert_tf.training.specs import RunConfig
 from albert_tf.training.task import Batch, Task
 
 if TYPE_CHECKING:

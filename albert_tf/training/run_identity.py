@@ -17,7 +17,6 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown, shown_names
-from albert_tf.tasks.training_flags import flag_name
 from albert_tf.weights.checkpoint_files import has_checkpoint
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class RunIdentity:
             for difference in (
                 self._data_differences(folder, str(held[part].get(name)), value)
                 if (part, name) == ("train", "data")
-                else _differences(held[part].get(name), value, flag_name(name))
+                else _differences(held[part].get(name), value, f"`{name}`")
             )
         ]
         if found:

@@ -1,22 +1,22 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RunConfig, TrainSpec, EvalSpec and InputContext: what a run is told."""
+"""RunConfig, TrainSpec and EvalSpec: how to run, and on what data."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from albert_tf.data.context import InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of
 from albert_tf.io.json_values import shown
 
 if TYPE_CHECKING:
     import numpy as np
-    import tensorflow as tf
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
@@ -24,38 +24,6 @@ EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
 #: Devices count steps, and take seeds, as int32.
 MAX_STEPS = MAX_SEED = 2**31 - 1
 WARN, STOP, ROLLBACK = ON_DIVERGENCE = ("warn", "stop", "rollback")
-
-
-@dataclasses.dataclass(frozen=True)
-class InputContext:
-    """Which part of the data an input function is asked for.
-
-    Attributes:
-      batch_size: examples of one global step (all replicas, all micro-batches).
-      start_step: global batches before the first one: the global step it belongs to, unless
-        batches were passed over after a divergence.
-      num_pipelines: input pipelines that together serve a global batch.
-      pipeline_index: which of them this is; it gets rows [i·b, (i+1)·b) of every global batch,
-        b = batch_size / num_pipelines.
-    """
-
-    batch_size: int
-    start_step: int = 0
-    num_pipelines: int = 1
-    pipeline_index: int = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows of each global batch that this pipeline yields."""
-        return self.batch_size // self.num_pipelines
-
-
-#: Training batches are dicts of [rows, ...] tensors and never end. Evaluation batches end; they
-#: hold the examples in any order, and `example_index` (int32 [rows]) tells which one a row is; -1
-#: stands for the rows that pad the last batches to full size.
-#:
-#: Where a function has the attributes `files` and `check` of a FileInput, they are used.
-InputFn = Callable[[InputContext], "tf.data.Dataset"]
 
 
 def check_steps(max_steps: int) -> None:
@@ -72,30 +40,6 @@ def check_number(name: str, value: float, positive: bool = False) -> None:
     if not is_number or value < 0 or (positive and value == 0):
         least = "above 0" if positive else "of at least 0"
         raise AlbertError(f"{name}={shown(value)} must be a number {least}.")
-
-
-@dataclasses.dataclass(frozen=True)
-class FileInput:
-    """An input function that reads files.
-
-    Attributes:
-      batches: the function.
-      files: what it reads.
-      check: called if reading fails; raises an AlbertError that says which file is damaged, and
-        where, if one is.
-    """
-
-    batches: InputFn
-    files: Sequence[str] = dataclasses.field(compare=False)
-    check: Callable[[], None] = dataclasses.field(compare=False)
-
-    def __call__(self, context: InputContext) -> tf.data.Dataset:
-        """The batches."""
-        import tensorflow as tf
-
-        # Converting Python's `if` and `for` to graphs takes longer than all else, and the functions
-        # of our data sets are not written for it.
-        return tf.autograph.experimental.do_not_convert(self.batches)(context)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
-from albert_tf.training.specs import InputContext
 
 SIZES = (10, 3, 17)
 TOTAL = sum(SIZES)

@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.data.dynamic_masking import DynamicMasking, RowNumbers
 from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.specs import InputContext
 from data_prep.assembly import Batch
 from data_prep.masking import mask
 from tests.support.cases import slow

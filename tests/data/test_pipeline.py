@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
-from albert_tf.training.specs import InputContext
 from tests.support.cases import slow
 
 TOKEN = records.FeatureSpec("int64", (4,))

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.data.framing import read_frames
 from albert_tf.data.manifest import PRETRAINING, Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import record_files
 from albert_tf.data.training_order import ORDER_VERSION, deal
-from albert_tf.training.specs import InputContext
 from tests.support.cases import slow
 
 FEATURES = records.sequence_features(

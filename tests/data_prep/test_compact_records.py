@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.task import open_records
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.specs import InputContext
 from data_prep.inspect_records import inspect
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions

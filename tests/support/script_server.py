@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from albert_tf.tensorflow_import import prepare_tensorflow
+from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 ROOT = Path(__file__).parents[2]
 #: The scripts, and what they import when they are run.

@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.context import InputContext
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.export.conversion import WRITERS
@@ -30,7 +31,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import Predictor, TrainLoop
-from albert_tf.training.specs import EvalSpec, InputContext, RunConfig, TrainSpec
+from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
 CONFIG = AlbertConfig(

@@ -16,12 +16,12 @@ import tensorflow as tf
 
 import albert_tf.training.run
 from albert_tf import EvalSpec, RunConfig, TrainSpec
+from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
-from albert_tf.training.specs import InputContext
 from tests.training.conftest import HEADS_ALONE
 
 STEPS = 12

@@ -15,11 +15,11 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 from albert_tf import AlbertConfig, RunConfig
+from albert_tf.data.context import InputContext
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
-from albert_tf.training.specs import InputContext
 from tests.small_tasks import PIECES, open_small_task
 
 pytestmark = pytest.mark.skipif(not tf.test.is_built_with_cuda(), reason="no GPU kernels are built")

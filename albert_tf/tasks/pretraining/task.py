@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest
 from albert_tf.data.masking_options import MaskingOptions
@@ -29,7 +30,6 @@ from albert_tf.modeling.kernels.cross_entropy import cross_entropy
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.divergence import Plateau
-from albert_tf.training.specs import InputContext
 from albert_tf.training.task import Batch, Task, correct
 from albert_tf.weights.load import open_source
 

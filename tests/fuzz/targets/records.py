@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import record_files
 from albert_tf.tasks.pretraining import task as pretraining
 from albert_tf.training.data_errors import data_errors
-from albert_tf.training.specs import InputContext
 from data_prep.spill import Document, Runs, SpillWriter, read_bucket
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, vocabulary
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.tasks.classification.features import label_set
@@ -17,7 +18,6 @@ from albert_tf.tasks.classification.task import (
     load_task,
 )
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.specs import InputContext
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
 CONFIG = AlbertConfig(

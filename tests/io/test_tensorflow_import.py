@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""albert_tf.tensorflow_import: what a script's standard error shows of TensorFlow's import."""
+"""albert_tf.io.tensorflow_import: what a script's standard error shows of TensorFlow's import."""
 
 import os
 import subprocess
@@ -65,7 +65,7 @@ def test_log_level_0_shows_everything(loud):
 
 @pytest.mark.parametrize(("given", "used"), [({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")])
 def test_scripts_use_onednn_s_kernels_unless_they_are_told_not_to(loud, given, used):
-    code = "from albert_tf.tensorflow_import import prepare_tensorflow as p; p()\n"
+    code = "from albert_tf.io.tensorflow_import import prepare_tensorflow as p; p()\n"
     code += "import os, tensorflow; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
     assert start(code, loud, **given)[0] == f"{used}\n"
 
@@ -94,7 +94,7 @@ script.run(main, lambda: None)
 
 
 def test_without_tensorflow_the_import_error_is_python_s(tmp_path):
-    code = "from albert_tf.tensorflow_import import prepare_tensorflow as p; p()\n"
+    code = "from albert_tf.io.tensorflow_import import prepare_tensorflow as p; p()\n"
     code += "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]\n"
     code += "try:\n  import tensorflow\nexcept ModuleNotFoundError as e:\n  print(e.name)"
     assert start(code) == ("tensorflow\n", "")
