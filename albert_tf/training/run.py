@@ -7,7 +7,6 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +20,7 @@ from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.divergence import NOT_FINITE, Alarm, DivergenceDetector
+from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import (
     InputWatch,
@@ -37,9 +37,6 @@ from albert_tf.training.strategy import fast_precision, highest
 from albert_tf.training.task import trainable_weights
 from albert_tf.weights.source import ENCODER_SCOPE, LoadReport
 
-if TYPE_CHECKING:
-    from albert_tf.training.estimator import Estimator
-
 #: Seconds a loop on the device may take, so that the host keeps talking.
 LOOP_SECONDS = 5.0
 
@@ -48,7 +45,7 @@ class TrainingRun:
     """One call of `Estimator.train_and_evaluate`.
 
     Args:
-      estimator: whose model is trained, on its devices.
+      evaluator: has the model to train, on its devices.
       train_spec: what on, and how long.
       eval_spec: what to evaluate on in between; None: nothing.
 
@@ -57,23 +54,23 @@ class TrainingRun:
     """
 
     def __init__(
-        self, estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec | None
+        self, evaluator: Evaluator, train_spec: TrainSpec, eval_spec: EvalSpec | None
     ) -> None:
         from albert_tf.optimization.optimizer import create_optimizer
 
-        self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
+        self.evaluator, self.task, self.config = evaluator, evaluator.task, evaluator.config
         self.train_spec, self.eval_spec = train_spec, eval_spec
         if self.config.early_stopping_evals and not (eval_spec and eval_spec.every_steps):
             raise AlbertError("--early_stopping_evals needs --do_eval and --eval_every_steps.")
-        estimator.check_input(train_spec.input_fn, self.config.train_batch_size)
+        evaluator.check_input(train_spec.input_fn, self.config.train_batch_size)
         if eval_spec:
-            estimator.check_input(eval_spec.input_fn, self.config.eval_batch_size)
-        strategy = estimator.strategy
-        weights = estimator.model.named_weights()
-        trained = trainable_weights(estimator.model)
+            evaluator.check_input(eval_spec.input_fn, self.config.eval_batch_size)
+        strategy = evaluator.strategy
+        weights = evaluator.model.named_weights()
+        trained = trainable_weights(evaluator.model)
         self.frozen = [name for name in weights if name not in trained]
         self.identity = RunIdentity(self.config, self.task, train_spec, self.frozen)
-        self.chief = estimator.chief
+        self.chief = evaluator.chief
         self.rollbacks = Rollbacks(self.config.output_dir, self.chief)
         self.detector = DivergenceDetector(
             self.task.plateaus(train_spec.data_description),
@@ -112,7 +109,7 @@ class TrainingRun:
             self.chief,
         )
         self.loop = TrainLoop(
-            strategy, self.task, estimator.model, self.optimizer, schedule, self.config
+            strategy, self.task, evaluator.model, self.optimizer, schedule, self.config
         )
         self.results: dict[str, float] | None = None
 
@@ -127,7 +124,7 @@ class TrainingRun:
             files.remove_temporary(self.config.output_dir)
             if note := self.config.warmup_note(self.train_spec.max_steps):
                 print(note)
-        begun = highest(self.estimator.strategy, int(self.store.latest() is not None))
+        begun = highest(self.evaluator.strategy, int(self.store.latest() is not None))
         step = self._resume() if begun else self._begin()
         last = self.train_spec.max_steps
         pending = self._evaluation_pending(step)
@@ -141,7 +138,7 @@ class TrainingRun:
                 self.log.describe("training_data", self.train_spec.data_description)
         self.initial_step = step
         self.progress = Progress("train", last, "steps", step)
-        self.preemption = PreemptionHandler(self.estimator.strategy, self._note)
+        self.preemption = PreemptionHandler(self.evaluator.strategy, self._note)
         with self.preemption:
             over = self._evaluate(step) if pending else False
             stop = self.preemption.agree()
@@ -178,7 +175,7 @@ class TrainingRun:
             window.add(metrics, None if step == self.initial_step else seconds)
             per_step = seconds / steps if step > self.initial_step else LOOP_SECONDS
             loop_steps = max(1, min(self.config.steps_per_loop, int(LOOP_SECONDS / per_step)))
-            loop_steps = highest(self.estimator.strategy, loop_steps)
+            loop_steps = highest(self.evaluator.strategy, loop_steps)
             step += steps
             tokens, positions = (
                 tokens + metrics["tokens"].sum(),
@@ -217,7 +214,7 @@ class TrainingRun:
 
     def _note_slow_precision(self) -> None:
         """Says so where bfloat16 would be computed without units for it."""
-        fast = fast_precision(self.estimator.strategy)
+        fast = fast_precision(self.evaluator.strategy)
         if self.config.precision == "mixed_bfloat16" and fast != "mixed_bfloat16":
             print(
                 "No bfloat16 units found here: steps may take several times as long as with "
@@ -226,15 +223,15 @@ class TrainingRun:
 
     def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:
         """The training data from the batch of a step on."""
-        strategy, size = self.estimator.strategy, self.config.train_batch_size
+        strategy, size = self.evaluator.strategy, self.config.train_batch_size
         position = step + self.rollbacks.skipped_batches
         return iter(distribute(strategy, self.train_spec.input_fn, size, position))
 
     def _begin(self) -> int:
         """Starts at step 0, from random or from the initial weights; claims the directory."""
         if self.config.init_checkpoint:
-            with self.estimator.strategy.scope():
-                weights = self.estimator.model.named_weights()
+            with self.evaluator.strategy.scope():
+                weights = self.evaluator.model.named_weights()
                 report = load_weights(self.config.init_checkpoint, weights)
             print(report)
             self._warn_of_frozen_at_random(report)
@@ -262,10 +259,10 @@ class TrainingRun:
         """Restores the newest checkpoint of this run; gives its step. Refuses those of another."""
         folder = self.config.output_dir
         self.identity.check(folder)
-        with self.estimator.strategy.scope():
+        with self.evaluator.strategy.scope():
             self.store.restore_newest()
         step = int(self.optimizer.iterations.numpy())
-        strategy = self.estimator.strategy
+        strategy = self.evaluator.strategy
         newest, oldest = highest(strategy, step), -highest(strategy, -step)
         if newest != oldest:
             raise AlbertError(
@@ -334,7 +331,7 @@ class TrainingRun:
     def _roll_back(self, alarm: Alarm) -> int:
         """Goes back to where the run was still good, on with other data; gives the step."""
         target = self._restore_before(alarm)
-        highest(self.estimator.strategy)  # Before the chief deletes any, all have looked.
+        highest(self.evaluator.strategy)  # Before the chief deletes any, all have looked.
         # Stopped in between, the run comes to the same alarm and the same checkpoint again.
         self.store.forget_after(target)
         self.rollbacks.add(alarm, target)
@@ -359,7 +356,7 @@ class TrainingRun:
         kept = self.store.kept()
         while (target := self.rollbacks.target(alarm, list(kept))) is not None:
             try:
-                with self.estimator.strategy.scope():
+                with self.evaluator.strategy.scope():
                     self.store.restore(kept[target])
                 return target
             except DamagedError as error:
@@ -410,7 +407,7 @@ class TrainingRun:
             and self._evaluation_due(step)
             and not is_logged(self.config.output_dir, step, self.eval_spec.name)
         )
-        return bool(highest(self.estimator.strategy, int(pending)))
+        return bool(highest(self.evaluator.strategy, int(pending)))
 
     def _no_better(self, step: int) -> str | None:
         """Why the run is over before its last step; None: it is not."""
@@ -430,7 +427,7 @@ class TrainingRun:
 
     def _evaluate(self, step: int) -> bool:
         """Evaluates, unless a signal comes in between; whether the run is over."""
-        results = self.estimator.evaluate_now(self.eval_spec, self.preemption.agree)
+        results = self.evaluator.evaluate_now(self.eval_spec, self.preemption.agree)
         if results is None:
             return False
         self.results = results
