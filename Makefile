@@ -33,9 +33,10 @@ test-current: ## the tests with TensorFlow 2.21, also on Python 3.10 and 3.11
 test-all: setup ## every test, with time budgets (PARTS='default faults')
 	@$(PYTHON_BIN) scripts/test_all.py $(PARTS)
 
-lint: setup ## ruff: rules and format
+lint: setup ## ruff: rules and format; which package imports which
 	@$(PYTHON_BIN) -m ruff check .
 	@$(PYTHON_BIN) -m ruff format --check .
+	@scripts/check_imports.sh
 
 docs: setup ## write docs/flags.md from the scripts' --help
 	@$(PYTHON_BIN) scripts/make_flag_reference.py

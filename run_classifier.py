@@ -35,6 +35,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown_names
 from albert_tf.io.text_tables import check_table
+from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, find_task
 from albert_tf.tasks.flags import (
     check_finetuning_modes,
     check_settings,
@@ -42,7 +43,6 @@ from albert_tf.tasks.flags import (
     settings_from_flags,
 )
 from albert_tf.tasks.glue.data import DATA_SOURCES, check_splits, find_tasks
-from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, find_task
 from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from albert_tf.keras2 import keras
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.tasks.base import load_model_files
+from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.glue.data import read_split
-from albert_tf.tasks.glue.registry import find_task
 from albert_tf.tasks.squad.answers import extract_answers, predictions
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.features import build_squad_records

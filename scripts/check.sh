@@ -19,15 +19,15 @@ import data_prep.create_pretraining_data, data_prep.split_sentences, data_prep.t
 
 changed=$(git diff --name-only HEAD -- '*.py' && git ls-files --others --exclude-standard '*.py')
 changed=${changed:-$(git show --name-only --format= HEAD -- '*.py')}
-# Tests mirror the tree.
+# Tests mirror the tree; albert_tf/tasks/squad/data.py has tests/tasks/squad/test_squad_data.py.
 readarray -t tests < <(
   for path in $changed; do
     mirrored=${path#albert_tf/}
     case $path in
-      tests/*/test_*.py | tests/test_*.py) echo "$path" ;;
-      *) echo "tests/$(dirname "$mirrored")/test_$(basename "$mirrored")" ;;
+      tests/*/test_*.py | tests/test_*.py) if [[ -e $path ]]; then echo "$path"; fi ;;
+      *) compgen -G "tests/$(dirname "$mirrored")/test_*$(basename "$mirrored")" || true ;;
     esac
-  done | sort -u | while read -r path; do if [[ -e $path ]]; then echo "$path"; fi; done
+  done | sort -u
 )
 readarray -t golden < <(grep -rl --include='test_*.py' 'mark\.golden' tests | sort)
 

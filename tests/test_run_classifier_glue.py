@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import run_classifier
+from albert_tf.tasks.classification.glue_tasks import find_submission
 from albert_tf.tasks.glue import __main__ as glue_command
-from albert_tf.tasks.glue.registry import find_submission
 
 FILLERS = ["sun", "rain", "river", "stone", "bread"]
 DECIDERS = ["never", "always", "perhaps"]

@@ -14,12 +14,12 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.features import featurize
+from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.task import (
     ClassificationSpec,
     TextClassificationTask,
     load_task,
 )
-from albert_tf.tasks.glue.registry import find_task
 from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tokenization.tokenizer import checked_texts
 from albert_tf.training.checkpoints import load_weights

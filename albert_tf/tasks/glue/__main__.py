@@ -24,7 +24,7 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import check_run_dirs, check_vocabulary, define_path
 from albert_tf.io import files
-from albert_tf.tasks.glue.registry import find_task
+from albert_tf.tasks.classification.glue_tasks import find_task
 
 FLAGS = flags.FLAGS
 

@@ -17,7 +17,7 @@ from albert_tf.io import files
 from albert_tf.io.json_values import shown, shown_names
 from albert_tf.io.text_files import check_text_file, read_lines
 from albert_tf.io.text_tables import TextExample
-from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
+from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 DATA_SOURCES = ("files", "tfds")

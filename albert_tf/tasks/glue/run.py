@@ -15,9 +15,9 @@ from albert_tf.io import files
 from albert_tf.io.json_values import shown
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
+from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.classification.task import TextClassificationTask, load_task
 from albert_tf.tasks.glue.data import check_splits, find_tasks, read_split
-from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.glue.scores import majority_metrics, score_table
 from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
 from albert_tf.tasks.model_folders import model_folder

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from albert_tf.io.text_tables import TextExample
+from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
-from albert_tf.tasks.glue.registry import GLUE_TASKS, GlueTask
 
 #: Metrics of each development set of a task.
 Results = Mapping[str, Mapping[str, float]]

@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.tasks.glue.registry import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
+from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.prediction_tables import read_predictions
 
 #: Folders of a run directory: probabilities of test sets, and the answers made of them. Files in

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 from albert_tf.io import files
+from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS
 from albert_tf.tasks.glue.data import describe
-from albert_tf.tasks.glue.registry import GLUE_TASKS
 from albert_tf.tasks.glue.submission import average_predictions
 from albert_tf.tasks.multiple_choice.data import check_labelled, read_questions, read_race
 from albert_tf.tasks.squad.answer_files import read_answers

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, find_task
 from albert_tf.tasks.glue import __main__ as glue_command
 from albert_tf.tasks.glue.data import describe, find_tasks, read_split
-from albert_tf.tasks.glue.registry import GLUE_TASKS, find_task
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", ROOT / "../shared/data")) / "glue"

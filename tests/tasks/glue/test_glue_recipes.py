@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from albert_tf.config import AlbertConfig
+from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS
 from albert_tf.tasks.flags import Settings
-from albert_tf.tasks.glue.registry import GLUE_TASKS
 from albert_tf.tasks.recipes import load_recipe
 
 #: Learning rate, batch size, steps and warm-up of run_glue.sh, and of the paper for WNLI; and the

@@ -6,8 +6,8 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from albert_tf.io.text_tables import TextExample
+from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
-from albert_tf.tasks.glue.registry import find_task
 from albert_tf.tasks.glue.scores import glue_average, majority_metrics, score_table, task_score
 
 #: The published leaderboard row of BERT with 24 layers, whose average is 80.5.

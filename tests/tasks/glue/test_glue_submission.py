@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.classification.glue_tasks import find_submission, find_task
 from albert_tf.tasks.glue import __main__ as glue_command
-from albert_tf.tasks.glue.registry import find_submission, find_task
 from albert_tf.tasks.glue.submission import make_submission, server_answers, test_files
 
 FILES = {
