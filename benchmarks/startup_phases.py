@@ -113,7 +113,7 @@ def install_clocks(phases: Phases, report: str) -> None:
 
 def main(began: str, report: str, script: str, *arguments: str) -> None:
     """Runs the script."""
-    prepare_tensorflow()  # As cli.run does before anything imports it.
+    prepare_tensorflow()  # As script.run does before anything imports it.
     phases = Phases(float(began))
     sys.argv = [f"{script}.py", *arguments]
     module = importlib.import_module(script)

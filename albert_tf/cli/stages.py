@@ -21,7 +21,7 @@ from albert_tf.io import files
 from albert_tf.io.locks import lock_output
 
 RECORD_FILE = "stage.json"
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclasses.dataclass(frozen=True)

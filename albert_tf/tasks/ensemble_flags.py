@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from absl import flags
 
+from albert_tf.cli import script
 from albert_tf.cli.path_flags import check_run_dirs, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -18,16 +19,16 @@ from albert_tf.io.locks import lock_folder
 FLAGS = flags.FLAGS
 
 
-def define_ensemble_flags(script: str) -> None:
+def define_ensemble_flags(runner: str) -> None:
     """Defines --run_dirs and --output_dir.
 
     Args:
-      script: the one whose runs are averaged, for the help.
+      runner: the script whose runs are averaged, for the help.
     """
     define_path(
         "run_dirs",
         None,
-        f"Comma list of output directories of {script}, and of globs; what each last predicted "
+        f"Comma list of output directories of {runner}, and of globs; what each last predicted "
         "must be these questions.",
         required=True,
         check=check_run_dirs,

@@ -25,7 +25,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from data_prep import split_sentences
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: Flags that take text, or a list, that is no path.
 NO_PATHS = {
     *("beam_options", "checkpoint_name", "columns", "gcp_project", "glue_tasks", "layers"),
@@ -44,7 +44,7 @@ def define_functions():
         path = path.relative_to(ROOT)
         if path.parts[0].startswith(".") or path.parts[0] in ("tests", "scripts", "build"):
             continue
-        if not re.search(r"cli\.run(_command)?\b", (ROOT / path).read_text("utf-8")):
+        if not re.search(r"script\.run(_command)?\b", (ROOT / path).read_text("utf-8")):
             continue
         script = importlib.import_module(".".join(path.with_suffix("").parts))
         if hasattr(script, "define_flags"):

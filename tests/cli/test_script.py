@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 #: Another copy of the project may be installed.
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 SCRIPT = """
 import sys
@@ -81,7 +81,7 @@ def test_a_reader_that_has_seen_enough_causes_no_stack_trace(tmp_path):
 def test_arguments_are_handed_over_in_order_and_missing_ones_named(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(
-        "from albert_tf import cli\n"
+        "from albert_tf.cli import script\n"
         "script.run(lambda a, b: print(a, b), lambda: None, arguments=('DATA', 'PREDICTIONS'))\n"
     )
 

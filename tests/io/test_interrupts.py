@@ -17,7 +17,7 @@ import pytest
 
 #: NumPy's core has another name since NumPy 2.
 CORE = "numpy._core" if np.__version__ >= "2" else "numpy.core"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: Scripts that users start.
 SCRIPTS = [
     *(path for path in ROOT.glob("*.py")),
@@ -89,7 +89,7 @@ def test_every_script_is_ready_for_interrupts_before_it_imports_anything():
     found = []
     for path in SCRIPTS:
         text = path.read_text("utf-8")
-        if path.name == "cli.py" or not re.search(r"cli\.run(_command)?\b", text):
+        if path.name == "script.py" or not re.search(r"script\.run(_command)?\b", text):
             continue
         found.append(path)
         statements = ast.parse(text).body

@@ -21,7 +21,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import locks
 from albert_tf.io.locks import lock_folder, lock_output
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_second_process_is_told_who_is_there_since_when(tmp_path, hold):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BODY = "os.write(2, b'noise: 1\\nan error\\n\\xffnoise: 2\\nnoise: 3\\n'); "
 CODE = """
 import os, sys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS")
 #: As TensorFlow 2.21 writes them, with an error that matters between them.
 ABSEIL = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"

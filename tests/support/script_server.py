@@ -110,7 +110,7 @@ def environment() -> dict[str, str]:
 
 
 def _serve() -> None:
-    # As cli.run does. Keras 3 would import scikit-learn, and that pyarrow, which starts a thread.
+    # As script.run does. Keras 3 would import scikit-learn, and that pyarrow, which starts a thread.
     prepare_tensorflow()
     for module in _IMPORTED:
         importlib.import_module(module)

@@ -19,7 +19,7 @@ from albert_tf.tokenization.sentencepiece_model import starts_word
 from albert_tf.tokenization.tokenizer import Tokenizer, TokenizerSpec
 from data_prep.train_sentencepiece import Settings, train_sentencepiece
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", REPOSITORY.parent / "shared" / "data"))
 RELEASED_MODEL = DATA / "spm" / "30k-clean.model"
 CASES = json.loads((REPOSITORY / "tests" / "golden" / "tokenization_cases.json").read_text("utf-8"))

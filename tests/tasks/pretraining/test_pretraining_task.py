@@ -24,7 +24,7 @@ from albert_tf.tasks.pretraining.task import (
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 LENGTH, PREDICTIONS, VOCAB = 24, 4, 60
 CONFIG = AlbertConfig(
     vocab_size=VOCAB,
