@@ -22,6 +22,8 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
 
     end_on_interrupt()
 
+import dataclasses
+import functools
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -40,12 +42,16 @@ from albert_tf.tasks.flags import (
     check_finetuning_modes,
     check_settings,
     define_finetuning_flags,
-    settings_from_flags,
+    fine_tune_config,
+    open_model_files,
 )
 from albert_tf.tasks.glue.data import DATA_SOURCES, check_splits, find_tasks
 from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
+    from albert_tf.io.text_tables import TextColumns
+    from albert_tf.tasks.classification.task import TextClassificationTask
+    from albert_tf.tasks.fine_tune_config import FineTuneConfig
     from albert_tf.tasks.glue.run import Actions
     from albert_tf.tasks.runner import Examples
 
@@ -133,13 +139,13 @@ def _main() -> None:
     custom = FLAGS.task_name == "custom"
     if not custom and files.is_local(FLAGS.data_dir or ""):
         _check_glue_files(actions)
-    check_settings(None if FLAGS.task_name == "all" else FLAGS.task_name)
+    config = check_settings(None if FLAGS.task_name == "all" else FLAGS.task_name)
     tasks = [task.name for task in GLUE_TASKS if not task.model_of]
     with lock_for_training(*(tasks if FLAGS.task_name == "all" else [])):
-        _run_custom() if custom else _run_tasks(actions)
+        _run_custom(config) if custom else _run_tasks(actions, config)
 
 
-def _run_tasks(actions: Sequence[bool]) -> None:
+def _run_tasks(actions: Sequence[bool], config: FineTuneConfig | None) -> None:
     """Runs on the texts of GLUE: of one task, or of all."""
     from albert_tf.tasks.glue import run as glue
 
@@ -149,7 +155,7 @@ def _run_tasks(actions: Sequence[bool]) -> None:
         glue.run_all(_run_glue, todo, *data, FLAGS.output_dir)
     else:
         task = find_task(FLAGS.task_name)
-        _run_glue(task, todo, glue.read_texts(task, todo, *data), FLAGS.output_dir)
+        _run_glue(task, todo, glue.read_texts(task, todo, *data), FLAGS.output_dir, config)
 
 
 def _check_glue_files(actions: Sequence[bool]) -> None:
@@ -159,57 +165,98 @@ def _check_glue_files(actions: Sequence[bool]) -> None:
         find_tasks(FLAGS.data_dir)
 
 
-def _run_custom() -> None:
+def _run_custom(config: FineTuneConfig | None) -> None:
     """Runs on the texts of --train_file, --eval_file and --predict_file."""
     from albert_tf.io.text_tables import TextColumns
-    from albert_tf.tasks.classification import flags as flagged
-    from albert_tf.tasks.classification import task as classification
     from albert_tf.tasks.classification.features import label_set
-    from albert_tf.tasks.classification.flags import read_files
+    from albert_tf.tasks.classification.task import TextClassificationTask
     from albert_tf.tasks.model_folders import model_folder
-    from albert_tf.tasks.prediction_tables import write_predictions
+    from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE
+    from albert_tf.tasks.runner import run
 
     given = {c: FLAGS[f"{c}_column"].value for c in ("text", "text_pair", "label", "id")}
     given = {column: name for column, name in given.items() if name}
     columns = TextColumns(**{"text": "text", "label": "label", **given})
-    settings = settings_from_flags({})
     if not FLAGS.do_train:
-        task = classification.load_task(model_folder(FLAGS.output_dir), given, FLAGS.max_seq_length)
+        task = TextClassificationTask.load(
+            model_folder(FLAGS.output_dir), columns=given, **_length_given()
+        )
         if FLAGS.regression and task.spec.labels:
             raise AlbertError(
                 f"--regression does not fit the model in {FLAGS.output_dir}, which was trained on "
                 f"labels ({shown_names(task.spec.labels)}); leave the flag out."
             )
         columns = task.spec.columns or columns
-    needed = {file: FLAGS[file].value for action, file in FILES.items() if FLAGS[action].value}
-    path = os.path.join(FLAGS.output_dir, "predictions.tsv")
-    files.check_output(path, needed.values(), overwrite=True)
-    texts = read_files(columns, **needed)
+    read = [FLAGS[file].value for action, file in FILES.items() if FLAGS[action].value]
+    files.check_output(os.path.join(FLAGS.output_dir, PREDICTIONS_FILE), read, overwrite=True)
+    texts = _read_files(columns)
     if FLAGS.do_train:
         labels = () if FLAGS.regression else label_set(texts.train)
-        task, settings = flagged.new_task(labels, recipe="custom", columns=columns)
-    _, outputs = flagged.run_task(task, texts, settings, FLAGS.output_dir)
-    for name, output in outputs.items():
-        examples = texts.predict[name]
-        values = output["probabilities" if task.spec.labels else "values"]
-        write_predictions(path, (example.id for example in examples), values, task.spec.labels)
-        print(f"Predictions for {len(examples):,} examples are in {path}.")
+        task, config = _new_task("custom", config, labels, FLAGS.output_dir, columns=columns)
+    run(task, texts, config)
 
 
-def _run_glue(task: GlueTask, todo: Actions, texts: Examples, output_dir: str) -> dict[str, float]:
+def _read_files(columns: TextColumns) -> Examples:
+    """Examples of the user's own tables; the data sets are called eval and predict."""
+    from albert_tf.io.text_tables import read_text_table
+    from albert_tf.tasks.runner import Examples
+
+    unlabelled = dataclasses.replace(columns, label=None)
+    return Examples(
+        read_text_table(FLAGS.train_file, columns) if FLAGS.do_train else (),
+        {"eval": read_text_table(FLAGS.eval_file, columns)} if FLAGS.do_eval else {},
+        {"predict": read_text_table(FLAGS.predict_file, unlabelled)} if FLAGS.do_predict else {},
+    )
+
+
+def _length_given() -> dict[str, int]:
+    """What of a trained task's specification is to be otherwise."""
+    return {"max_seq_length": FLAGS.max_seq_length} if FLAGS.max_seq_length else {}
+
+
+def _new_task(
+    recipe: str,
+    config: FineTuneConfig | None,
+    labels: Sequence[str],
+    output_dir: str,
+    **spec: object,
+) -> tuple[TextClassificationTask, FineTuneConfig]:
+    """A task for a model to be trained, and how to train it.
+
+    Args:
+      recipe: whose settings hold where no flag is given.
+      config: made of it already; None if it had to wait for the model's configuration.
+      labels: the classes; empty for regression.
+      output_dir: where the model goes.
+      **spec: further fields of its ClassificationSpec.
+    """
+    from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+
+    model, tokenizer = open_model_files()
+    config = config or fine_tune_config(recipe, model, output_dir)
+    specification = ClassificationSpec(tuple(labels), config.max_seq_length, **spec)
+    model, dropout = config.model_config(model), config.classifier_dropout
+    return TextClassificationTask(model, tokenizer, specification, dropout), config
+
+
+def _run_glue(
+    task: GlueTask,
+    todo: Actions,
+    texts: Examples,
+    output_dir: str,
+    config: FineTuneConfig | None = None,
+) -> dict[str, float]:
     """Runs one GLUE task; gives the metrics of its development sets."""
-    from albert_tf.tasks.classification import flags as flagged
     from albert_tf.tasks.glue import run as glue
+    from albert_tf.tasks.runner import run
 
     if todo.train:
         names = {"task_name": task.name, "best_metric": task.best_metric}
-        classifier, settings = flagged.new_task(task.labels, recipe=task.name, **names)
+        classifier, config = _new_task(task.name, config, task.labels, output_dir, **names)
     else:
-        classifier = glue.open_model(task, output_dir, FLAGS.max_seq_length)
-        settings = settings_from_flags({})
-    results, outputs = flagged.run_task(classifier, texts, settings, output_dir)
-    glue.write_outputs(task, texts, outputs, output_dir)
-    return results
+        classifier = glue.open_model(task, output_dir, **_length_given())
+        config = config or fine_tune_config(None, output_dir=output_dir)
+    return run(classifier, texts, config, functools.partial(glue.write_outputs, task))
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ from albert_tf.tasks.training_flags import (
     check_run,
     define_training_flags,
     lock_for_training,
-    run_config_from_flags,
+    run_settings,
 )
 from albert_tf.training.specs import MAX_STEPS, RunConfig, check_number
 from albert_tf.weights.config_files import config_in
@@ -112,7 +112,7 @@ def _check_flags() -> None:
 def _main() -> None:
     rate = FLAGS.learning_rate
     rate = scaled_learning_rate(FLAGS.train_batch_size) if rate is None else rate
-    run_config = run_config_from_flags(learning_rate=rate)
+    run_config = RunConfig(**{**run_settings(), "learning_rate": rate})
     _check_settings(run_config)
     with lock_for_training():
         _run(run_config)
@@ -158,13 +158,7 @@ def _run(run_config: RunConfig) -> None:
             f"{run_config.learning_rate:.3g}."
         )
         estimator.train_and_evaluate(
-            TrainSpec(
-                source.train_input_fn,
-                FLAGS.num_train_steps,
-                source.fingerprint,
-                source.description,
-                source.num_corrupt,
-            ),
+            TrainSpec.of(source, FLAGS.num_train_steps),
             eval_spec if FLAGS.do_eval else None,
         )
         if source.num_corrupt:

@@ -37,19 +37,17 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_file
 from albert_tf.tasks.flags import (
-    Settings,
-    cache_dir,
     check_finetuning_modes,
     check_settings,
     define_finetuning_flags,
+    fine_tune_config,
     open_model_files,
-    pads_to_max,
-    settings_from_flags,
 )
 from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, check_race
 from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
+    from albert_tf.tasks.fine_tune_config import FineTuneConfig
     from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
@@ -97,37 +95,22 @@ def _main() -> None:
     if FLAGS.data_dir and files.is_local(FLAGS.data_dir):
         for split in _race_splits():
             check_race(FLAGS.data_dir, split, _race_groups())
-    check_settings("race")
+    config = check_settings("race")
     with lock_for_training():
-        _run()
+        _run(config)
 
 
-def _run() -> None:
+def _run(config: FineTuneConfig | None) -> None:
     """Trains, evaluates and predicts, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.multiple_choice.predictions import write_outputs
     from albert_tf.tasks.runner import Examples, run
 
     # All data is read before anything is trained, so that its errors show at once.
-    task, settings = _open_task()
+    task, config = _open_task(config)
     train, held_out, unseen = (_read(action, task.spec.num_choices) for action in DATA)
-    steps = settings.steps(len(train))
-    _, outputs = run(
-        task,
-        Examples(
-            train,
-            {"eval": held_out} if held_out else {},
-            {"predict": unseen} if unseen else {},
-        ),
-        settings.run_config(steps),
-        cache_dir(),
-        max_steps=steps,
-        eval_every_steps=settings.eval_every_steps,
-        num_seeds=FLAGS.num_seeds,
-        pad_to_max=pads_to_max(),
-    )
-    if outputs:
-        write_outputs(unseen, outputs["predict"]["probabilities"], FLAGS.output_dir)
+    evaluate = {"eval": held_out} if held_out else {}
+    predict = {"predict": unseen} if unseen else {}
+    run(task, Examples(train, evaluate, predict), config)
 
 
 def _is_done(action: str) -> bool:
@@ -173,23 +156,22 @@ def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
     return data.read_race(FLAGS.data_dir, split, _race_groups(), num_choices)
 
 
-def _open_task() -> tuple[MultipleChoiceTask, Settings]:
+def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineTuneConfig]:
     """The task to train; without --do_train, that of the model in --output_dir."""
     from albert_tf.tasks.model_folders import model_folder
     from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
-    from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask, load_task
-    from albert_tf.tasks.recipes import load_recipe
+    from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
     if not FLAGS.do_train:
         changes = {name: FLAGS[name].value for name in SPEC if FLAGS[name].present}
-        return load_task(model_folder(FLAGS.output_dir), **changes), settings_from_flags({})
-    config, tokenizer = open_model_files()
-    settings = settings_from_flags(load_recipe("race", config))
-    length = settings.sequence_length(config)
+        return MultipleChoiceTask.load(model_folder(FLAGS.output_dir), **changes), config
+    model, tokenizer = open_model_files()
+    config = config or fine_tune_config("race", model)
+    length = config.max_seq_length
     qa_length = FLAGS.max_qa_length or min(128, length // 2)
     spec = MultipleChoiceSpec(FLAGS.num_choices or 4, length, qa_length)
-    config = settings.model_config(config)
-    return MultipleChoiceTask(config, tokenizer, spec, settings.classifier_dropout), settings
+    model, dropout = config.model_config(model), config.classifier_dropout
+    return MultipleChoiceTask(model, tokenizer, spec, dropout), config
 
 
 def main() -> None:

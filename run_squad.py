@@ -35,6 +35,7 @@ from albert_tf.tasks.squad.data import check_threshold
 from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
+    from albert_tf.tasks.fine_tune_config import FineTuneConfig
     from albert_tf.tasks.squad.task import SquadTask
 
 FLAGS = flags.FLAGS
@@ -93,9 +94,9 @@ def define_flags() -> None:
 
 
 def _main() -> None:
-    shared.check_settings(f"squad{FLAGS.version}")
+    config = shared.check_settings(f"squad{FLAGS.version}")
     with lock_for_training():
-        _run()
+        _run(config)
     if FLAGS.interactive:
         from albert_tf.tasks.model_folders import model_folder
         from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
@@ -104,47 +105,31 @@ def _main() -> None:
         converse(QuestionAnswerer.load(folder, FLAGS.null_score_diff_threshold, **_changes()))
 
 
-def _run() -> None:
+def _run(config: FineTuneConfig | None) -> None:
     """Trains, evaluates and predicts, as far as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.runner import fine_tune, open_trained
+    from albert_tf.tasks.runner import Examples, run
     from albert_tf.tasks.squad import answer_files
-    from albert_tf.tasks.squad.evaluation import evaluate, predict
-    from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
+    from albert_tf.tasks.squad.data import read_squad
+    from albert_tf.tasks.squad.thresholds import Threshold
 
     for name in answer_files.FILES:
         asked = [FLAGS[file].value for file in FILES.values() if FLAGS[file].value]
         files.check_output(os.path.join(FLAGS.output_dir, name), asked, overwrite=True)
     # All data is read before anything is trained, so that its errors show at once.
-    task, settings = _open_task()
+    task, config = _open_task(config)
     check_threshold(task.spec.version, FLAGS.null_score_diff_threshold)
+    if FLAGS.null_score_diff_threshold is not None:
+        task.threshold = Threshold(FLAGS.null_score_diff_threshold, "as given")
     if task.spec.head == "span":
         refuse_flags(BEAM_ONLY, "the span head follows no beam.")
-    cache, pad, threshold = (
-        shared.cache_dir(),
-        shared.pads_to_max(),
-        FLAGS.null_score_diff_threshold,
+    train, held_out, new = (
+        read_squad(FLAGS[file].value, version=task.spec.version) if FLAGS[action].value else ()
+        for action, file in FILES.items()
     )
-    eval_specs = []
-    if FLAGS.do_eval:
-        held_out = QuestionSet(task, FLAGS.eval_file, cache, pad)
-        eval_specs = [held_out.eval_spec(FLAGS.eval_batch_size, settings.eval_every_steps)]
-    if FLAGS.do_predict:
-        new = QuestionSet(task, FLAGS.predict_file, cache, pad)
-    if FLAGS.do_train:
-        source = open_training_records(task, FLAGS.train_file, cache, FLAGS.random_seed, pad)
-        steps = settings.steps(source.num_examples)
-        config = settings.run_config(steps)
-        print(f"Fine-tuning for {steps:,} steps of {config.train_batch_size} windows.")
-        estimator = fine_tune(task, config, source, steps, eval_specs, FLAGS.num_seeds)
-    elif FLAGS.do_eval or FLAGS.do_predict:
-        estimator = open_trained(task, settings.run_config(0))
-    if FLAGS.do_eval:
-        # A threshold from before the training would say nothing of the new weights.
-        find = FLAGS.do_train
-        evaluate(estimator, held_out, FLAGS.output_dir, threshold, find_threshold=find)
-    if FLAGS.do_predict:
-        predict(estimator, new, FLAGS.output_dir, threshold)
+    evaluate = {"eval": held_out} if held_out else {}
+    predict = {"predict": new} if new else {}
+    run(task, Examples(train, evaluate, predict), config)
 
 
 def _check_flags() -> None:
@@ -166,14 +151,13 @@ def _changes() -> dict[str, object]:
     return {name: FLAGS[name].value for name in SEARCH if FLAGS[name].present}
 
 
-def _open_task() -> tuple[SquadTask, shared.Settings]:
+def _open_task(config: FineTuneConfig | None) -> tuple[SquadTask, FineTuneConfig]:
     """The task of --version; without --do_train, that of the model in --output_dir."""
     from albert_tf.tasks.model_folders import model_folder
-    from albert_tf.tasks.recipes import load_recipe
-    from albert_tf.tasks.squad.task import SquadSpec, SquadTask, load_squad_task
+    from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 
     if not FLAGS.do_train:
-        task = load_squad_task(model_folder(FLAGS.output_dir), **_changes())
+        task = SquadTask.load(model_folder(FLAGS.output_dir), **_changes())
         if FLAGS.version not in (None, task.spec.version):
             raise AlbertError(
                 f"The model in {FLAGS.output_dir} is one of SQuAD {task.spec.version}, not "
@@ -184,14 +168,14 @@ def _open_task() -> tuple[SquadTask, shared.Settings]:
                 f"The model in {FLAGS.output_dir} has the {task.spec.head} head, not the "
                 f"{FLAGS.head} head; leave --head out."
             )
-        return task, shared.settings_from_flags({})
-    config, tokenizer = shared.open_model_files()
-    settings = shared.settings_from_flags(load_recipe(f"squad{FLAGS.version}", config))
+        return task, config
+    model, tokenizer = shared.open_model_files()
+    config = config or shared.fine_tune_config(f"squad{FLAGS.version}", model)
     values = {name: FLAGS[name].value for name in ("version", "head", *SEARCH)}
-    values["max_seq_length"] = settings.sequence_length(config)
+    values["max_seq_length"] = config.max_seq_length
     spec = SquadSpec.from_dict(values, "the flags")
-    config = settings.model_config(config)
-    return SquadTask(config, tokenizer, spec, settings.classifier_dropout), settings
+    model, dropout = config.model_config(model), config.classifier_dropout
+    return SquadTask(model, tokenizer, spec, dropout), config
 
 
 def main() -> None:

@@ -39,7 +39,6 @@ from albert_tf.tasks.glue.data import read_split
 from albert_tf.tasks.squad.answers import extract_answers, predictions
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.features import build_squad_records
-from albert_tf.tasks.squad.question_set import QuestionSet
 from albert_tf.tasks.squad.scoring import score
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
@@ -205,8 +204,8 @@ def measure_glue(name: str, folder: str) -> dict[str, Any]:
 
     def open_sources(pad: bool) -> tuple[RecordSource, RecordSource]:
         return (
-            task.open_examples(train, "train", folder, train_seed=1, pad_to_max=pad),
-            task.open_examples(splits[1], "dev", folder, pad_to_max=pad),
+            task.open_examples(train, "train", folder, train_seed=1, pad_to_max=pad).source,
+            task.open_examples(splits[1], "dev", folder, pad_to_max=pad).source,
         )
 
     figures, outputs = compare(task, open_sources)
@@ -227,7 +226,10 @@ def measure_squad(folder: str) -> dict[str, Any]:
     found = load_model_files(FLAGS.albert_config_file, FLAGS.spm_model_file, None, None)
     options = WindowOptions(max_seq_length=FLAGS.squad_length)
     task = SquadTask(*found, SquadSpec("1.1", windows=options))
-    asked = {way: QuestionSet(task, path, folder, pad) for way, pad in WAYS.items()}
+    read = read_squad(path, version="1.1")
+    asked = {
+        way: task.open_examples(read, way, folder, pad_to_max=pad) for way, pad in WAYS.items()
+    }
     figures, outputs = compare(task, lambda pad: (None, asked[list(WAYS)[pad]].source))
     by_length, padded = (predictions(asked[way].answers(outputs[way]), None) for way in WAYS)
     questions, windows = len(padded), asked["padded"].source.num_examples

@@ -22,7 +22,7 @@ from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
-from albert_tf.tasks.squad.question_set import QuestionSet, open_training_records
+from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -85,11 +85,8 @@ def open_small_task(
         windows = WindowOptions(max_seq_length=max_seq_length, max_query_length=4, doc_stride=4)
         spec = SquadSpec(version, windows=windows, start_n_top=2, end_n_top=2, n_best_size=3)
         task = SquadTask(config, tokenizer, spec, dropout_rate)
-        train = open_training_records(task, str(path), str(folder), 1, pad_to_max)
-        held_out = QuestionSet(task, str(path), str(folder), pad_to_max)
-        spec = EvalSpec(held_out.source.eval_input_fn, metrics=held_out.metrics)
-        return SmallTask(task, train, spec)
-    if name == "multiple_choice":
+        data = read_squad(str(path), version=version)
+    elif name == "multiple_choice":
         spec = MultipleChoiceSpec(num_choices=3, max_seq_length=max_seq_length, max_qa_length=6)
         task = MultipleChoiceTask(config, tokenizer, spec, dropout_rate)
         data = _questions(examples)
@@ -101,7 +98,8 @@ def open_small_task(
     options = {"cache_dir": str(folder), "pad_to_max": pad_to_max}
     train = task.open_examples(data, "train", train_seed=1, **options)
     held_out = task.open_examples(data, "eval", **options)
-    return SmallTask(task, train, EvalSpec(held_out.eval_input_fn))
+    spec = EvalSpec(held_out.source.eval_input_fn, examples=held_out)
+    return SmallTask(task, train.source, spec)
 
 
 def _sentence(words: int, seed: int) -> str:

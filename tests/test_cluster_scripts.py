@@ -17,6 +17,8 @@ import yaml
 from absl import flags
 
 import run_pretraining
+from albert_tf.tasks.training_flags import run_settings
+from albert_tf.training.specs import RunConfig
 
 pytestmark = pytest.mark.tooling
 
@@ -116,7 +118,7 @@ def test_kubernetes_starts_pretraining_with_flags_it_has(tmp_path, monkeypatch):
     run_pretraining.define_flags()
     try:
         assert flags.FLAGS([script, *given]) == [script]
-        config = run_pretraining.run_config_from_flags(learning_rate=0.001)
+        config = RunConfig(**{**run_settings(), "learning_rate": 0.001})
     finally:
         flags.FLAGS.unparse_flags()
         for flag in set(flags.FLAGS) - known:

@@ -25,7 +25,6 @@ import shutil
 import signal
 import tarfile
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -127,15 +126,14 @@ def train(records: Path, folder: Path, stopped: bool = False) -> dict[str, np.nd
         precision="float32",
         seed=3,
     )
-    spec = TrainSpec(
-        source.train_input_fn, STEPS, source.fingerprint, data_description=source.description
-    )
+    spec, metrics = TrainSpec.of(source, STEPS), task.metrics
 
-    def stop(outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    def stop(*arguments: object) -> dict[str, float]:
         signal.raise_signal(signal.SIGTERM)
-        return task.metrics(outputs)
+        return metrics(*arguments)
 
-    evaluation = EvalSpec(source.eval_input_fn, every_steps=STOP, metrics=stop)
+    task.metrics = stop
+    evaluation = EvalSpec(source.eval_input_fn, every_steps=STOP)
     estimator = Estimator(task, config)
     with contextlib.suppress(SystemExit) if stopped else contextlib.nullcontext():
         estimator.train_and_evaluate(spec, evaluation if stopped else None)

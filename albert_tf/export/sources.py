@@ -33,12 +33,12 @@ from albert_tf.io import files
 from albert_tf.io.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification import task as text_classification
+from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.model_folders import SEEDS_FILE, TASK_FILE, model_folder
-from albert_tf.tasks.multiple_choice import task as multiple_choice
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.answering import QuestionAnswerer
-from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
-from albert_tf.tasks.squad.task import SquadTask, load_squad_task
+from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.thresholds import DEFAULT
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.results import RESULTS_FILE
@@ -165,7 +165,7 @@ def export_encoder(
 
 def export_classifier(source: ModelFolder, path: str, overwrite: bool = False) -> None:
     """Writes the SavedModel of a fine-tuned classifier; see albert_tf.export.classifier."""
-    task = text_classification.load_task(source.path, {})
+    task = TextClassificationTask.load(source.path)
     model = task.build_model()
     source.load(model)
     root, signatures = build_classifier(task, model)
@@ -175,7 +175,7 @@ def export_classifier(source: ModelFolder, path: str, overwrite: bool = False) -
 
 def export_multiple_choice(source: ModelFolder, path: str, overwrite: bool = False) -> None:
     """Writes the SavedModel of a multiple-choice model; see albert_tf.export.multiple_choice."""
-    task = multiple_choice.load_task(source.path)
+    task = MultipleChoiceTask.load(source.path)
     model = task.build_model()
     source.load(model)
     root, signatures = build_multiple_choice(task, model)
@@ -185,10 +185,10 @@ def export_multiple_choice(source: ModelFolder, path: str, overwrite: bool = Fal
 
 def export_squad(source: ModelFolder, path: str, overwrite: bool = False) -> None:
     """Writes the SavedModel of a SQuAD model; see albert_tf.export.squad."""
-    task = load_squad_task(source.path)
+    task = SquadTask.load(source.path)
     model = task.build_model()
     source.load(model)
-    threshold = (load_threshold(source.path) or [DEFAULT_THRESHOLD])[0]
+    threshold = (task.threshold or DEFAULT).value
     root, signatures = build_squad(task, model, threshold)
     probes = squad_probes(QuestionAnswerer(task, model, threshold))
     _publish(
@@ -197,8 +197,8 @@ def export_squad(source: ModelFolder, path: str, overwrite: bool = False) -> Non
 
 
 _BY_TASK = {
-    text_classification.TextClassificationTask.name: export_classifier,
-    multiple_choice.MultipleChoiceTask.name: export_multiple_choice,
+    TextClassificationTask.name: export_classifier,
+    MultipleChoiceTask.name: export_multiple_choice,
     SquadTask.name: export_squad,
 }
 
@@ -248,7 +248,7 @@ def export_lite(
     check_lite(kind)
     labels: tuple[str, ...] = ()
     if kind == "classifier":
-        task = text_classification.load_task(source.path, {})
+        task = TextClassificationTask.load(source.path)
         model, tokenizer, labels = task.build_model(), task.tokenizer, task.spec.labels
         function = tflite.classifier_outputs(task, model)
     else:

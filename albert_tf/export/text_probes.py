@@ -14,7 +14,7 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.export.self_check import Probe
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
-from albert_tf.tasks.base import ExampleTask
+from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.classification import features as classification_features
 from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.multiple_choice import features as multiple_choice_features
@@ -50,7 +50,7 @@ def _bytes(texts: Sequence[str]) -> np.ndarray:
 
 
 def _answers(
-    task: ExampleTask,
+    task: FineTuningTask,
     model: keras.Model,
     build_records: Callable[[str], str],
     features: dict,

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What fine-tuning tasks have in common: their model's files, and how these are found again."""
+"""The contract of fine-tuning tasks: their model, data, predictions and files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
@@ -17,19 +18,43 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.modeling.flops import training_flops
-from albert_tf.tasks.model_folders import TASK_FILE, VOCABULARY_FLAGS
+from albert_tf.tasks.model_folders import TASK_FILE, VOCABULARY_FLAGS, read_task_file
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Batch, Task, correct
 from albert_tf.weights.load import check_architecture, open_source
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleSet:
+    """Examples of a task, and the records that were made of them.
+
+    Attributes:
+      name: of the data set, for the terminal and in the names of metrics.
+      examples: of the task's own type.
+      source: the records, in the order of the examples; one for each, or several.
+    """
+
+    name: str
+    examples: Sequence[Any]
+    source: RecordSource
+
+    def eval_spec(self, batch_size: int, every_steps: int | None = None) -> EvalSpec:
+        """Evaluation on, or prediction of, these examples."""
+        batches = self.source.num_batches(batch_size)
+        return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self)
 
 
 class FineTuningTask(Task):
     """A task on token sequences, with the configuration and the tokenizer of a pretrained model.
 
+    Its data are examples, each of which counts the same in the loss.
+
     Args:
       config: of the model.
       tokenizer: saved with the model.
-      max_seq_length: of the longest sequences, in tokens.
+      spec: what the task is besides its model, such as labels; a dataclass that has, in tokens, the
+        `max_seq_length` of the longest sequences.
       dropout_rate: dropout on what the task's own head reads.
 
     Raises:
@@ -44,7 +69,7 @@ class FineTuningTask(Task):
         self,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        max_seq_length: int,
+        spec: Any,
         dropout_rate: float = 0.1,
     ) -> None:
         if tokenizer.vocab_size != config.vocab_size:
@@ -52,13 +77,94 @@ class FineTuningTask(Task):
                 f"The vocabulary {tokenizer.spec.model_file} has {tokenizer.vocab_size} pieces, "
                 f"but the model vocab_size={config.vocab_size}; give the checkpoint's vocabulary."
             )
-        config.check_length(max_seq_length)
+        config.check_length(spec.max_seq_length)
         self.config, self.tokenizer = config, tokenizer
-        self.max_seq_length, self.dropout_rate = max_seq_length, dropout_rate
+        self.spec, self.dropout_rate = spec, dropout_rate
 
     @abc.abstractmethod
     def task_file(self) -> dict[str, object]:
-        """JSON values that make this task again, together with its configuration and tokenizer."""
+        """The specification as JSON values."""
+
+    @classmethod
+    @abc.abstractmethod
+    def read_spec(cls, values: Mapping[str, Any], path: str) -> Any:
+        """The specification from what `task_file` gives.
+
+        Args:
+          values: may be damaged.
+          path: of the file, for errors.
+
+        Raises:
+          AlbertError: the values are no specification.
+        """
+
+    @classmethod
+    def load(cls, folder: str, **changes: Any) -> FineTuningTask:
+        """The task that the model in an output directory was trained for.
+
+        Args:
+          folder: the output directory.
+          **changes: entries of `task_file` to have otherwise.
+
+        Raises:
+          AlbertError: the folder is not that of a model trained for this task.
+        """
+        values = {**read_task_file(folder, cls.name), **changes}
+        spec = cls.read_spec(values, os.path.join(folder, TASK_FILE))
+        return cls(*load_model_files(None, None, None, folder), spec)
+
+    @abc.abstractmethod
+    def open_examples(
+        self,
+        examples: Sequence[Any],
+        name: str,
+        cache_dir: str,
+        *,
+        labelled: bool = True,
+        train_seed: int | None = None,
+        pad_to_max: bool = False,
+    ) -> ExampleSet:
+        """Examples as input of this task, by way of records in the cache.
+
+        Args:
+          examples: of the task's own type.
+          name: what they are, for the terminal.
+          cache_dir: where records are kept.
+          labelled: whether every example must have a label.
+          train_seed: of the training order; None keeps the examples' own, for evaluation.
+          pad_to_max: pad all batches to the longest length.
+
+        Raises:
+          AlbertError: a label is missing or unknown.
+        """
+
+    @abc.abstractmethod
+    def write_predictions(
+        self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
+    ) -> None:
+        """Writes the predictions for a data set.
+
+        Args:
+          data: the examples.
+          outputs: of `predict`, in the order of the records.
+          output_dir: where the files go.
+        """
+
+    def write_evaluation(
+        self,
+        data: ExampleSet,
+        outputs: Mapping[str, np.ndarray],
+        results: Mapping[str, float],
+        output_dir: str,
+    ) -> None:
+        """Writes what an evaluation leaves beside eval_results.json; by default nothing.
+
+        Args:
+          data: the examples.
+          outputs: of `predict`, in the order of the records.
+          results: the metrics.
+          output_dir: where the files go.
+        """
 
     def description(self) -> dict[str, object]:
         """The model's configuration, the tokenizer and what task.json holds."""
@@ -81,38 +187,9 @@ class FineTuningTask(Task):
         """See albert_tf.modeling.flops."""
         return training_flops(self.config, length)
 
-
-class ExampleTask(FineTuningTask):
-    """A task whose data is a list of examples, each of which counts the same in the loss."""
-
-    @abc.abstractmethod
-    def open_examples(
-        self,
-        examples: Sequence[Any],
-        name: str,
-        cache_dir: str,
-        *,
-        labelled: bool = True,
-        train_seed: int | None = None,
-        pad_to_max: bool = False,
-    ) -> RecordSource:
-        """Examples as input of this task, by way of records in the cache.
-
-        Args:
-          examples: of the task's own type.
-          name: what they are, for the terminal.
-          cache_dir: where records are kept.
-          labelled: whether every example must have a label.
-          train_seed: of the training order; None keeps the examples' own, for evaluation.
-          pad_to_max: pad all batches to `max_seq_length`.
-
-        Raises:
-          AlbertError: a label is missing or unknown.
-        """
-
     def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Examples in the batch."""
-        return {"examples": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
+        """Records in the batch."""
+        return {"examples": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
 
     def means(
         self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]

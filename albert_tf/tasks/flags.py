@@ -1,37 +1,31 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The flags that fine-tuning runners share, and the settings they make of them and a recipe."""
+"""The flags that fine-tuning runners share, and the FineTuneConfig that they make."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from albert_tf.cli.path_flags import check_vocabulary, define_path
 from albert_tf.config import AlbertConfig, not_told
-from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, NONE, resolve_name
+from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.model_folders import VOCABULARY_FLAGS, check_seeds, check_trained, model_folder
-from albert_tf.tasks.recipes import load_recipe
 from albert_tf.tasks.training_flags import (
     check_modes,
     check_run,
     define_training_flags,
-    run_config_from_flags,
+    run_settings,
 )
 from albert_tf.training.specs import (
     FREEZABLE,
-    MAX_SEED,
     MAX_STEPS,
-    RunConfig,
-    check_number,
-    check_steps,
 )
 from albert_tf.weights.config_files import config_in
 
@@ -55,92 +49,9 @@ _TRAINING_ONLY = (
     "freeze",
     "num_seeds",
 )
+#: Of the flags that all runners have, those whose default is the recipe's.
+RECIPE_SETTINGS = ("train_batch_size", "learning_rate")
 _RECIPE = "Default: the task's recipe"
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How a task is fine-tuned: a recipe, overridden by the flags that were given.
-
-    Attributes:
-      learning_rate: peak learning rate.
-      train_batch_size: examples of a step.
-      train_step: steps; None: as `num_train_epochs` says.
-      num_train_epochs: passes over the training examples; None: as `train_step` says.
-      warmup_step: steps of warm-up; None: as `warmup_proportion` says.
-      warmup_proportion: warm-up as a share of all steps.
-      eval_every_steps: steps between two evaluations; None: one at the end.
-      max_seq_length: of the longest sequences.
-      dropout: of the hidden layers and of attention; None: the configuration's own.
-      classifier_dropout: on what the task's head reads.
-    """
-
-    learning_rate: float = 5e-5
-    train_batch_size: int = 32
-    train_step: int | None = None
-    num_train_epochs: float | None = None
-    warmup_step: int | None = None
-    warmup_proportion: float = 0.1
-    eval_every_steps: int | None = None
-    max_seq_length: int = 512
-    dropout: float | None = None
-    classifier_dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Raises AlbertError for a number of epochs in which nothing would be trained."""
-        if self.num_train_epochs is not None:
-            check_number("--num_train_epochs", self.num_train_epochs, positive=True)
-
-    def steps(self, num_examples: int) -> int:
-        """Training steps for so many examples.
-
-        Raises:
-          AlbertError: they are too many.
-        """
-        if self.num_train_epochs is None:
-            return self.train_step
-        steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.train_batch_size))
-        check_steps(steps)
-        return steps
-
-    def model_config(self, config: AlbertConfig) -> AlbertConfig:
-        """The configuration with the dropout of these settings."""
-        if self.dropout is None:
-            return config
-        return dataclasses.replace(
-            config,
-            hidden_dropout_prob=self.dropout,
-            attention_probs_dropout_prob=self.dropout,
-        )
-
-    def sequence_length(self, config: AlbertConfig) -> int:
-        """`max_seq_length`, or what the model can read if that is less and was not asked for."""
-        if FLAGS["max_seq_length"].present:
-            return self.max_seq_length
-        return min(self.max_seq_length, config.max_position_embeddings)
-
-    def run_config(self, steps: int) -> RunConfig:
-        """The RunConfig of the flags with these settings, for so many steps."""
-        warmup = self.warmup_step
-        if warmup is None:
-            warmup = int(self.warmup_proportion * steps)
-        initial = DEFAULT if starts_from_default() else FLAGS.init_checkpoint
-        if FLAGS.freeze and FLAGS.do_train and initial in (None, "", NONE):
-            raise AlbertError(
-                f"--freeze={FLAGS.freeze} keeps weights as they are in --init_checkpoint; without "
-                "one they would stay random."
-            )
-        if FLAGS.random_seed + FLAGS.num_seeds - 1 > MAX_SEED:
-            raise AlbertError(
-                f"The last of {FLAGS.num_seeds} seeds from --random_seed={FLAGS.random_seed} on is "
-                f"larger than {MAX_SEED}."
-            )
-        return run_config_from_flags(
-            learning_rate=self.learning_rate,
-            train_batch_size=self.train_batch_size,
-            num_warmup_steps=warmup,
-            init_checkpoint=initial,
-        )
 
 
 def define_finetuning_flags() -> None:
@@ -258,64 +169,70 @@ def open_model_files() -> tuple[AlbertConfig, Tokenizer]:
     return load_model_files(config_file, vocabulary, FLAGS.do_lower_case, checkpoint)
 
 
-def settings_from_flags(recipe: Mapping[str, Any]) -> Settings:
+def fine_tune_config(
+    recipe: str | None, model: AlbertConfig | None = None, output_dir: str | None = None
+) -> FineTuneConfig:
     """A recipe, overridden by the flags that were given.
 
-    Without `train_step` and `num_train_epochs` in either, it is 1000 steps.
+    Args:
+      recipe: of the task; None for none.
+      model: configuration of the model; without a recipe it may be None.
+      output_dir: None: that of the flags.
 
     Raises:
-      AlbertError: both were given, or the recipe holds an unknown setting.
+      AlbertError: see `FineTuneConfig.from_recipe`.
     """
-    names = [field.name for field in dataclasses.fields(Settings)]
-    odd = sorted(set(recipe) - set(names))
-    if odd:
-        raise AlbertError(f"The recipe has unknown settings: {', '.join(odd)}.")
-    given = {name: FLAGS[name].value for name in names if name in FLAGS and FLAGS[name].present}
-    duration = {"train_step", "num_train_epochs"}
-    if duration <= set(given):
-        raise AlbertError("Give --train_step or --num_train_epochs, not both.")
-    values = dict(recipe)
-    if duration & set(given):
-        # The recipe's warm-up is meant for its own number of steps.
-        warmup, steps = values.pop("warmup_step", None), values.get("train_step")
-        if warmup is not None and steps:
-            values["warmup_proportion"] = warmup / steps
-        for name in duration:
-            values.pop(name, None)
-    values.update(given)
-    if values.get("train_step") is None and values.get("num_train_epochs") is None:
-        values["train_step"] = 1000
-    return Settings(**values)
+    settings = run_settings()
+    names = [field.name for field in dataclasses.fields(FineTuneConfig) if field.name in FLAGS]
+    for name in {*names, *RECIPE_SETTINGS}:
+        # The defaults of these flags are the recipe's.
+        settings.pop(name, None)
+        if FLAGS[name].present:
+            settings[name] = FLAGS[name].value
+    if starts_from_default():
+        settings["init_checkpoint"] = DEFAULT
+    if not FLAGS.do_train:
+        settings["freeze"] = None
+    if FLAGS.use_tpu or FLAGS.strategy == "tpu":
+        settings["pad_to_max"] = True
+    if output_dir:
+        # The tasks of GLUE share the cache.
+        settings.setdefault("cached_dir", os.path.join(FLAGS.output_dir, "cache"))
+        settings["output_dir"] = output_dir
+    return FineTuneConfig.from_recipe(recipe, model, **settings)
 
 
-def check_settings(recipe: str | None) -> None:
+def check_settings(recipe: str | None) -> FineTuneConfig | None:
     """Checks what can be told of a run without TensorFlow.
 
     Args:
       recipe: of the task; None if there are several.
 
+    Returns:
+      How to train; None if this depends on a configuration that TensorFlow has to read.
+
     Raises:
       AlbertError: the settings are impossible, or --output_dir holds no model to go on with.
     """
     if not FLAGS.do_train:
-        run = settings_from_flags({}).run_config(0)
-        check_run(run)
-        if recipe and files.is_local(run.output_dir):
-            check_trained(model_folder(run.output_dir))
-        return
+        config = fine_tune_config(None)
+        check_run(config.run)
+        if recipe and files.is_local(config.output_dir):
+            check_trained(model_folder(config.output_dir))
+        return config
     if FLAGS.init_checkpoint in (None, "", NONE):
         vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
         if vocabulary and not FLAGS.albert_config_file:
             raise not_told("--albert_config_file")
         if FLAGS.albert_config_file and not vocabulary:
             raise not_told(VOCABULARY_FLAGS)
-    config = _config_at_hand()
-    known = config is not None and recipe is not None
-    settings = settings_from_flags(load_recipe(recipe, config) if known else {})
-    run = settings.run_config(0)
-    check_run(run, batch_size_known=known or FLAGS["train_batch_size"].present)
-    if config:
-        config.check_length(settings.sequence_length(config))
+    model = _config_at_hand()
+    known = model is not None and recipe is not None
+    config = fine_tune_config(recipe if known else None, model)
+    check_run(config.run, batch_size_known=known or FLAGS["train_batch_size"].present)
+    if model:
+        model.check_length(config.max_seq_length)
+    return config if known else None
 
 
 def _config_at_hand() -> AlbertConfig | None:
@@ -326,13 +243,3 @@ def _config_at_hand() -> AlbertConfig | None:
     path = FLAGS.init_checkpoint or DEFAULT
     path = resolve_name(DEFAULT if path == NONE else path)
     return config_in(path) if files.is_local(path) else None
-
-
-def cache_dir() -> str:
-    """Where tokenized data is kept."""
-    return FLAGS.cached_dir or os.path.join(FLAGS.output_dir, "cache")
-
-
-def pads_to_max() -> bool:
-    """Whether all batches have the same length."""
-    return FLAGS.pad_to_max or FLAGS.use_tpu or FLAGS.strategy == "tpu"

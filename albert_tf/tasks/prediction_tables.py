@@ -13,6 +13,7 @@ from albert_tf.io import files
 from albert_tf.io.json_values import shown
 from albert_tf.io.text_files import read_lines
 
+PREDICTIONS_FILE = "predictions.tsv"
 #: Rounding in a file may move the sum of a row's probabilities by this much.
 _SUM_TOLERANCE = 1e-3
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning: one run or one a seed, evaluated, the best one kept in mind."""
+"""Fine-tuning: one run or one a seed, evaluated; keeps track of the best one."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ import dataclasses
 import math
 import os
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import DivergedError
 from albert_tf.io import files
 from albert_tf.keras2 import keras
-from albert_tf.tasks.base import ExampleTask, FineTuningTask
+from albert_tf.tasks.base import ExampleSet, FineTuningTask
+from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.model_folders import SEEDS_FILE, check_seeds, model_folder
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.output_lock import output_lock
-from albert_tf.training.results import write_results
+from albert_tf.training.results import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
+
+#: Writes the predictions for a data set into a folder, as `FineTuningTask.write_predictions`.
+Writer = Callable[[ExampleSet, Mapping[str, np.ndarray], str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,84 +45,67 @@ class Examples:
 
 
 def run(
-    task: ExampleTask,
+    task: FineTuningTask,
     examples: Examples,
-    config: RunConfig,
-    cache_dir: str,
-    *,
-    max_steps: int,
-    eval_every_steps: int | None = None,
-    num_seeds: int = 1,
-    pad_to_max: bool = False,
-) -> tuple[dict[str, float], dict[str, dict[str, np.ndarray]]]:
+    config: FineTuneConfig,
+    write_predictions: Writer | None = None,
+) -> dict[str, float]:
     """Trains, evaluates and predicts, as far as there are examples for it.
 
-    In a cluster all processes have to call it, and one of them, the chief, is there to write files.
+    In a cluster all processes have to call it; the chief writes the files.
 
     Args:
       task: the task.
       examples: what to read.
       config: how; the model is, or will be, in its output directory.
-      cache_dir: where records are kept.
-      max_steps: training steps.
-      eval_every_steps: steps between evaluations while training; None: one at the end.
-      num_seeds: see `fine_tune`.
-      pad_to_max: pad all batches to the longest sequence allowed.
+      write_predictions: writes those for a data set; None: `task.write_predictions`.
 
     Returns:
-      The metrics that `report` gives, empty without evaluation; and for each data set to predict
-      the outputs of the task's `predict`, [examples, ...]. Only the chief is given these.
+      The metrics that `report` gives, empty without evaluation.
     """
-    options = {"cache_dir": cache_dir, "pad_to_max": pad_to_max}
-    # All is tokenized before anything is trained, so that errors show at once.
-    eval_specs = []
-    for name, held_out in examples.evaluate.items():
-        source = task.open_examples(held_out, name, **options)
-        batches = source.num_batches(config.eval_batch_size)
-        eval_specs.append(EvalSpec(source.eval_input_fn, eval_every_steps, batches, name))
-    unseen = {
-        name: task.open_examples(new, name, labelled=False, **options)
+    options = {"cache_dir": config.cache_dir, "pad_to_max": config.pad_to_max}
+    # Everything is tokenized before anything is trained, so that errors show at once.
+    evaluated = [task.open_examples(x, name, **options) for name, x in examples.evaluate.items()]
+    predicted = [
+        task.open_examples(new, name, labelled=False, **options)
         for name, new in examples.predict.items()
-    }
+    ]
+    batch_size = config.run.eval_batch_size
+    eval_specs = [data.eval_spec(batch_size, config.eval_every_steps) for data in evaluated]
     if examples.train:
-        source = task.open_examples(examples.train, "train", train_seed=config.seed, **options)
-        print(
-            f"Fine-tuning for {max_steps:,} steps of {config.train_batch_size}, "
-            f"{config.num_warmup_steps:,} warm-up, learning rate {config.learning_rate:g}."
-        )
-        estimator = fine_tune(task, config, source, max_steps, eval_specs, num_seeds)
-    else:
-        estimator = open_trained(task, config)
+        seed = config.run.seed
+        data = task.open_examples(examples.train, "train", train_seed=seed, **options)
+        estimator = fine_tune(task, config, data, eval_specs)
+    elif eval_specs or predicted:
+        estimator = open_trained(task, config.training_run(0))
     results = report(estimator, eval_specs, config.output_dir) if eval_specs else {}
-    outputs = {}
-    for name, source in unseen.items():
-        batches = source.num_batches(config.eval_batch_size)
-        outputs[name] = estimator.predict(source.eval_input_fn, max_steps=batches)
-    return results, outputs if estimator.chief else {}
+    write = write_predictions or task.write_predictions
+    for data in predicted:
+        spec = data.eval_spec(batch_size)
+        outputs = estimator.predict(spec.input_fn, max_steps=spec.max_steps)
+        if estimator.chief:
+            write(data, outputs, config.output_dir)
+    return results
 
 
 def fine_tune(
     task: FineTuningTask,
-    config: RunConfig,
-    source: RecordSource,
-    max_steps: int,
+    config: FineTuneConfig,
+    data: ExampleSet,
     eval_specs: Sequence[EvalSpec] = (),
-    num_seeds: int = 1,
 ) -> Estimator:
     """Trains; with several seeds, trains and evaluates the best weights for each.
 
     During training the first of `eval_specs` is evaluated, if its `every_steps` says so, and picks
     the best weights by the task's `best_metric`; `report` then evaluates all of them. With several
-    seeds, run i has the seed `config.seed + i` and the folder seed-<seed>, and seeds.json tells
+    seeds, run i has the seed `config.run.seed + i` and the folder seed-<seed>, and seeds.json tells
     which is the best. A seed that diverges has the value null there, and the others go on.
 
     Args:
       task: what is trained.
       config: how; its output directory holds everything.
-      source: the training examples.
-      max_steps: steps of each run.
+      data: the training examples.
       eval_specs: what to evaluate on.
-      num_seeds: runs.
 
     Returns:
       The Estimator of the run, or of the best one.
@@ -128,94 +114,120 @@ def fine_tune(
       AlbertError: several seeds without anything to choose by; another process trains there.
       DivergedError: the training has diverged, that of all seeds.
     """
-    if num_seeds == 1:
-        estimator = Estimator(task, config)
-        _train(estimator, source, max_steps, eval_specs)
+    max_steps = config.steps(data.source.num_examples)
+    run = config.training_run(max_steps)
+    print(
+        f"Fine-tuning for {max_steps:,} steps of {run.train_batch_size}, "
+        f"{run.num_warmup_steps:,} warm-up, learning rate {run.learning_rate:g}."
+    )
+    train_spec = TrainSpec.of(data.source, max_steps)
+    if config.num_seeds == 1:
+        estimator = Estimator(task, run)
+        _train(estimator, train_spec, eval_specs)
         return estimator
-    check_seeds(num_seeds, bool(eval_specs))
-    folders = {
-        seed: os.path.join(config.output_dir, f"seed-{seed}")
-        for seed in range(config.seed, config.seed + num_seeds)
-    }
-    with output_lock(config.strategy, config.output_dir, *folders.values()):
-        _fine_tune_seeds(task, config, source, max_steps, eval_specs, folders)
-        return open_trained(task, config)
+    check_seeds(config.num_seeds, bool(eval_specs))
+    runs = {}
+    for seed in range(run.seed, run.seed + config.num_seeds):
+        folder = os.path.join(run.output_dir, f"seed-{seed}")
+        source = data.source.reseeded(seed)
+        runs[f"seed-{seed}"] = (
+            dataclasses.replace(run, seed=seed, output_dir=folder),
+            TrainSpec.of(source, max_steps),
+        )
+    folders = [config.output_dir for config, _ in runs.values()]
+    with output_lock(run.strategy, run.output_dir, *folders):
+        _fine_tune_seeds(task, run.output_dir, runs, eval_specs)
+        return open_trained(task, run)
 
 
 def _fine_tune_seeds(
     task: FineTuningTask,
-    config: RunConfig,
-    source: RecordSource,
-    max_steps: int,
+    output_dir: str,
+    runs: Mapping[str, tuple[RunConfig, TrainSpec]],
     eval_specs: Sequence[EvalSpec],
-    folders: Mapping[int, str],
 ) -> None:
     """Trains and evaluates each seed in its folder, and writes which is the best."""
-    files.remove_temporary(config.output_dir)
+    files.remove_temporary(output_dir)
     results: dict[str, dict[str, float]] = {}
     values: dict[str, float | None] = {}
-    for seed, folder in folders.items():
-        name = os.path.basename(folder)
-        print(f"Seed {seed} ({len(values) + 1} of {len(folders)}):")
+    for name, (run, train_spec) in runs.items():
+        print(f"Seed {run.seed} ({len(values) + 1} of {len(runs)}):")
         keras.backend.clear_session()
-        estimator = Estimator(task, dataclasses.replace(config, seed=seed, output_dir=folder))
+        estimator = Estimator(task, run)
         values[name] = None
         try:
-            _train(estimator, source.reseeded(seed), max_steps, eval_specs)
-            result = evaluate(estimator, eval_specs)
+            _train(estimator, train_spec, eval_specs)
+            result = _metrics(_evaluate(estimator, eval_specs))
             if math.isfinite(result[task.best_metric]):
                 results[name], values[name] = result, result[task.best_metric]
         except DivergedError as error:
             print(error)
     if not results:
-        raise DivergedError(f"The training of all {len(folders)} seeds has diverged, see above.")
+        raise DivergedError(f"The training of all {len(runs)} seeds has diverged, see above.")
     sign = 1 if task.best_metric_larger_is_better else -1
     best = max(results, key=lambda name: sign * values[name])
     summary = {"metric": task.best_metric, "values": values, "best": best}
     if estimator.chief:
-        files.write_json(os.path.join(config.output_dir, SEEDS_FILE), summary)
+        files.write_json(os.path.join(output_dir, SEEDS_FILE), summary)
     highest(estimator.strategy)  # It is read again at once.
     print(_seeds_line(task, values, best, results[best]))
 
 
-def _train(
-    estimator: Estimator, source: RecordSource, max_steps: int, eval_specs: Sequence[EvalSpec]
-) -> None:
-    train_spec = TrainSpec(source.train_input_fn, max_steps, source.fingerprint, source.description)
+def _train(estimator: Estimator, train_spec: TrainSpec, eval_specs: Sequence[EvalSpec]) -> None:
     # With one evaluation only, at the end, there is nothing to choose from: `report` does it.
     chooser = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
     estimator.train_and_evaluate(train_spec, chooser)
 
 
-def open_trained(task: FineTuningTask, config: RunConfig) -> Estimator:
+def open_trained(task: FineTuningTask, run: RunConfig) -> Estimator:
     """The Estimator of the model in an output directory, or of its best seed."""
-    folder = model_folder(config.output_dir)
-    return Estimator(task, dataclasses.replace(config, output_dir=folder))
+    folder = model_folder(run.output_dir)
+    return Estimator(task, dataclasses.replace(run, output_dir=folder))
 
 
-def evaluate(estimator: Estimator, eval_specs: Sequence[EvalSpec]) -> dict[str, float]:
-    """Metrics of the best weights of the Estimator's run.
+class _Evaluated(NamedTuple):
+    """What the evaluation of a data set gave."""
 
-    The metrics of the first data set go by their own names, those of others by
-    <name of the data set>_<name of the metric>.
-    """
-    results = estimator.evaluate(eval_specs[0])
-    for spec in eval_specs[1:]:
-        for name, value in estimator.evaluate_now(spec).items():
-            results[f"{spec.name}_{name}"] = value
-    return results
+    data: ExampleSet
+    outputs: Mapping[str, np.ndarray]
+    metrics: dict[str, float]
+
+
+def _evaluate(estimator: Estimator, eval_specs: Sequence[EvalSpec]) -> list[_Evaluated]:
+    """Evaluates the best weights of the Estimator's run."""
+    estimator.load()
+    outputs = [estimator.outputs(spec) for spec in eval_specs]
+    return [
+        _Evaluated(spec.examples, found, estimator.metrics(spec, found))
+        for spec, found in zip(eval_specs, outputs)
+    ]
+
+
+def _metrics(evaluated: Sequence[_Evaluated]) -> dict[str, float]:
+    """Metrics of all data sets: of the first by their names, of others with the set's before."""
+    first, *others = evaluated
+    named = {f"{x.data.name}_{key}": value for x in others for key, value in x.metrics.items()}
+    return {**first.metrics, **named}
 
 
 def report(
     estimator: Estimator, eval_specs: Sequence[EvalSpec], output_dir: str
 ) -> dict[str, float]:
-    """Evaluates, prints the metrics and writes eval_results.json into `output_dir`.
+    """Evaluates, prints the metrics and writes eval_results.json and what the task adds to it.
+
+    Returns:
+      The metrics of the best weights of the Estimator's run. Those of the first data set go by
+      their own names, those of others by <name of the data set>_<name of the metric>.
 
     Raises:
       DivergedError: a metric is not finite.
     """
-    results = evaluate(estimator, eval_specs)
-    print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
+    evaluated = _evaluate(estimator, eval_specs)
+    results = _metrics(evaluated)
+    print_metrics(results)
+    for data, outputs, metrics in evaluated:
+        if estimator.chief and all(map(math.isfinite, metrics.values())):
+            estimator.task.write_evaluation(data, outputs, metrics, output_dir)
     write_results(output_dir, results, estimator.chief)
     return results
 

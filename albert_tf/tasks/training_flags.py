@@ -210,8 +210,8 @@ def lock_for_training(*below: str) -> contextlib.AbstractContextManager[None]:
     return output_lock(FLAGS.strategy, *(folders if FLAGS.do_train else []))
 
 
-def run_config_from_flags(**values: object) -> RunConfig:
-    """The RunConfig of the parsed flags; `values` are the fields that a runner decides itself."""
+def run_settings() -> dict[str, object]:
+    """Fields of the RunConfig that the parsed flags tell."""
     fields = {
         field.name: FLAGS[field.name].value
         for field in dataclasses.fields(RunConfig)
@@ -221,7 +221,6 @@ def run_config_from_flags(**values: object) -> RunConfig:
     fields["output_dir"] = FLAGS.output_dir or ""
     if FLAGS.use_tpu:
         fields["strategy"] = "tpu"
-    fields.update(values)
     if fields["init_checkpoint"] == NONE:
         fields["init_checkpoint"] = None
-    return RunConfig(**fields)
+    return fields

@@ -78,8 +78,7 @@ class Evaluator:
     @lost_workers()
     def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:
         """Metrics of a checkpoint: by default the output directory's best, or else newest, one."""
-        self.check_input(eval_spec.input_fn, self.config.eval_batch_size)
-        self._load(checkpoint)
+        self.load(checkpoint)
         return self.evaluate_now(eval_spec)
 
     @lost_workers()
@@ -96,9 +95,8 @@ class Evaluator:
         Raises:
           DivergedError: an output is NaN.
         """
-        self.check_input(input_fn, self.config.eval_batch_size)
-        self._load(checkpoint)
-        outputs = self._outputs(input_fn, max_steps, "predict")
+        self.load(checkpoint)
+        outputs = self.outputs(EvalSpec(input_fn, max_steps=max_steps, name="predict"))
         bad = _rows_with_nan(outputs)
         if bad:
             raise DivergedError(
@@ -119,15 +117,18 @@ class Evaluator:
           stopped: asked before each batch; the evaluation ends, with None, once it says yes. All
             workers of a cluster must get the same answer.
         """
-        outputs = self._outputs(eval_spec.input_fn, eval_spec.max_steps, eval_spec.name, stopped)
+        outputs = self.outputs(eval_spec, stopped)
         if outputs is None:
             return None
-        metrics = eval_spec.metrics or self.task.metrics
+        return self.metrics(eval_spec, outputs)
+
+    def metrics(self, eval_spec: EvalSpec, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Metrics of what `outputs` gave for a data set; all are NaN if an output is."""
         if _rows_with_nan(outputs):
             # The best of several NaNs is the first one: an accuracy would pass for a result.
             zeros = {name: np.nan_to_num(values) for name, values in outputs.items()}
-            return dict.fromkeys(metrics(zeros), float("nan"))
-        return metrics(outputs)
+            return dict.fromkeys(self.task.metrics(zeros, eval_spec.examples), float("nan"))
+        return self.task.metrics(outputs, eval_spec.examples)
 
     def check_input(self, input_fn: InputFn, batch_size: int) -> None:
         """Raises AlbertError if the devices cannot run on such batches or reach their files."""
@@ -136,7 +137,8 @@ class Evaluator:
             files = getattr(input_fn, "files", ())
             check_tpu_run(self.config, self.strategy.num_replicas_in_sync, batch, files)
 
-    def _load(self, checkpoint: str | None) -> None:
+    def load(self, checkpoint: str | None = None) -> None:
+        """Loads the weights of a checkpoint; which one is said at `evaluate`."""
         highest(self.strategy)  # The chief may still be writing what is to be read.
         if checkpoint is None:
             checkpoint = self.config.output_dir
@@ -145,17 +147,28 @@ class Evaluator:
         with self.strategy.scope():
             print(load_weights(checkpoint, self.model.named_weights(), whole=True))
 
-    def _outputs(
-        self,
-        input_fn: InputFn,
-        max_steps: int | None,
-        label: str,
-        stopped: Callable[[], object] | None = None,
-    ) -> dict | None:
+    @lost_workers()
+    def outputs(
+        self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
+    ) -> dict[str, np.ndarray] | None:
+        """Outputs of `Task.predict` with the weights as they are.
+
+        Args:
+          eval_spec: what for.
+          stopped: see `evaluate_now`.
+
+        Returns:
+          The outputs, [examples, ...], in the examples' order; None if it was stopped.
+
+        Raises:
+          AlbertError: there are no examples, or the data is damaged.
+        """
         collected: list[dict[str, np.ndarray]] = []
+        input_fn, max_steps, label = eval_spec.input_fn, eval_spec.max_steps, eval_spec.name
         with data_errors(input_fn), Progress(label, max_steps, "batches") as progress:
             if input_fn not in self._inputs:
                 size = self.config.eval_batch_size
+                self.check_input(input_fn, size)
                 self._inputs[input_fn] = distribute(self.strategy, input_fn, size)
             iterator = iter(self._inputs[input_fn])
             while len(collected) != max_steps:

@@ -15,6 +15,11 @@ from albert_tf.io.json_values import shown_names
 RESULTS_FILE = "eval_results.json"
 
 
+def print_metrics(results: Mapping[str, float]) -> None:
+    """Prints metrics, one a line."""
+    print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
+
+
 def write_results(output_dir: str, results: Mapping[str, float], writes: bool = True) -> None:
     """Writes eval_results.json into `output_dir`; metrics that are not finite are null in it.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from albert_tf.data.context import InputFn
@@ -16,7 +16,7 @@ from albert_tf.io.files import path_of
 from albert_tf.io.json_values import shown
 
 if TYPE_CHECKING:
-    import numpy as np
+    from albert_tf.data.pipeline import RecordSource
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
@@ -64,6 +64,17 @@ class TrainSpec:
         """Raises AlbertError for more than MAX_STEPS steps."""
         check_steps(self.max_steps)
 
+    @classmethod
+    def of(cls, source: RecordSource, max_steps: int) -> TrainSpec:
+        """Trains on records up to a global step."""
+        return cls(
+            source.train_input_fn,
+            max_steps,
+            data_fingerprint=source.fingerprint,
+            data_description=source.description,
+            corrupt_records=source.num_corrupt,
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class EvalSpec:
@@ -74,15 +85,15 @@ class EvalSpec:
       every_steps: evaluate every so many training steps; None: only at the end.
       max_steps: evaluate at most so many batches; None: all.
       name: of the data, for the terminal and the logs.
-      metrics: metrics of the outputs of `Task.predict`, in the examples' order; None for
-        `Task.metrics`. For tasks whose answers are compared with more than the batches hold.
+      examples: what the batches were made of, for `Task.metrics`; None where the outputs of
+        `Task.predict` are enough.
     """
 
     input_fn: InputFn
     every_steps: int | None = None
     max_steps: int | None = None
     name: str = "eval"
-    metrics: Callable[[Mapping[str, np.ndarray]], dict[str, float]] | None = None
+    examples: object = None
 
 
 @dataclasses.dataclass(frozen=True)

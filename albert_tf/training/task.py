@@ -87,8 +87,13 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Metrics of a whole data set from the outputs of `predict`, in the examples' order."""
+    def metrics(self, outputs: Mapping[str, np.ndarray], examples: Any = None) -> dict[str, float]:
+        """Metrics of a whole data set.
+
+        Args:
+          outputs: of `predict`, [examples, ...], in the examples' order.
+          examples: of the EvalSpec.
+        """
 
     def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
         """The training loss of a model that knows the labels' frequencies and nothing else.

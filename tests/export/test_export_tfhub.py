@@ -104,7 +104,7 @@ def test_a_classifier_answers_as_run_classifier_does(classifier, odd_texts, tmp_
     for pairs in (False, True):
         texts = zip(firsts, seconds if pairs else [None] * len(firsts))
         examples = [TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(texts)]
-        source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False)
+        source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False).source
         expected = predictions(task, classifier.run, source)["probabilities"]
         assert expected.std(axis=0).min() > 1e-3
         found = classify(firsts, seconds) if pairs else classify(firsts)
@@ -144,7 +144,7 @@ def regression(tokenizer, texts, folder):
     task = classification_task(tokenizer, labels=())
     write_run(task, folder / "run")
     examples = [TextExample(str(i), text, None, None, "") for i, text in enumerate(texts)]
-    source = task.open_examples(examples, "x", str(folder / "cache"), labelled=False)
+    source = task.open_examples(examples, "x", str(folder / "cache"), labelled=False).source
     return task, predictions(task, folder / "run", source)["values"]
 
 
@@ -184,7 +184,7 @@ def test_multiple_choice_answers_as_run_race_does(
         options = tuple(" ".join(rng.choices(words, k=rng.randrange(1, 5))) for _ in range(3))
         text = rng.choice(odd_texts) + " the people"
         examples.append(MultipleChoiceExample(str(i), text, question, options, 0, "", ""))
-    source = task.open_examples(examples, "x", str(tmp_path / "cache"))
+    source = task.open_examples(examples, "x", str(tmp_path / "cache")).source
     expected = predictions(task, tmp_path / "run", source)["probabilities"]
     path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="multiple_choice")
     choose = tf.saved_model.load(path)

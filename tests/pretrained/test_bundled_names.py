@@ -153,8 +153,8 @@ def opened(tmp_path):
     def opened(*given):
         with parsed(run_classifier, [f"--output_dir={tmp_path}/out", *given]):
             config, tokenizer = shared.open_model_files()
-            settings = shared.settings_from_flags({})
-            return config, tokenizer.vocab_size, settings.run_config(1).init_checkpoint
+            run = shared.fine_tune_config(None, config).run
+            return config, tokenizer.vocab_size, run.init_checkpoint
 
     return opened
 

@@ -37,7 +37,6 @@ _IMPORTED = (
     "albert_tf.tasks.multiple_choice.task",
     "albert_tf.tasks.pretraining.task",
     "albert_tf.tasks.squad.answering",
-    "albert_tf.tasks.squad.evaluation",
     "albert_tf.tasks.classification.task",
     "albert_tf.training.estimator",
 )
@@ -110,7 +109,7 @@ def environment() -> dict[str, str]:
 
 
 def _serve() -> None:
-    # As script.run does. Keras 3 would import scikit-learn, and that pyarrow, which starts a thread.
+    # As script.run does. Keras 3 would import scikit-learn, and that pyarrow with its thread.
     prepare_tensorflow()
     for module in _IMPORTED:
         importlib.import_module(module)

@@ -8,7 +8,7 @@ from absl import flags
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.flags import define_finetuning_flags, settings_from_flags
+from albert_tf.tasks.flags import define_finetuning_flags, fine_tune_config
 from albert_tf.tasks.recipes import load_recipe, model_size
 
 
@@ -38,9 +38,9 @@ def test_models_without_dropout_keep_going_without():
 )
 def test_large_models_learn_labels_of_ones_own_at_lower_rates(parsed, preset, rate):
     settings = parsed(load_recipe("custom", AlbertConfig.load(preset)))
-    assert settings.learning_rate == rate
+    assert settings.run.learning_rate == rate
     # A tenth of 1000 steps is warm-up, as without a recipe.
-    assert (settings.steps(10), settings.run_config(1000).num_warmup_steps) == (1000, 100)
+    assert (settings.steps(10), settings.training_run(1000).num_warmup_steps) == (1000, 100)
 
 
 def test_a_task_without_a_recipe_is_refused():
@@ -50,9 +50,9 @@ def test_a_task_without_a_recipe_is_refused():
 
 @pytest.fixture
 def parsed(monkeypatch):
-    """Parses arguments with fresh flags, as a script would; gives the settings of a recipe."""
+    """Parses arguments with fresh flags, as a script would; gives the config for a recipe."""
 
-    def parse(recipe, *arguments):
+    def parse(recipe, *arguments, model=None):
         fresh = flags.FlagValues()
         for module in ("albert_tf.tasks.flags", "albert_tf.tasks.training_flags"):
             monkeypatch.setattr(f"{module}.FLAGS", fresh)
@@ -68,40 +68,41 @@ def parsed(monkeypatch):
         for module in ("albert_tf.tasks.flags", "albert_tf.tasks.training_flags"):
             monkeypatch.setattr(f"{module}.FLAGS", fresh)
         fresh(["script", "--output_dir=runs/x", *arguments])
-        return settings_from_flags(recipe)
+        monkeypatch.setattr(f"{CONFIG_MODULE}.load_recipe", lambda name, model: recipe)
+        return fine_tune_config("some", model)
 
     return parse
 
 
+CONFIG_MODULE = "albert_tf.tasks.fine_tune_config"
 RECIPE = {"learning_rate": 1e-5, "train_step": 800, "warmup_step": 200, "train_batch_size": 16}
 
 
 def test_a_recipe_is_used_as_it_is(parsed):
     settings = parsed(RECIPE)
-    run = settings.run_config(settings.steps(1000))
+    run = settings.training_run(settings.steps(1000))
     assert settings.steps(1000) == 800
     assert (run.learning_rate, run.num_warmup_steps, run.train_batch_size) == (1e-5, 200, 16)
 
 
 def test_given_flags_override_the_recipe_even_at_their_default(parsed):
     settings = parsed(RECIPE, "--learning_rate=3e-5", "--train_batch_size=32")
-    run = settings.run_config(800)
+    run = settings.training_run(800)
     assert (run.learning_rate, run.num_warmup_steps, run.train_batch_size) == (3e-5, 200, 32)
 
 
 def test_warm_up_keeps_the_recipes_proportion_when_the_steps_change(parsed):
     settings = parsed(RECIPE, "--num_train_epochs=2")
     assert settings.steps(1000) == 125
-    assert settings.run_config(125).num_warmup_steps == 31
-    assert (
-        parsed(RECIPE, "--train_step=100", "--warmup_step=3").run_config(100).num_warmup_steps == 3
-    )
+    assert settings.training_run(125).num_warmup_steps == 31
+    config = parsed(RECIPE, "--train_step=100", "--warmup_step=3")
+    assert config.training_run(100).num_warmup_steps == 3
 
 
 def test_without_a_recipe_a_tenth_of_1000_steps_is_warm_up(parsed):
     settings = parsed({})
     assert settings.steps(12345) == 1000
-    assert settings.run_config(1000).num_warmup_steps == 100
+    assert settings.training_run(1000).num_warmup_steps == 100
 
 
 def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
@@ -115,7 +116,7 @@ def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
 
 @pytest.mark.parametrize("epochs", ["0", "nan", "inf"])
 def test_a_number_of_epochs_that_means_no_training_is_refused(parsed, epochs):
-    with pytest.raises(AlbertError, match=f"^--num_train_epochs={epochs}.* must be a number above"):
+    with pytest.raises(AlbertError, match=f"^`num_train_epochs`={epochs}.* must be a number above"):
         parsed(RECIPE, f"--num_train_epochs={epochs}")
 
 
@@ -134,11 +135,11 @@ def test_seeds_outside_of_int32_are_refused(parsed, seed):
 
 
 def test_the_last_of_several_seeds_must_be_one_too(parsed):
-    parsed({}, "--random_seed=2147483645", "--num_seeds=3").run_config(10)
-    with pytest.raises(AlbertError, match=r"^The last of 3 seeds from --random_seed=2147483646 on"):
-        parsed({}, "--random_seed=2147483646", "--num_seeds=3").run_config(10)
+    parsed({}, "--random_seed=2147483645", "--num_seeds=3").training_run(10)
+    with pytest.raises(AlbertError, match=r"^The last of 3 seeds from `seed`=2147483646 on"):
+        parsed({}, "--random_seed=2147483646", "--num_seeds=3").training_run(10)
 
 
 def test_a_learning_rate_of_zero_is_refused(parsed):
     with pytest.raises(AlbertError, match=r"^learning_rate=0.0 must be a number above 0\."):
-        parsed({}, "--learning_rate=0").run_config(10)
+        parsed({}, "--learning_rate=0").training_run(10)

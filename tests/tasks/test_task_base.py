@@ -25,13 +25,14 @@ from albert_tf.io.text_tables import TextExample
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.model_folders import model_folder, read_task_file
 from albert_tf.tasks.runner import Examples, fine_tune, run
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import Predictor, TrainLoop
-from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
+from albert_tf.training.specs import RunConfig, TrainSpec
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
 CONFIG = AlbertConfig(
@@ -176,9 +177,20 @@ def seeds(tokenizer, tmp_path_factory):
     folder, texts = tmp_path_factory.mktemp("seeds"), some_examples(70)
     task = small_task(tokenizer)
     task.dropout_rate = 0.0
-    config = RunConfig(str(folder / "run"), optimizer="adamw", train_batch_size=8, seed=3)
-    config = dataclasses.replace(
-        config, learning_rate=1e-3, num_warmup_steps=2, save_checkpoints_steps=3, eval_batch_size=8
+    config = FineTuneConfig.from_recipe(
+        None,
+        output_dir=str(folder / "run"),
+        cached_dir=str(folder),
+        train_batch_size=8,
+        eval_batch_size=8,
+        seed=3,
+        num_seeds=2,
+        learning_rate=1e-3,
+        train_step=11,
+        warmup_step=2,
+        eval_every_steps=4,
+        save_checkpoints_steps=3,
+        precision="float32",
     )
     built = []
 
@@ -192,7 +204,6 @@ def seeds(tokenizer, tmp_path_factory):
         patch.setattr(owner, name, wrapper)
 
     examples = Examples(texts, {"eval": texts}, {"new": texts})
-    steps = {"max_steps": 11, "eval_every_steps": 4, "num_seeds": 2}
     with (
         contextlib.redirect_stdout(io.StringIO()) as printed,
         pytest.MonkeyPatch.context() as patch,
@@ -200,8 +211,8 @@ def seeds(tokenizer, tmp_path_factory):
         counted(patch, TextClassificationTask, "build_model")
         counted(patch, TrainLoop, "_steps")
         counted(patch, Predictor, "_distributed_step")
-        results, _ = run(task, examples, config, str(folder), **steps)
-    source = task.open_examples(texts, "train", str(folder), train_seed=3)
+        results = run(task, examples, config)
+    source = task.open_examples(texts, "train", str(folder), train_seed=3).source
     model = task.build_model().named_weights()
     load_weights(str(folder / "run/seed-3/checkpoints/ckpt-11"), model)
     weights = {name: variable.numpy() for name, variable in model.items()}
@@ -238,7 +249,7 @@ def test_a_run_that_lacks_its_last_checkpoints_makes_the_same_steps_again(seeds,
 
 @pytest.mark.slow
 def test_interrupted_fine_tuning_goes_on_bit_for_bit(task, tmp_path):
-    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1)
+    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1).source
     whole = train(task, source, tmp_path / "whole")
 
     def ends(context):
@@ -288,12 +299,10 @@ def fine_tune_two_seeds(tokenizer, tmp_path):
     """Fine-tunes a regression with the seeds 3 and 4, in the folder `run`."""
     task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
     examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
-    source = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
-    config = RunConfig(
-        str(tmp_path / "run"), train_batch_size=8, seed=3, num_warmup_steps=0, freeze="encoder"
-    )
-    evaluation = EvalSpec(source.eval_input_fn)
-    return lambda: fine_tune(task, config, source, 2, [evaluation], num_seeds=2)
+    data = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
+    run_config = RunConfig(str(tmp_path / "run"), train_batch_size=8, seed=3)
+    config = FineTuneConfig(run_config, train_step=2, warmup_step=0, num_seeds=2)
+    return lambda: fine_tune(task, config, data, [data.eval_spec(batch_size=64)])
 
 
 def test_a_seed_that_diverges_does_not_hide_the_other(
@@ -317,9 +326,10 @@ def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monk
 
 
 def test_seeds_without_evaluation_are_refused(task, tmp_path):
-    source = task.open_examples(some_examples(8), "train", str(tmp_path), train_seed=1)
+    data = task.open_examples(some_examples(8), "train", str(tmp_path), train_seed=1)
+    config = FineTuneConfig(RunConfig(str(tmp_path / "run")), train_step=4, num_seeds=2)
     with pytest.raises(AlbertError, match="--num_seeds needs --do_eval"):
-        fine_tune(task, RunConfig(str(tmp_path / "run")), source, 4, [], num_seeds=2)
+        fine_tune(task, config, data)
 
 
 def test_a_run_builds_one_model_and_traces_each_graph_once(seeds):
@@ -335,11 +345,11 @@ def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_
         weight.assign(weight * 12)
     outputs = {}
     for pad_to_max in (False, True):
-        source = task.open_examples(examples, "eval", str(tmp_path), pad_to_max=pad_to_max)
-        batches = source.eval_input_fn(InputContext(16))
+        data = task.open_examples(examples, "eval", str(tmp_path), pad_to_max=pad_to_max)
+        batches = data.source.eval_input_fn(InputContext(16))
         lengths = {batch["input_mask"].shape[1] for batch in batches}
         assert (lengths == {64}) == pad_to_max
-        outputs[pad_to_max] = estimator._outputs(source.eval_input_fn, None, "eval")
+        outputs[pad_to_max] = estimator.outputs(data.eval_spec(16))
     np.testing.assert_array_equal(outputs[False]["label_ids"], [i % 2 for i in range(70)])
     assert np.ptp(outputs[True]["probabilities"][:, 0]) > 0.01
     np.testing.assert_allclose(

@@ -78,11 +78,14 @@ def uninterrupted(tmp_path_factory, tiny_config, record_paths, saved_before_eval
     folder = tmp_path_factory.mktemp("uninterrupted") / "run"
     estimator, train_spec, eval_spec = start(folder, tiny_config, record_paths)
 
-    def metrics(outputs):
-        saved_before_evaluations.append(saved_steps(folder))
-        return estimator.task.metrics(outputs)
+    metrics = estimator.task.metrics
 
-    estimator.train_and_evaluate(train_spec, dataclasses.replace(eval_spec, metrics=metrics))
+    def look_first(*arguments):
+        saved_before_evaluations.append(saved_steps(folder))
+        return metrics(*arguments)
+
+    estimator.task.metrics = look_first
+    estimator.train_and_evaluate(train_spec, eval_spec)
     return folder
 
 
@@ -162,21 +165,20 @@ def test_a_signal_ends_an_evaluation_outside_of_training_between_two_batches(
 def test_a_run_that_is_stopped_in_its_last_evaluation_stops_early_as_well(
     tmp_path, tiny_config, record_paths
 ):
-    # No evaluation is better than the first one.
-    def evaluations(spec):
-        return dataclasses.replace(spec, metrics=lambda outputs: {"masked_lm_accuracy": 0.5})
+    def open_run(folder):
+        opened = start(folder, tiny_config, record_paths, early_stopping_evals=2)
+        # No evaluation is better than the first one.
+        opened[0].task.metrics = lambda *_: {"masked_lm_accuracy": 0.5}
+        return opened
 
     ends = {}
     for name in ("whole", "stopped"):
         folder = tmp_path / name
-        estimator, train_spec, eval_spec = start(
-            folder, tiny_config, record_paths, early_stopping_evals=2
-        )
-        eval_spec = evaluations(eval_spec)
+        estimator, train_spec, eval_spec = open_run(folder)
         if name == "stopped":
             with pytest.raises(SystemExit):
                 estimator.train_and_evaluate(train_spec, act_in_evaluation(eval_spec, 3, terminate))
-            estimator, *_ = start(folder, tiny_config, record_paths, early_stopping_evals=2)
+            estimator, *_ = open_run(folder)
         estimator.train_and_evaluate(train_spec, eval_spec)
         ends[name] = saved_steps(folder)
     assert ends == {"whole": [6], "stopped": [6]}

@@ -93,7 +93,7 @@ def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_
     for pad_to_max in (True, False):
         source = task.open_examples(
             examples, "train", str(tmp_path), train_seed=1, pad_to_max=pad_to_max
-        )
+        ).source
         batch = source.train_input_fn(InputContext(64)).element_spec
         if pad_to_max:
             check_tpu_run(config(), 8, batch)

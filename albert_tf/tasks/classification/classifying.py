@@ -18,7 +18,6 @@ from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.task import (
     ClassificationSpec,
     TextClassificationTask,
-    load_task,
 )
 from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tokenization.tokenizer import checked_texts
@@ -73,7 +72,7 @@ class TextClassifier:
           AlbertError: there is no such model.
         """
         folder = model_folder(folder)
-        task = load_task(folder, {})
+        task = TextClassificationTask.load(folder)
         model = task.build_model()
         load_weights(folder, model.named_weights(), whole=True)
         return cls(task, model)

@@ -19,12 +19,7 @@ from albert_tf.io.json_values import from_json
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.base import (
-    ExampleTask,
-    choice_sums,
-    load_model_files,
-    model_inputs,
-)
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
 from albert_tf.tasks.classification.features import (
     build_records,
     chance_loss,
@@ -32,7 +27,7 @@ from albert_tf.tasks.classification.features import (
     record_features,
 )
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
-from albert_tf.tasks.model_folders import TASK_FILE, read_task_file
+from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.task import Batch
 
@@ -55,23 +50,8 @@ class ClassificationSpec:
     task_name: str = "custom"
     best_metric: str | None = None
 
-    @classmethod
-    def load(cls, folder: str) -> ClassificationSpec:
-        """Reads the task.json of a trained classifier.
 
-        Raises:
-          AlbertError: the folder is not that of a trained classifier.
-        """
-        value = read_task_file(folder, TextClassificationTask.name)
-        where = f"{os.path.join(folder, TASK_FILE)} does not describe a classifier"
-        labels, columns = value.get("labels"), value.get("columns")
-        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise AlbertError(f"{where}: it has no list of labels.")
-        columns = from_json(TextColumns, columns, where) if columns else None
-        return from_json(cls, {**value, "labels": tuple(labels), "columns": columns}, where)
-
-
-class TextClassificationTask(ExampleTask):
+class TextClassificationTask(FineTuningTask):
     """A linear layer on the pooled output; cross-entropy, or squared error for regression.
 
     Args:
@@ -90,8 +70,7 @@ class TextClassificationTask(ExampleTask):
         spec: ClassificationSpec,
         dropout_rate: float = 0.1,
     ) -> None:
-        super().__init__(config, tokenizer, spec.max_seq_length, dropout_rate)
-        self.spec = spec
+        super().__init__(config, tokenizer, spec, dropout_rate)
         self.best_metric = spec.best_metric or ("accuracy" if spec.labels else "pearson")
         if self.best_metric == "accuracy":
             self.baseline_metric = "majority_accuracy"
@@ -99,6 +78,28 @@ class TextClassificationTask(ExampleTask):
     def task_file(self) -> dict[str, object]:
         """The fields of the ClassificationSpec."""
         return {**dataclasses.asdict(self.spec), "labels": list(self.spec.labels)}
+
+    @classmethod
+    def load(
+        cls, folder: str, *, columns: Mapping[str, str] | None = None, **changes: Any
+    ) -> TextClassificationTask:
+        """See FineTuningTask; `columns` are the fields of TextColumns to have otherwise."""
+        task = super().load(folder, **changes)
+        if columns and task.spec.columns:
+            changed = dataclasses.replace(task.spec.columns, **columns)
+            task.spec = dataclasses.replace(task.spec, columns=changed)
+        return task
+
+    @classmethod
+    def read_spec(cls, values: Mapping[str, Any], path: str) -> ClassificationSpec:
+        """See FineTuningTask."""
+        where = f"{path} does not describe a classifier"
+        labels, columns = values.get("labels"), values.get("columns")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            raise AlbertError(f"{where}: it has no list of labels.")
+        columns = from_json(TextColumns, columns, where) if columns else None
+        values = {**values, "labels": tuple(labels), "columns": columns}
+        return from_json(ClassificationSpec, values, where)
 
     def open_examples(
         self,
@@ -109,8 +110,8 @@ class TextClassificationTask(ExampleTask):
         labelled: bool = True,
         train_seed: int | None = None,
         pad_to_max: bool = False,
-    ) -> RecordSource:
-        """See ExampleTask. Labels that are not needed are not read."""
+    ) -> ExampleSet:
+        """See FineTuningTask. Labels that are not needed are not read."""
         path = build_records(
             cache_dir,
             examples,
@@ -127,7 +128,17 @@ class TextClassificationTask(ExampleTask):
         print(_summary(name, self.spec.max_seq_length, source.manifest.statistics))
         if warning := empty_text_warning(examples, name):
             print(warning)
-        return source
+        return ExampleSet(name, examples, source)
+
+    def write_predictions(
+        self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
+    ) -> None:
+        """Writes predictions.tsv."""
+        path = os.path.join(output_dir, PREDICTIONS_FILE)
+        values = outputs["probabilities" if self.spec.labels else "values"]
+        ids = (example.id for example in data.examples)
+        write_predictions(path, ids, values, self.spec.labels)
+        print(f"Predictions for {len(data.examples):,} examples are in {path}.")
 
     def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
         """From the labels in the statistics of the training records."""
@@ -152,7 +163,9 @@ class TextClassificationTask(ExampleTask):
             return {"probabilities": tf.nn.softmax(logits), "label_ids": batch["label_ids"]}
         return {"values": logits[:, 0], "label_ids": batch["label_ids"]}
 
-    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    def metrics(
+        self, outputs: Mapping[str, np.ndarray], examples: object = None
+    ) -> dict[str, float]:
         """See albert_tf.tasks.classification.metrics."""
         if self.spec.labels:
             return classification_metrics(outputs["probabilities"], outputs["label_ids"])
@@ -177,15 +190,3 @@ def _summary(name: str, max_seq_length: int, statistics: Mapping[str, object]) -
         line += "; labels " + ", ".join(f"{label} {shares[label]:.1%}" for label in most)
         line += " …" if len(shares) > len(most) else ""
     return line
-
-
-def load_task(
-    folder: str, columns: Mapping[str, str], max_seq_length: int | None = None
-) -> TextClassificationTask:
-    """The task that a model in `folder` was trained for, with other columns or length if given."""
-    spec = ClassificationSpec.load(folder)
-    if max_seq_length:
-        spec = dataclasses.replace(spec, max_seq_length=max_seq_length)
-    if spec.columns:
-        spec = dataclasses.replace(spec, columns=dataclasses.replace(spec.columns, **columns))
-    return TextClassificationTask(*load_model_files(None, None, None, folder), spec)

@@ -15,8 +15,9 @@ from albert_tf.io import files
 from albert_tf.io.json_values import shown
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
+from albert_tf.tasks.base import ExampleSet
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, Split
-from albert_tf.tasks.classification.task import TextClassificationTask, load_task
+from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.glue.data import check_splits, find_tasks, read_split
 from albert_tf.tasks.glue.scores import majority_metrics, score_table
 from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
@@ -65,21 +66,19 @@ def read_texts(
     )
 
 
-def open_model(
-    task: GlueTask, output_dir: str, max_seq_length: int | None = None
-) -> TextClassificationTask:
+def open_model(task: GlueTask, output_dir: str, **changes: object) -> TextClassificationTask:
     """The trained classifier of an output directory.
 
     Args:
       task: what it must have been trained for.
       output_dir: the directory.
-      max_seq_length: of the longest texts; None: as it was trained.
+      **changes: see `FineTuningTask.load`.
 
     Raises:
       AlbertError: there is none, or it was trained for another task.
     """
     folder = model_folder(output_dir)
-    classifier = load_task(folder, {}, max_seq_length)
+    classifier = TextClassificationTask.load(folder, **changes)
     needed, found = task.model_of or task.name, classifier.spec.task_name
     if found != needed:
         raise AlbertError(
@@ -91,33 +90,30 @@ def open_model(
 
 def write_outputs(
     task: GlueTask,
-    texts: Examples,
-    outputs: Mapping[str, Mapping[str, np.ndarray]],
+    data: ExampleSet,
+    outputs: Mapping[str, np.ndarray],
     output_dir: str,
 ) -> None:
-    """Writes, for each test set, its probabilities and the file for GLUE's server.
+    """Writes the probabilities for a test set, and the file for GLUE's server.
 
     They are `predictions/<file>` and `submission/<file>`, the file being named as the server
     names it.
     """
-    for split in task.of("test"):
-        if split.name not in outputs:
-            continue
-        examples, output = texts.predict[split.name], outputs[split.name]
-        path = os.path.join(output_dir, PREDICTIONS, split.submission)
-        ids = [example.id for example in examples]
-        values = output["probabilities" if task.labels else "values"]
-        write_predictions(path, ids, values, task.labels)
-        answer_path = os.path.join(output_dir, ANSWERS, split.submission)
-        files.write_text(answer_path, server_file(ids, server_answers(task, values)))
-        print(
-            f"Predictions for {len(examples):,} examples are in {path}, for the GLUE server in "
-            f"{answer_path}."
-        )
+    split = next(split for split in task.of("test") if split.name == data.name)
+    path = os.path.join(output_dir, PREDICTIONS, split.submission)
+    ids = [example.id for example in data.examples]
+    values = outputs["probabilities" if task.labels else "values"]
+    write_predictions(path, ids, values, task.labels)
+    answer_path = os.path.join(output_dir, ANSWERS, split.submission)
+    files.write_text(answer_path, server_file(ids, server_answers(task, values)))
+    print(
+        f"Predictions for {len(ids):,} examples are in {path}, for the GLUE server in "
+        f"{answer_path}."
+    )
 
 
 def metrics_by_split(task: GlueTask, results: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """The metrics of a run, which are those of `fine_tune.evaluate`, by development set."""
+    """The metrics of a run, which are those of `runner.report`, by development set."""
     first, *others = (split.name for split in task.of("dev"))
     named = {
         name: {

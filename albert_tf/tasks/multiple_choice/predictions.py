@@ -15,10 +15,14 @@ import numpy as np
 from albert_tf.io import files
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, letter
 from albert_tf.tasks.multiple_choice.features import GROUPS
-from albert_tf.tasks.multiple_choice.task import multiple_choice_metrics
-from albert_tf.tasks.prediction_tables import read_predictions, write_predictions
+from albert_tf.tasks.multiple_choice.metrics import multiple_choice_metrics
+from albert_tf.tasks.prediction_tables import (
+    PREDICTIONS_FILE,
+    read_predictions,
+    write_predictions,
+)
+from albert_tf.training.results import print_metrics
 
-PREDICTIONS_FILE = "predictions.tsv"
 PREDICT_RESULTS_FILE = "predict_results.json"
 FILES = (PREDICTIONS_FILE, PREDICT_RESULTS_FILE)
 
@@ -41,7 +45,7 @@ def write_outputs(
         groups = [GROUPS.index(example.group) for example in examples]
         results = multiple_choice_metrics(probabilities, np.array(labels), np.array(groups))
         files.write_json(os.path.join(output_dir, PREDICT_RESULTS_FILE), results)
-        print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
+        print_metrics(results)
 
 
 def average_predictions(

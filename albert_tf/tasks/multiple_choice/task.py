@@ -6,25 +6,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.io.json_values import from_json
 from albert_tf.keras2 import keras
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks.base import (
-    ExampleTask,
-    choice_sums,
-    load_model_files,
-    model_inputs,
-)
-from albert_tf.tasks.model_folders import TASK_FILE, read_task_file
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, check_labelled
 from albert_tf.tasks.multiple_choice.features import (
     GROUPS,
@@ -32,11 +24,12 @@ from albert_tf.tasks.multiple_choice.features import (
     build_records,
     record_features,
 )
-from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.tasks.multiple_choice.metrics import multiple_choice_metrics
+from albert_tf.tasks.multiple_choice.predictions import write_outputs
 from albert_tf.training.task import Batch
 
 
-class MultipleChoiceTask(ExampleTask):
+class MultipleChoiceTask(FineTuningTask):
     """One number an option, by one encoder; cross-entropy of the softmax over the options.
 
     The options of a question are alike to the model: it cannot prefer a letter, so that what it
@@ -53,16 +46,6 @@ class MultipleChoiceTask(ExampleTask):
     best_metric = "accuracy"
     baseline_metric = "chance_accuracy"
 
-    def __init__(
-        self,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        spec: MultipleChoiceSpec,
-        dropout_rate: float = 0.1,
-    ) -> None:
-        super().__init__(config, tokenizer, spec.max_seq_length, dropout_rate)
-        self.spec = spec
-
     def chance_loss(self, data_description: Mapping[str, Any]) -> float:
         """That of guessing: options have no order that the model could know."""
         del data_description
@@ -71,6 +54,11 @@ class MultipleChoiceTask(ExampleTask):
     def task_file(self) -> dict[str, object]:
         """The fields of the MultipleChoiceSpec."""
         return dataclasses.asdict(self.spec)
+
+    @classmethod
+    def read_spec(cls, values: Mapping[str, Any], path: str) -> MultipleChoiceSpec:
+        """See FineTuningTask. The weights do not depend on the number of options."""
+        return from_json(MultipleChoiceSpec, values, f"{path} does not describe multiple choice")
 
     def training_flops(self, length: float) -> float:
         """Those of as many sequences as there are options; `length` is that of all together."""
@@ -86,8 +74,8 @@ class MultipleChoiceTask(ExampleTask):
         labelled: bool = True,
         train_seed: int | None = None,
         pad_to_max: bool = False,
-    ) -> RecordSource:
-        """See ExampleTask. Labels that are not needed are kept where they are known."""
+    ) -> ExampleSet:
+        """See FineTuningTask. Labels that are not needed are kept where they are known."""
         if labelled:
             check_labelled(examples)
         path = build_records(cache_dir, examples, self.tokenizer, self.spec, train_seed)
@@ -95,7 +83,13 @@ class MultipleChoiceTask(ExampleTask):
         lengths = length_buckets(self.spec.max_seq_length, pad_to_max)
         source = RecordSource([path], features, train_seed or 0, lengths=lengths)
         print(_summary(name, self.spec, source.manifest.statistics))
-        return source
+        return ExampleSet(name, examples, source)
+
+    def write_predictions(
+        self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
+    ) -> None:
+        """Writes predictions.tsv and, if all answers are known, predict_results.json."""
+        write_outputs(data.examples, outputs["probabilities"], output_dir)
 
     def build_model(self) -> AlbertMultipleChoice:
         """Encoder and the head that scores options."""
@@ -112,52 +106,11 @@ class MultipleChoiceTask(ExampleTask):
         given = {name: batch[name] for name in ("label_ids", "group_ids")}
         return {"probabilities": tf.nn.softmax(logits), **given}
 
-    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    def metrics(
+        self, outputs: Mapping[str, np.ndarray], examples: object = None
+    ) -> dict[str, float]:
         """See `multiple_choice_metrics`."""
         return multiple_choice_metrics(**outputs)
-
-
-def multiple_choice_metrics(
-    probabilities: np.ndarray, label_ids: np.ndarray, group_ids: np.ndarray
-) -> dict[str, float]:
-    """Metrics of multiple choice, next to what guessing reaches.
-
-    Args:
-      probabilities: float [n, options].
-      label_ids: int [n].
-      group_ids: int [n], indices into GROUPS.
-
-    Returns:
-      `accuracy`, `<group>_accuracy` for the groups that occur, `loss` (mean negative
-      log-likelihood), `chance_accuracy` and `chance_loss`.
-    """
-    right = probabilities.argmax(axis=-1) == label_ids
-    likelihoods = np.take_along_axis(probabilities, label_ids[:, None].astype(np.int64), axis=-1)
-    result = {"accuracy": right.mean()}
-    for number, group in enumerate(GROUPS):
-        if group and (group_ids == number).any():
-            result[f"{group}_accuracy"] = right[group_ids == number].mean()
-    result["loss"] = -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
-    result["chance_accuracy"] = 1 / probabilities.shape[1]
-    result["chance_loss"] = math.log(probabilities.shape[1])
-    return {name: float(value) for name, value in result.items()}
-
-
-def load_task(folder: str, **changes: int) -> MultipleChoiceTask:
-    """The task that a model in `folder` was trained for.
-
-    Args:
-      folder: the output directory of a training run.
-      **changes: fields of the MultipleChoiceSpec to have otherwise; any number of options will do,
-        as the weights do not depend on it.
-
-    Raises:
-      AlbertError: the folder is not that of a trained multiple-choice model.
-    """
-    value = read_task_file(folder, MultipleChoiceTask.name)
-    where = f"{os.path.join(folder, TASK_FILE)} does not describe multiple choice"
-    spec = from_json(MultipleChoiceSpec, {**value, **changes}, where)
-    return MultipleChoiceTask(*load_model_files(None, None, None, folder), spec)
 
 
 def _summary(name: str, spec: MultipleChoiceSpec, statistics: Mapping[str, object]) -> str:

@@ -142,7 +142,9 @@ class PretrainingTask(Task):
         """Each example's summed losses, correct predictions and masked positions."""
         return _per_example(model, batch, training=False)
 
-    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+    def metrics(
+        self, outputs: Mapping[str, np.ndarray], examples: object = None
+    ) -> dict[str, float]:
         """The entries of `means` over a whole data set."""
         totals = {k: float(np.sum(v, dtype=np.float64)) for k, v in outputs.items()}
         examples = float(len(outputs["sentence_order_loss"]))

@@ -12,10 +12,9 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.tasks.model_folders import model_folder
-from albert_tf.tasks.squad.answers import extract_answers
 from albert_tf.tasks.squad.data import Question, check_threshold
-from albert_tf.tasks.squad.evaluation import DEFAULT_THRESHOLD, load_threshold
-from albert_tf.tasks.squad.task import SquadTask, load_squad_task
+from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.thresholds import DEFAULT
 from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.checkpoints import load_weights
@@ -74,16 +73,16 @@ class QuestionAnswerer:
         Args:
           folder: the output directory.
           threshold: None for the one kept with the model.
-          **changes: see `load_squad_task`.
+          **changes: see `SquadTask.load`.
 
         Raises:
           AlbertError: there is no SQuAD model; see also `check_threshold`.
         """
         folder = model_folder(folder)
-        task = load_squad_task(folder, **changes)
+        task = SquadTask.load(folder, **changes)
         check_threshold(task.spec.version, threshold)
         if threshold is None:
-            threshold = (load_threshold(folder) or [DEFAULT_THRESHOLD])[0]
+            threshold = (task.threshold or DEFAULT).value
         model = task.build_model()
         load_weights(folder, model.named_weights(), whole=True)
         return cls(task, model, threshold)
@@ -100,14 +99,8 @@ class QuestionAnswerer:
         asked = Question("question", question, context, (), False, "The text")
         windows = make_windows([asked], self.task.tokenizer, spec.windows)
         outputs = self._predict(self._batch(windows))
-        found = extract_answers(
-            windows,
-            {name: value.numpy() for name, value in outputs.items()},
-            head=spec.head,
-            n_best_size=spec.n_best_size,
-            max_answer_length=spec.max_answer_length,
-            compat=spec.compat,
-        )
+        outputs = {name: value.numpy() for name, value in outputs.items()}
+        found = self.task.extract(windows, outputs)
         best = found.nbest[asked.id][0]
         null_odds = found.null_odds[asked.id]
         answerable = spec.version == "1.1" or null_odds <= self.threshold

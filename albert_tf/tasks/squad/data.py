@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError
@@ -52,6 +52,11 @@ class Question:
     is_impossible: bool
     where: str
 
+    @property
+    def path(self) -> str:
+        """The file that the question was read from."""
+        return self.where.rpartition(": question ")[0]
+
 
 def check_threshold(version: str, threshold: float | None) -> None:
     """Checks a threshold on the null odds; None is always right.
@@ -64,11 +69,21 @@ def check_threshold(version: str, threshold: float | None) -> None:
         return
     if version == "1.1":
         raise AlbertError(
-            "--null_score_diff_threshold is for SQuAD 2.0; in 1.1 every question has an answer. "
+            "`null_score_diff_threshold` is for SQuAD 2.0; in 1.1 every question has an answer. "
             "Leave it out."
         )
     if math.isnan(threshold):
-        raise AlbertError("--null_score_diff_threshold=nan is not a number.")
+        raise AlbertError("`null_score_diff_threshold`=nan is not a number.")
+
+
+def check_answered(questions: Iterable[Question]) -> None:
+    """Raises AlbertError for a question that has no answer and is not said to be unanswerable."""
+    for question in questions:
+        if not question.answers and not question.is_impossible:
+            raise AlbertError(
+                f"{question.where} has no answers to compare with; predict questions whose answers "
+                "are not known."
+            )
 
 
 def read_squad(path: str, *, version: str) -> list[Question]:

@@ -16,8 +16,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answer_files import read_answers, write_answers
 from albert_tf.tasks.squad.answers import Answers
 from albert_tf.tasks.squad.data import Question, check_threshold
-from albert_tf.tasks.squad.evaluation import report
-from albert_tf.tasks.squad.question_set import score_answers
+from albert_tf.tasks.squad.question_set import baseline_note, score_answers
+from albert_tf.training.results import print_metrics, write_results
 
 
 def ensemble(
@@ -52,7 +52,7 @@ def ensemble(
     if version == "2.0" and threshold is None and not scored:
         raise AlbertError(
             "The answers to these questions are not known, so that no threshold can be found; give "
-            "--null_score_diff_threshold, such as null_threshold in the eval_results.json of the "
+            "`null_score_diff_threshold`, such as null_threshold in the eval_results.json of the "
             "ensemble's answers to the development set."
         )
     names = [question.id for question in questions]
@@ -64,7 +64,10 @@ def ensemble(
         threshold = results["null_threshold"]
     path = write_answers(output_dir, answers, threshold if version == "2.0" else None)
     if results:
-        report(output_dir, results)
+        print_metrics(results)
+        if note := baseline_note(results):
+            print(note)
+        write_results(output_dir, results)
     return path
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ def build_squad_records(
     labelled: bool,
     compat: bool = False,
     shuffle_seed: int | None = None,
-    workers: int | None = None,
+    cut: Callable[[Sequence[Question]], Windows] | None = None,
 ) -> str:
     """Writes the windows of questions as records below `folder`, unless they are there already.
 
@@ -61,7 +61,7 @@ def build_squad_records(
       compat: as the TF1 release, for 1.1 too, every window that lacks a part of the answer points
         at [CLS].
       shuffle_seed: puts the questions in a random order; None keeps theirs.
-      workers: see make_windows.
+      cut: gives the windows of questions, if they are needed; None: `make_windows`.
 
     Returns:
       Path of the record file; a manifest lies beside it, whose statistics tell what was counted.
@@ -85,7 +85,7 @@ def build_squad_records(
     def encode(statistics: dict[str, Any]) -> Iterator[bytes]:
         # Found before the tokenizer's work, because the search may fail.
         spans = [_gold_span(question) for question in questions] if labelled else []
-        windows = make_windows(questions, tokenizer, options, workers=workers)
+        windows = cut(questions) if cut else make_windows(questions, tokenizer, options)
         rows, labels = np.arange(len(windows)), np.zeros((len(windows), 0), np.int64)
         statistics["questions"] = len(questions)
         if labelled:

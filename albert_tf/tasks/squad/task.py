@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json, shown
 from albert_tf.keras2 import keras
@@ -22,20 +24,19 @@ from albert_tf.modeling.question_answering import (
     masked,
     top_k,
 )
-from albert_tf.tasks.base import (
-    FineTuningTask,
-    load_model_files,
-    model_inputs,
-)
-from albert_tf.tasks.model_folders import TASK_FILE, read_task_file
-from albert_tf.tasks.squad.data import VERSIONS
-from albert_tf.tasks.squad.windows import WindowOptions
+from albert_tf.tasks.base import FineTuningTask, model_inputs
+from albert_tf.tasks.model_folders import model_folder
+from albert_tf.tasks.squad.answer_files import write_answers
+from albert_tf.tasks.squad.answers import Answers, extract_answers
+from albert_tf.tasks.squad.data import VERSIONS, Question, check_answered
+from albert_tf.tasks.squad.features import build_squad_records, squad_features
+from albert_tf.tasks.squad.question_set import BASELINE, QuestionSet, baseline_note, score_answers
+from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold, save_threshold
+from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.task import Batch, correct
 
 HEADS = ("span", "beam")
-#: The score of leaving every question unanswered.
-BASELINE = "all_null_f1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +75,11 @@ class SquadSpec:
             raise AlbertError(f"head={shown(head)} is not one of {', '.join(HEADS)}.")
         object.__setattr__(self, "head", head)
 
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens of the longest sequences."""
+        return self.windows.max_seq_length
+
     def to_dict(self) -> dict[str, object]:
         """JSON values; max_seq_length stands at the top."""
         values = dataclasses.asdict(self)
@@ -98,6 +104,8 @@ class SquadTask(FineTuningTask):
       tokenizer: saved with the model.
       spec: what is asked for.
       dropout_rate: of the beam head's answerability.
+      threshold: for 2.0, the null odds above which a question counts as unanswerable; None until
+        an evaluation finds the one that is best for its questions.
 
     Raises:
       AlbertError: the configuration fits neither the tokenizer nor the length.
@@ -111,9 +119,10 @@ class SquadTask(FineTuningTask):
         tokenizer: Tokenizer,
         spec: SquadSpec,
         dropout_rate: float = 0.1,
+        threshold: Threshold | None = None,
     ) -> None:
-        super().__init__(config, tokenizer, spec.windows.max_seq_length, dropout_rate)
-        self.spec = spec
+        super().__init__(config, tokenizer, spec, dropout_rate)
+        self.threshold = threshold
         if spec.version == "2.0":
             self.best_metric, self.baseline_metric = "best_f1", BASELINE
         else:
@@ -123,16 +132,70 @@ class SquadTask(FineTuningTask):
         """The specification."""
         return self.spec.to_dict()
 
+    @classmethod
+    def read_spec(cls, values: Mapping[str, Any], path: str) -> SquadSpec:
+        """See FineTuningTask."""
+        return SquadSpec.from_dict(values, f"{path} does not describe SQuAD")
+
+    @classmethod
+    def load(cls, folder: str, **changes: Any) -> SquadTask:
+        """See FineTuningTask; with the threshold that is kept beside the model."""
+        task = super().load(folder, **changes)
+        if task.spec.version == "2.0":
+            task.threshold = load_threshold(folder)
+        return task
+
+    def open_examples(
+        self,
+        examples: Sequence[Question],
+        name: str,
+        cache_dir: str,
+        *,
+        labelled: bool = True,
+        train_seed: int | None = None,
+        pad_to_max: bool = False,
+    ) -> QuestionSet:
+        """See FineTuningTask. A record is a window of a question's context."""
+        training = train_seed is not None
+        if labelled and not training:
+            check_answered(examples)
+        options, asked = self.spec.windows, tuple(examples)
+        windows = functools.cache(lambda: make_windows(asked, self.tokenizer, options))
+        path = build_squad_records(
+            cache_dir,
+            asked,
+            self.tokenizer,
+            options,
+            version=self.spec.version,
+            labelled=training,
+            compat=self.spec.compat,
+            shuffle_seed=train_seed,
+            cut=None if training else lambda _: windows(),
+        )
+        lengths = length_buckets(options.max_seq_length, pad_to_max)
+        source = RecordSource([path], squad_features(training), train_seed or 0, lengths=lengths)
+        line = f"{name}: {len(asked):,} questions, {source.num_examples:,} windows"
+        left_out = source.manifest.statistics.get("windows_left_out")
+        print(line + (f", {left_out:,} more without the answer left out" if left_out else ""))
+        return QuestionSet(name, asked, source, windows, self.extract)
+
+    def extract(self, windows: Windows, outputs: Mapping[str, np.ndarray]) -> Answers:
+        """The best answers in windows, from the outputs of `predict` for these."""
+        return extract_answers(
+            windows,
+            outputs,
+            head=self.spec.head,
+            n_best_size=self.spec.n_best_size,
+            max_answer_length=self.spec.max_answer_length,
+            compat=self.spec.compat,
+        )
+
     def build_model(self) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
         """Encoder and the head that the specification names."""
         if self.spec.head == "span":
             return AlbertSpanAnswerer(self.config)
         widths = self.spec.start_n_top, self.spec.end_n_top
         return AlbertBeamAnswerer(self.config, *widths, self.dropout_rate)
-
-    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Windows in the batch."""
-        return {"windows": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Summed losses and, of spans and answerability, how often the model is right.
@@ -167,7 +230,7 @@ class SquadTask(FineTuningTask):
         self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
         """Mean losses and accuracies over the windows."""
-        means = {name: value / weights["windows"] for name, value in sums.items()}
+        means = super().means(sums, weights)
         loss = means["span_loss"]
         if "answerability_loss" in means:
             loss += 0.5 * means["answerability_loss"]
@@ -200,26 +263,43 @@ class SquadTask(FineTuningTask):
         allowed = allowed_positions(inputs)
         return masked(logits[0], allowed), masked(logits[1], allowed)
 
-    def metrics(self, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Not of the outputs alone: QuestionSet.metrics also knows the questions."""
-        raise NotImplementedError("Give EvalSpec the metrics of a QuestionSet.")
+    def metrics(self, outputs: Mapping[str, np.ndarray], examples: QuestionSet) -> dict[str, float]:
+        """See `score_answers`; with the threshold, or without one the best for these questions."""
+        threshold = self.threshold.value if self.threshold else None
+        answers = examples.answers(outputs)
+        return score_answers(examples.examples, answers, self.spec.version, threshold)
+
+    def write_evaluation(
+        self,
+        data: QuestionSet,
+        outputs: Mapping[str, np.ndarray],
+        results: Mapping[str, float],
+        output_dir: str,
+    ) -> None:
+        """Writes the answers and, if there was no threshold, keeps the one that was found."""
+        if note := baseline_note(results):
+            print(note)
+        if self.spec.version == "2.0":
+            if self.threshold is None:
+                value, path = results["null_threshold"], data.examples[0].path
+                save_threshold(model_folder(output_dir), value, results["f1"], path)
+                print(Threshold(value, f"the best for {path}; kept"))
+                self.threshold = Threshold(value, f"found on {path}")
+            else:
+                print(self.threshold)
+        write_answers(output_dir, data.answers(outputs), self.threshold and self.threshold.value)
+
+    def write_predictions(
+        self, data: QuestionSet, outputs: Mapping[str, np.ndarray], output_dir: str
+    ) -> None:
+        """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
+        threshold = None
+        if self.spec.version == "2.0":
+            threshold = self.threshold or DEFAULT
+            print(threshold)
+        path = write_answers(output_dir, data.answers(outputs), threshold and threshold.value)
+        print(f"Answers to {len(data.examples):,} questions are in {path}.")
 
     def progress(self, means: Mapping[str, float]) -> str:
         """Loss and how many spans are right."""
         return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"
-
-
-def load_squad_task(folder: str, **changes: object) -> SquadTask:
-    """The task that the model in the output directory `folder` was trained for.
-
-    Args:
-      folder: the output directory.
-      **changes: fields of SquadSpec or WindowOptions that shall differ.
-
-    Raises:
-      AlbertError: there is no SQuAD model.
-    """
-    values = {**read_task_file(folder, SquadTask.name), **changes}
-    where = f"{os.path.join(folder, TASK_FILE)} does not describe SQuAD"
-    spec = SquadSpec.from_dict(values, where)
-    return SquadTask(*load_model_files(None, None, None, folder), spec)

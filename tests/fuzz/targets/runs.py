@@ -11,12 +11,11 @@ from pathlib import Path
 import tensorflow as tf
 
 from albert_tf.keras2 import keras
-from albert_tf.tasks.classification.task import ClassificationSpec
+from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.multiple_choice.task import load_task as load_multiple_choice
-from albert_tf.tasks.squad.evaluation import THRESHOLDS_FILE, load_threshold
-from albert_tf.tasks.squad.task import SquadTask, load_squad_task
+from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.thresholds import THRESHOLDS_FILE, load_threshold
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import METRICS_FILE, MetricsLog
@@ -112,13 +111,13 @@ TARGETS = {
         lambda path: MetricsLog(str(path.parent), 1),
     ),
     "task.json of a classifier": Target(
-        _task_file(_CLASSIFIER), lambda path: ClassificationSpec.load(str(path.parent)), True
+        _task_file(_CLASSIFIER), lambda path: TextClassificationTask.load(str(path.parent)), True
     ),
     "task.json of SQuAD": Target(
-        _task_file(_SQUAD_TASK), lambda path: load_squad_task(str(path.parent)), True
+        _task_file(_SQUAD_TASK), lambda path: SquadTask.load(str(path.parent)), True
     ),
     "task.json of multiple choice": Target(
-        _task_file(_RACE_TASK), lambda path: load_multiple_choice(str(path.parent)), True
+        _task_file(_RACE_TASK), lambda path: MultipleChoiceTask.load(str(path.parent)), True
     ),
     "thresholds": Target(
         written(THRESHOLDS_FILE, {"null_threshold": -1.5, "found_on": "dev.json"}),

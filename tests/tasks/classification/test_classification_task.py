@@ -15,7 +15,6 @@ from albert_tf.tasks.classification.features import label_set
 from albert_tf.tasks.classification.task import (
     ClassificationSpec,
     TextClassificationTask,
-    load_task,
 )
 from albert_tf.tokenization.tokenizer import Tokenizer
 
@@ -117,7 +116,7 @@ def test_examples_become_batches_of_the_task(tokenizer, tmp_path, capsys):
     task = new_task(examples, COLUMNS, CONFIG, tokenizer, max_seq_length=8)
     assert task.spec.labels == ("x", "y")
     examples[2] = dataclasses.replace(examples[2], text=" ")
-    source = task.open_examples(examples, "eval", str(tmp_path))
+    source = task.open_examples(examples, "eval", str(tmp_path)).source
     batches = list(source.eval_input_fn(InputContext(4)))
     assert [b["example_index"].numpy().tolist() for b in batches] == [[0, 1, 2, 3], [4, -1, -1, -1]]
     np.testing.assert_array_equal(batches[0]["label_ids"], [0, 1, 0, 0])
@@ -140,8 +139,8 @@ def test_the_plateau_is_that_of_the_data_trained_on_whatever_was_opened_last(tok
         task.open_examples(examples_with(*labels), "train", str(tmp_path), train_seed=1)
         for labels in (("x", "y"), ("x", "x", "x", "y"))
     )
-    for source, share in ((even, 1 / 2), (uneven, 1 / 4)):
-        (plateau,) = task.plateaus(source.description)
+    for data, share in ((even, 1 / 2), (uneven, 1 / 4)):
+        (plateau,) = task.plateaus(data.source.description)
         entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
         assert plateau.chance() == pytest.approx(entropy)
     assert task.plateaus({}) == ()
@@ -150,14 +149,17 @@ def test_the_plateau_is_that_of_the_data_trained_on_whatever_was_opened_last(tok
 def test_saved_task_is_loaded_as_it_was_with_other_columns_if_given(tokenizer, tmp_path):
     task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer, max_seq_length=9)
     task.save_files(str(tmp_path))
-    loaded = load_task(str(tmp_path), {})
+    loaded = TextClassificationTask.load(str(tmp_path))
     assert loaded.description() == task.description()
     assert loaded.spec == task.spec
-    assert load_task(str(tmp_path), {"text": "body"}).spec.columns.text == "body"
+    assert (
+        TextClassificationTask.load(str(tmp_path), columns={"text": "body"}).spec.columns.text
+        == "body"
+    )
 
 
 def test_task_file_that_describes_no_classifier_is_refused(tmp_path):
     value = {"task": "text_classification", "labels": ["x"]}
     (tmp_path / "task.json").write_text(json.dumps(value))
     with pytest.raises(AlbertError, match="does not describe a classifier"):
-        ClassificationSpec.load(str(tmp_path))
+        TextClassificationTask.load(str(tmp_path))

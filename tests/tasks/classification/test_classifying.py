@@ -53,7 +53,7 @@ def some_texts(n):
 def estimated(task, folder, texts, tmp_path):
     """What the Estimator predicts of texts or pairs, by way of records."""
     examples = [TextExample("", *text, None, "") for text in texts]
-    source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False)
+    source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False).source
     return Estimator(task, RunConfig(folder)).predict(source.eval_input_fn)
 
 

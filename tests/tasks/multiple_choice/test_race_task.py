@@ -16,10 +16,9 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.multiple_choice.features import GROUPS, MultipleChoiceSpec
+from albert_tf.tasks.multiple_choice.metrics import multiple_choice_metrics
 from albert_tf.tasks.multiple_choice.task import (
     MultipleChoiceTask,
-    load_task,
-    multiple_choice_metrics,
 )
 from albert_tf.tasks.recipes import load_recipe
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -93,13 +92,13 @@ def test_a_question_costs_as_much_as_its_options(task):
 def test_a_task_is_found_again_in_its_folder_and_may_change(task, tmp_path):
     folder = str(tmp_path / "model")
     task.save_files(folder)
-    again = load_task(folder)
+    again = MultipleChoiceTask.load(folder)
     assert again.task_file() == task.task_file()
     assert again.config == task.config
-    changed = load_task(folder, num_choices=5).spec
+    changed = MultipleChoiceTask.load(folder, num_choices=5).spec
     assert changed == dataclasses.replace(SPEC, num_choices=5)
     with pytest.raises(AlbertError, match=r"max_seq_length=9999 exceeds"):
-        load_task(folder, max_seq_length=9999)
+        MultipleChoiceTask.load(folder, max_seq_length=9999)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_folders_of_other_models_are_refused(task, tmp_path, changes, message):
     path = tmp_path / "task.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     with pytest.raises(AlbertError, match=message):
-        load_task(str(tmp_path))
+        MultipleChoiceTask.load(str(tmp_path))
 
 
 def test_models_without_dropout_get_the_settings_that_do_not_diverge():

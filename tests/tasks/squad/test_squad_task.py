@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.tasks.squad.task import SquadSpec, SquadTask, load_squad_task
+from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tokenization.tokenizer import Tokenizer
 
@@ -224,9 +224,9 @@ def test_a_task_is_opened_again_from_its_folder(tokenizer, tmp_path):
     task.save_files(str(tmp_path))
     held = json.loads((tmp_path / "task.json").read_text())
     assert (held["max_seq_length"], held["doc_stride"]) == (32, 128) and "windows" not in held
-    again = load_squad_task(str(tmp_path))
+    again = SquadTask.load(str(tmp_path))
     assert (again.spec, again.config, again.best_metric) == (task.spec, CONFIG, "best_f1")
-    other = load_squad_task(str(tmp_path), n_best_size=3, doc_stride=9)
+    other = SquadTask.load(str(tmp_path), n_best_size=3, doc_stride=9)
     assert other.spec == dataclasses.replace(
         task.spec, n_best_size=3, windows=WindowOptions(32, 9, 8)
     )
@@ -234,10 +234,10 @@ def test_a_task_is_opened_again_from_its_folder(tokenizer, tmp_path):
 
 def test_a_folder_without_a_squad_model_is_refused(tmp_path):
     with pytest.raises(AlbertError, match="holds no fine-tuned model"):
-        load_squad_task(str(tmp_path))
+        SquadTask.load(str(tmp_path))
     (tmp_path / "task.json").write_text(json.dumps({"task": "text_classification"}))
     with pytest.raises(AlbertError, match="'text_classification', not 'squad'"):
-        load_squad_task(str(tmp_path))
+        SquadTask.load(str(tmp_path))
     (tmp_path / "task.json").write_text(json.dumps({"task": "squad"}))
     with pytest.raises(AlbertError, match=r"does not describe SQuAD: .*'version'"):
-        load_squad_task(str(tmp_path))
+        SquadTask.load(str(tmp_path))

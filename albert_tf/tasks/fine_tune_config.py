@@ -1,0 +1,172 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""FineTuneConfig: how a task is fine-tuned, from a recipe and what overrides it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import shown_names
+from albert_tf.tasks.recipes import load_recipe
+from albert_tf.training.specs import MAX_SEED, RunConfig, check_number, check_steps
+
+#: Steps without a recipe, and if nothing else tells how long to train.
+DEFAULT_STEPS = 1000
+_DURATION = ("train_step", "num_train_epochs")
+#: Of a RunConfig, where fine-tuning differs from pretraining.
+_RUN_DEFAULTS = {
+    "train_batch_size": 32,
+    "learning_rate": 5e-5,
+    "optimizer": "adamw",
+    "precision": "auto",
+    "save_checkpoints_steps": 1000,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuneConfig:
+    """How a task is fine-tuned.
+
+    Attributes:
+      run: devices, optimizer, checkpoints and output directory; its warm-up is that of
+        `training_run`.
+      train_step: steps; None: as `num_train_epochs` says.
+      num_train_epochs: passes over the training examples; None: as `train_step` says.
+      warmup_step: steps of warm-up; None: as `warmup_proportion` says.
+      warmup_proportion: warm-up as a share of all steps.
+      eval_every_steps: steps between two evaluations; None: one at the end.
+      max_seq_length: of the longest sequences, in tokens.
+      dropout: of the hidden layers and of attention; None: the model configuration's own.
+      classifier_dropout: on what the task's head reads.
+      num_seeds: runs, with the seeds from `run.seed` on; the best one is kept.
+      pad_to_max: pad all batches to `max_seq_length`.
+      cached_dir: where tokenized data is kept; None: the folder cache in the output directory.
+
+    Raises:
+      AlbertError: a value is impossible.
+
+    Example:
+      config = FineTuneConfig.from_recipe("sst-2", model, output_dir="runs/sst-2", num_seeds=5)
+    """
+
+    run: RunConfig
+    train_step: int | None = None
+    num_train_epochs: float | None = None
+    warmup_step: int | None = None
+    warmup_proportion: float = 0.1
+    eval_every_steps: int | None = None
+    max_seq_length: int = 512
+    dropout: float | None = None
+    classifier_dropout: float = 0.1
+    num_seeds: int = 1
+    pad_to_max: bool = False
+    cached_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises AlbertError for values that no fine-tuning can have."""
+        if self.num_train_epochs is not None:
+            check_number("`num_train_epochs`", self.num_train_epochs, positive=True)
+        if self.run.freeze and not self.run.init_checkpoint:
+            raise AlbertError(
+                f"`freeze`={self.run.freeze} keeps weights as they are in `init_checkpoint`; "
+                "without one they would stay random."
+            )
+        if self.run.seed + self.num_seeds - 1 > MAX_SEED:
+            raise AlbertError(
+                f"The last of {self.num_seeds} seeds from `seed`={self.run.seed} on is larger than "
+                f"{MAX_SEED}."
+            )
+
+    @classmethod
+    def from_recipe(
+        cls, task_name: str | None, model: AlbertConfig | None = None, **settings: Any
+    ) -> FineTuneConfig:
+        """A recipe for a task and a model, with the given settings in place of its own.
+
+        If `settings` change the number of steps, the warm-up keeps its share of them.
+
+        Args:
+          task_name: of the recipe, as `albert_tf/configs/recipes/<task_name>.json`; None for none.
+          model: configuration of the model; without a recipe it may be None.
+          **settings: fields of FineTuneConfig and of RunConfig; `output_dir` is needed.
+
+        Raises:
+          AlbertError: there is no such recipe; a setting is unknown or impossible; both
+            `train_step` and `num_train_epochs` are given.
+        """
+        recipe = load_recipe(task_name, model) if task_name else {}
+        return cls(**_merged(recipe, model, settings))
+
+    @property
+    def output_dir(self) -> str:
+        """Where the model and all results go."""
+        return self.run.output_dir
+
+    @property
+    def cache_dir(self) -> str:
+        """Where tokenized data is kept."""
+        return self.cached_dir or os.path.join(self.output_dir, "cache")
+
+    def steps(self, num_examples: int) -> int:
+        """Training steps for so many examples.
+
+        Raises:
+          AlbertError: they are too many.
+        """
+        if self.num_train_epochs is None:
+            return self.train_step or DEFAULT_STEPS
+        steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.run.train_batch_size))
+        check_steps(steps)
+        return steps
+
+    def training_run(self, steps: int) -> RunConfig:
+        """The RunConfig for so many steps, with their warm-up."""
+        warmup = self.warmup_step
+        if warmup is None:
+            warmup = int(self.warmup_proportion * steps)
+        return dataclasses.replace(self.run, num_warmup_steps=warmup)
+
+    def model_config(self, model: AlbertConfig) -> AlbertConfig:
+        """A model's configuration with the dropout of these settings."""
+        if self.dropout is None:
+            return model
+        return dataclasses.replace(
+            model, hidden_dropout_prob=self.dropout, attention_probs_dropout_prob=self.dropout
+        )
+
+
+def _merged(
+    recipe: dict[str, Any], model: AlbertConfig | None, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments of FineTuneConfig; `settings` come before those of the recipe."""
+    own = {field.name for field in dataclasses.fields(FineTuneConfig)} - {"run"}
+    of_run = {field.name for field in dataclasses.fields(RunConfig)}
+    for values, where in ((recipe, "The recipe has unknown"), (settings, "There are unknown")):
+        if odd := sorted(set(values) - own - of_run):
+            raise AlbertError(f"{where} settings: {shown_names(odd, 80)}.")
+    given = {name for name in _DURATION if settings.get(name) is not None}
+    if len(given) == len(_DURATION):
+        raise AlbertError("Give `train_step` or `num_train_epochs`, not both.")
+    values = dict(recipe)
+    if given:
+        # The recipe's warm-up is meant for its own number of steps.
+        warmup, steps = values.pop("warmup_step", None), values.get("train_step")
+        if warmup is not None and steps:
+            values["warmup_proportion"] = warmup / steps
+        for name in _DURATION:
+            values.pop(name, None)
+    values.update(settings)
+    if model and "max_seq_length" not in settings:
+        longest = values.get("max_seq_length", FineTuneConfig.max_seq_length)
+        values["max_seq_length"] = min(longest, model.max_position_embeddings)
+    run = {**_RUN_DEFAULTS, "num_warmup_steps": 0}
+    run.update({name: value for name, value in values.items() if name in of_run})
+    return {
+        "run": RunConfig(**{"output_dir": "", **run}),
+        **{name: value for name, value in values.items() if name in own},
+    }
