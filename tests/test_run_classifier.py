@@ -21,6 +21,7 @@ import tensorflow as tf
 from absl import flags
 
 import run_classifier
+from albert_tf.cli.flag_names import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.weights.load import open_source
 
@@ -61,10 +62,13 @@ def command_line(arguments):
 
 
 def run(**arguments):
-    """What the script does, in this process."""
+    """What the script does, in this process; errors as it shows them."""
     with command_line(arguments):
-        run_classifier._check_flags()
-        run_classifier._main()
+        try:
+            run_classifier._check_flags()
+            run_classifier._main()
+        except AlbertError as error:
+            raise type(error)(name_flags(str(error))) from error
 
 
 @pytest.fixture(scope="module")
