@@ -28,14 +28,14 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.export.formats import check_lite
 from albert_tf.io import files
 from albert_tf.pretrained import check_model
-from albert_tf.tasks.model_folders import check_trained, model_folder
+from albert_tf.tasks.registry import BUILT_IN, task_by_export_type
+from albert_tf.weights.model_folders import check_trained, model_folder
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
-TASKS = ["classifier", "squad", "multiple_choice"]
+TASKS = [task.export_type for task in BUILT_IN]
 
 
 def define_flags() -> None:
@@ -83,31 +83,45 @@ def _check_flags() -> None:
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["seq_length"], "it goes with --export_type=preprocessing.")
     if FLAGS.format == "tflite":
-        check_lite(FLAGS.export_type)
+        _check_lite(FLAGS.export_type)
+
+
+def _check_lite(export_type: str) -> None:
+    """Refuses what has no TensorFlow Lite model, before anything is loaded."""
+    reason = (
+        "TensorFlow Lite has no built-in operations for the strings that it takes; give ids to an "
+        "exported encoder, or export a SavedModel."
+    )
+    if export_type == "model_with_mlm":
+        reason = "the pretraining heads are left out; use --export_type=model."
+    elif export_type in ["model", *(task.export_type for task in BUILT_IN if task.has_lite)]:
+        return
+    raise AlbertError(
+        f"--export_type={export_type} cannot be exported to TensorFlow Lite: {reason}"
+    )
 
 
 def _main() -> None:
     if FLAGS.export_type in TASKS and files.is_local(FLAGS.albert_directory):
         check_trained(model_folder(FLAGS.albert_directory.rstrip("/")))
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.export import sources
+    from albert_tf.export.hub import export_encoder, export_preprocessor
+    from albert_tf.export.model_folder import ModelFolder
+    from albert_tf.tasks.export import export_lite, export_task
 
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
-    source = sources.ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
+    source = ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
     path, kind, overwrite = FLAGS.export_path, FLAGS.export_type, FLAGS.overwrite
+    task = task_by_export_type(kind) if kind in TASKS else None
     if FLAGS.format == "tflite":
-        sources.export_lite(source, kind, path, FLAGS.quantization, overwrite)
+        export_lite(source, task, path, FLAGS.quantization, overwrite)
+    elif task:
+        export_task(task, source, path, overwrite)
     elif kind == "preprocessing":
-        sources.export_preprocessor(source, path, FLAGS.seq_length, overwrite)
-    elif kind == "classifier":
-        sources.export_classifier(source, path, overwrite)
-    elif kind == "squad":
-        sources.export_squad(source, path, overwrite)
-    elif kind == "multiple_choice":
-        sources.export_multiple_choice(source, path, overwrite)
+        export_preprocessor(source, path, FLAGS.seq_length, overwrite)
     else:
-        sources.export_encoder(source, path, kind == "model_with_mlm", overwrite)
+        export_encoder(source, path, kind == "model_with_mlm", overwrite)
 
 
 def main() -> None:

@@ -158,9 +158,9 @@ def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
 
 def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineTuneConfig]:
     """The task to train; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.model_folders import model_folder
     from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+    from albert_tf.weights.model_folders import model_folder
 
     if not FLAGS.do_train:
         changes = {name: FLAGS[name].value for name in SPEC if FLAGS[name].present}

@@ -98,8 +98,8 @@ def _main() -> None:
     with lock_for_training():
         _run(config)
     if FLAGS.interactive:
-        from albert_tf.tasks.model_folders import model_folder
         from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
+        from albert_tf.weights.model_folders import model_folder
 
         folder = model_folder(FLAGS.output_dir)
         converse(QuestionAnswerer.load(folder, FLAGS.null_score_diff_threshold, **_changes()))
@@ -153,8 +153,8 @@ def _changes() -> dict[str, object]:
 
 def _open_task(config: FineTuneConfig | None) -> tuple[SquadTask, FineTuneConfig]:
     """The task of --version; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.model_folders import model_folder
     from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+    from albert_tf.weights.model_folders import model_folder
 
     if not FLAGS.do_train:
         task = SquadTask.load(model_folder(FLAGS.output_dir), **_changes())

@@ -22,7 +22,7 @@ _HOME = {
     "RunConfig": "albert_tf.training.specs",
     "Tokenizer": "albert_tf.tokenization.tokenizer",
     "TrainSpec": "albert_tf.training.specs",
-    "export_saved_model": "albert_tf.export.sources",
+    "export_saved_model": "albert_tf.tasks.export",
     "keras": "albert_tf.keras2",
     "load_pretrained": "albert_tf.weights.load",
 }

@@ -35,7 +35,8 @@ from albert_tf.cli.path_flags import define_path, define_path_list
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import convert
-from albert_tf.export.sources import ModelFolder, export_encoder, export_preprocessor
+from albert_tf.export.hub import export_encoder, export_preprocessor
+from albert_tf.export.model_folder import ModelFolder
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer

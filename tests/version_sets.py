@@ -30,12 +30,14 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.export.sources import ModelFolder, export_classifier, export_encoder, export_lite
+from albert_tf.export.hub import export_encoder
+from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.tflite import interpreter_class
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.export import export_lite, export_task
 from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
@@ -191,7 +193,7 @@ def write(folder: Path) -> None:
         )
         run = ModelFolder(str(work / "whole"))
         export_encoder(run, str(folder / "encoder"), with_heads=False)
-        export_lite(run, "model", str(work / "lite"), "none")
+        export_lite(run, None, str(work / "lite"), "none")
         shutil.copy(work / "lite/model.tflite", folder / "lite.tflite")
         encoder = AlbertEncoder(CONFIG)
         load_weights(str(work / "whole"), encoder.named_weights(), whole=True)
@@ -201,7 +203,8 @@ def write(folder: Path) -> None:
         tokenizer = Tokenizer.from_file(str(work / "small.model"))
         spec = ClassificationSpec(("no", "yes", "maybe"), LENGTH)
         write_run(TextClassificationTask(CONFIG, tokenizer, spec), work / "classifier")
-        export_classifier(ModelFolder(str(work / "classifier")), str(folder / "classifier"))
+        trained = ModelFolder(str(work / "classifier"))
+        export_task(TextClassificationTask, trained, str(folder / "classifier"))
     # For people and TensorBoard; what is said there is in metrics.jsonl.
     shutil.rmtree(folder / "run" / "events")
     np.savez_compressed(folder / "expected.npz", **outputs(folder))

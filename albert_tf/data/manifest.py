@@ -25,13 +25,6 @@ _BUCKET_TOKENS = 1 << 21
 FILE_NAME = "manifest.json"
 PRETRAINING = "pretraining"
 COMPACT_PRETRAINING = "compact_pretraining"
-KINDS = (
-    PRETRAINING,
-    COMPACT_PRETRAINING,
-    "classification",
-    "question_answering",
-    "multiple_choice",
-)
 #: Options of the builder of pretraining records that say what labels and masks are. Records that
 #: differ in one are not mixed; those of other text, with other seeds or lengths of segments, are.
 _SAME_OPTIONS = (
@@ -51,7 +44,7 @@ class Manifest:
     """Describes the record shards of one folder.
 
     Attributes:
-      kind: one of KINDS.
+      kind: PRETRAINING, COMPACT_PRETRAINING, or the name that a fine-tuning task gives.
       features: the records' layout.
       shards: the files, in the order that defines the numbering of the examples.
       tokenizer: the fields of the TokenizerSpec the ids come from.
@@ -140,8 +133,8 @@ class Manifest:
         if odd:
             names = shown_names(sorted(odd))
             raise AlbertError(f"The manifest {path} lacks, or should not have: {names}.")
-        if value["kind"] not in KINDS:
-            raise AlbertError(f"The manifest {path} is of an unknown kind, {shown(value['kind'])}.")
+        if not (isinstance(value["kind"], str) and value["kind"].isidentifier()):
+            raise AlbertError(f"The manifest {path} is of no kind: {shown(value['kind'])}.")
         version = value["builder_version"]
         if type(version) is not int or not 1 <= version <= BUILDER_VERSION:
             raise AlbertError(

@@ -31,7 +31,7 @@ def cached_records(
 
     Args:
       folder: the cache.
-      kind: of the records, one of manifest.KINDS.
+      kind: of the records, an identifier for their manifest.
       key: JSON values: all that decides the records besides the tokenizer. Texts go in as a hash.
       features: the records' layout.
       tokenizer: whose ids the records hold.

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.model_card import ModelFacts
+from albert_tf.export.model_card import Kind, ModelFacts
 from albert_tf.export.publish import Export, publish
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
@@ -29,6 +29,13 @@ from albert_tf.modeling.kernels.fusion import portable_graph
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
 
+KIND = Kind(
+    "ALBERT encoder",
+    """import tensorflow_hub as hub
+
+encoder = hub.KerasLayer("{name}", trainable=True)
+encoder(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["pooled_output"]""",
+)
 Inputs = Mapping[str, tf.Tensor]
 Outputs = dict[str, Any]
 
@@ -174,7 +181,7 @@ def encoder_export(
         name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
         assets[name] = (spec.model_file, tokenizer.data)
         assets["tokenizer_file"] = (SPEC_FILE, _json(spec.to_dict()))
-    return Export("encoder", root, signatures, encoder_probes(model), assets)
+    return Export(KIND, root, signatures, encoder_probes(model), assets)
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

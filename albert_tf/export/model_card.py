@@ -7,60 +7,25 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization.tokenizer import TokenizerSpec
 from albert_tf.version import __version__
 
 CARD_FILE = "README.md"
-#: Title and example of use by kind.
-KINDS = {
-    "encoder": (
-        "ALBERT encoder",
-        'encoder = hub.KerasLayer("{name}", trainable=True)\n'
-        'encoder(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["pooled_output"]',
-    ),
-    "preprocessor": (
-        "ALBERT preprocessor",
-        'preprocessor = hub.load("{name}")\npreprocessor(["A text."], seq_length=64)',
-    ),
-    "classifier": (
-        "ALBERT text classifier",
-        'classify = tf.saved_model.load("{name}")\nclassify(["A text."])',
-    ),
-    "squad": (
-        "ALBERT question answering",
-        'answer = tf.saved_model.load("{name}")\n'
-        'answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]',
-    ),
-    "multiple_choice": (
-        "ALBERT multiple choice",
-        'choose = tf.saved_model.load("{name}")\n'
-        'choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]',
-    ),
-    "lite_encoder": (
-        "ALBERT encoder for TensorFlow Lite",
-        'run = Interpreter("{name}/model.tflite").get_signature_runner("serving_default")\n'
-        "ids = np.array([[2, 21, 1854, 9, 3]], np.int32)  # [CLS], pieces, [SEP]\n"
-        "run(input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_like(ids))",
-    ),
-}
-#: LiteRT works without TensorFlow, and newer TensorFlow will not have an interpreter.
-_INTERPRETER = """
-try:
-    from ai_edge_litert.interpreter import Interpreter  # pip install ai-edge-litert
-except ImportError:
-    import tensorflow as tf
 
-    Interpreter = tf.lite.Interpreter
-""".strip()
-KINDS["pretrained"] = (
-    "Pretrained ALBERT",
-    'model = albert_tf.load_pretrained("{name}")\n'
-    "model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))",
-)
-KINDS["lite_classifier"] = ("ALBERT text classifier for TensorFlow Lite", KINDS["lite_encoder"][1])
+
+class Kind(NamedTuple):
+    """What is exported.
+
+    Attributes:
+      title: of the card.
+      example: of use, Python with {name} for the name of the export.
+    """
+
+    title: str
+    example: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,31 +57,19 @@ class ModelFacts:
     use: str = ""
 
 
-def model_card(kind: str, signatures: Mapping[str, Any], facts: ModelFacts, check: str) -> str:
+def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, check: str) -> str:
     """The card as Markdown.
 
     Args:
-      kind: one of KINDS.
+      kind: what it is.
       signatures: concrete functions by name; empty for what is no SavedModel.
       facts: of the model.
       check: the outcome of the self-check, in sentences.
     """
-    title, example = KINDS[kind]
-    imports = "".join(
-        f"{line}\n" for line, is_used in (
-            ("import numpy as np", "np." in example),
-            ("import albert_tf", not signatures),
-            ("import tensorflow as tf", "Interpreter" not in example and bool(signatures)),
-            (_INTERPRETER, "Interpreter" in example),
-            ("import tensorflow_hub as hub", "hub." in example),
-            ("import tensorflow_text  # registers the operations that read text", bool(signatures)
-             and "Interpreter" not in example and kind != "encoder"),
-        ) if is_used
-    )  # fmt: skip
     sections = [
-        f"# {title}: {facts.name}",
+        f"# {kind.title}: {facts.name}",
         f"ALBERT (Lan et al., ICLR 2020) for TensorFlow 2, written by albert_tf {__version__}.",
-        f"```python\n{imports}\n{example.format(name=facts.name)}\n```",
+        f"```python\n{kind.example.format(name=facts.name)}\n```",
     ]
     if signatures:
         rows = _signature_rows(signatures)

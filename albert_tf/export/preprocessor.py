@@ -15,14 +15,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import SpecialIds, merge_words, pack
 from albert_tf.export.saved_model import Reusable
+from albert_tf.export.self_check import Probe
+from albert_tf.export.text_probes import as_bytes, text_batches
 from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.tokenization.tokenizer import Tokenizer
 
+KIND = Kind(
+    "ALBERT preprocessor",
+    """import tensorflow_hub as hub
+import tensorflow_text  # registers the operations that read text
+
+preprocessor = hub.load("{name}")
+preprocessor(["A text."], seq_length=64)""",
+)
 _SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
 _SEQ_LENGTH = tf.TensorSpec([], tf.int32, "seq_length")
 #: [CLS] A [SEP] B [SEP] with a token of each.
@@ -99,3 +111,21 @@ def build_preprocessor(
     serving = preprocess.get_concrete_function(_SENTENCES)
     preprocess.get_concrete_function(_SENTENCES, seq_length=_SEQ_LENGTH)
     return root, {"serving_default": serving}
+
+
+def preprocessor_probes(tokenizer: Tokenizer, seq_length: int) -> list[Probe]:
+    """Sentences, packed by the host."""
+    probes = []
+    for length, texts in text_batches():
+        shape = [len(texts), seq_length]
+        ids, mask = np.full(shape, tokenizer.pad_id, np.int32), np.zeros(shape, np.int32)
+        for row, tokens in enumerate(tokenizer.encode_batch(texts)):
+            sequence = [tokenizer.cls_id, *tokens[: seq_length - 2], tokenizer.sep_id]
+            ids[row, : len(sequence)], mask[row, : len(sequence)] = sequence, 1
+        expected = {
+            "input_word_ids": ids,
+            "input_mask": mask,
+            "input_type_ids": np.zeros(shape, np.int32),
+        }
+        probes.append(Probe({"sentences": as_bytes(texts)}, expected, length=length))
+    return probes

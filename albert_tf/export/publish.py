@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.export.model_card import CARD_FILE, ModelFacts, model_card
+from albert_tf.export.model_card import CARD_FILE, Kind, ModelFacts, model_card
 from albert_tf.export.saved_model import Reusable, write_saved_model
 from albert_tf.export.self_check import Probe, largest_difference, self_check
 from albert_tf.io import files
@@ -19,17 +19,17 @@ REPORT_FILE = "self_check.json"
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """A SavedModel to be.
+    """A SavedModel under construction.
 
     Attributes:
-      kind: what it is, one of model_card.KINDS.
+      kind: what it is.
       root: its object.
       signatures: concrete functions, or functions of one signature, by name.
       probes: what it is checked with.
       assets: see write_saved_model.
     """
 
-    kind: str
+    kind: Kind
     root: Reusable
     signatures: Mapping[str, Any]
     probes: Sequence[Probe]

@@ -22,13 +22,24 @@ from tensorflow.lite.python.convert_phase import ConverterError
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.encoder import probe_batches, serving_signature
+from albert_tf.export.model_card import Kind
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.serving import input_specs
 from albert_tf.io.streams import standard_error_shut
-from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.tasks.classification.task import TextClassificationTask
 
+_EXAMPLE = """import numpy as np
+
+try:
+    from ai_edge_litert.interpreter import Interpreter  # pip install ai-edge-litert
+except ImportError:
+    import tensorflow as tf
+
+    Interpreter = tf.lite.Interpreter
+
+run = Interpreter("{name}/model.tflite").get_signature_runner("serving_default")
+ids = np.array([[2, 21, 1854, 9, 3]], np.int32)  # [CLS], pieces, [SEP]
+run(input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_like(ids))"""
 #: float32 throughout; weights in float16; weights in int8, one scale for each output of a product,
 #: and activations rounded to int8 while they are multiplied (no data needed for calibration).
 QUANTIZATIONS = ("none", "float16", "int8")
@@ -54,6 +65,11 @@ def interpreter_class() -> type:
     return Interpreter
 
 
+def lite_kind(kind: Kind) -> Kind:
+    """What a TensorFlow Lite model is, by what its SavedModel would be."""
+    return Kind(f"{kind.title} for TensorFlow Lite", _EXAMPLE)
+
+
 def encoder_outputs(model: AlbertEncoder) -> Outputs:
     """The function of an encoder: `pooled_output` [B, H] and `sequence_output` [B, S, H]."""
 
@@ -64,18 +80,6 @@ def encoder_outputs(model: AlbertEncoder) -> Outputs:
     return encode
 
 
-def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) -> Outputs:
-    """The function of a classifier: `probabilities` [B, labels], or for regression `value` [B]."""
-
-    def classify(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
-        logits = model(inputs, training=training)["logits"]
-        if task.spec.labels:
-            return {"probabilities": tf.nn.softmax(logits)}
-        return {"value": logits[:, 0]}
-
-    return classify
-
-
 def convert(function: Outputs, weights: Mapping[str, tf.Variable], quantization: str) -> bytes:
     """Makes a TensorFlow Lite model.
 
@@ -83,7 +87,7 @@ def convert(function: Outputs, weights: Mapping[str, tf.Variable], quantization:
     `input_type_ids`, int32 [B, S] of any B and S, and gives what the function gives.
 
     Args:
-      function: of `encoder_outputs` or `classifier_outputs`, of a model in float32.
+      function: `encoder_outputs`, or that of a task, for a model in float32.
       weights: the variables that the function reads.
       quantization: of QUANTIZATIONS.
 
@@ -159,7 +163,7 @@ def numerics(
 
     Args:
       content: what `convert` returned.
-      function: of the source; see `encoder_outputs` and `classifier_outputs`.
+      function: of the source; see `convert`.
       config: of the source.
       quantization: what `convert` was told.
 
@@ -189,7 +193,7 @@ def numerics(
         for name in expected[0]
     }
     for name, figures in outputs.items():
-        # Not the other way round: whatever is compared with what is no number is false.
+        # Not the other way round: comparisons with NaN are False.
         if not figures["relative"] <= TOLERANCES[quantization]:
             raise AlbertError(
                 f"The TensorFlow Lite model with quantization {quantization!r} is no good: its "

@@ -8,7 +8,7 @@ import abc
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,11 +18,18 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.modeling.flops import training_flops
-from albert_tf.tasks.model_folders import TASK_FILE, VOCABULARY_FLAGS, read_task_file
+from albert_tf.tasks.registry import register
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Batch, Task, correct
 from albert_tf.weights.load import check_architecture, open_source
+from albert_tf.weights.model_folders import TASK_FILE, VOCABULARY_FLAGS, read_task_file
+
+if TYPE_CHECKING:
+    from albert_tf.export.model_card import Kind
+    from albert_tf.export.publish import Export
+    from albert_tf.export.tflite import Outputs
+    from albert_tf.modeling.encoder import AlbertModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +71,12 @@ class FineTuningTask(Task):
     #: The entry of `metrics` that answering without a look at the text would reach in
     #: `best_metric`; None: that is 0.
     baseline_metric: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Makes the task known by its name; see albert_tf.tasks.registry."""
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            register(cls)
 
     def __init__(
         self,
@@ -165,6 +178,31 @@ class FineTuningTask(Task):
           results: the metrics.
           output_dir: where the files go.
         """
+
+    def export(self, model: AlbertModel) -> Export:
+        """The SavedModel of a model of this task, which takes text.
+
+        Raises:
+          AlbertError: the task has none.
+        """
+        raise AlbertError(
+            f"There is no SavedModel for the task {self.name!r}; export the model's encoder."
+        )
+
+    def export_lite(self, model: AlbertModel) -> tuple[Kind, Outputs, tuple[str, ...]]:
+        """What a TensorFlow Lite model of this task is made of.
+
+        Returns:
+          What its SavedModel is; outputs by name from the encoder's inputs and `training`; the
+          labels, if the outputs are theirs.
+
+        Raises:
+          AlbertError: the task has none.
+        """
+        raise AlbertError(
+            f"There is no TensorFlow Lite model for the task {self.name!r}; export the encoder, or "
+            "a SavedModel."
+        )
 
     def description(self) -> dict[str, object]:
         """The model's configuration, the tokenizer and what task.json holds."""

@@ -16,7 +16,6 @@ from albert_tf.config import AlbertConfig, not_told
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, NONE, resolve_name
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.tasks.model_folders import VOCABULARY_FLAGS, check_seeds, check_trained, model_folder
 from albert_tf.tasks.training_flags import (
     check_modes,
     check_run,
@@ -28,6 +27,12 @@ from albert_tf.training.specs import (
     MAX_STEPS,
 )
 from albert_tf.weights.config_files import config_in
+from albert_tf.weights.model_folders import (
+    VOCABULARY_FLAGS,
+    check_seeds,
+    check_trained,
+    model_folder,
+)
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer

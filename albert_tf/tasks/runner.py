@@ -18,12 +18,12 @@ from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.tasks.base import ExampleSet, FineTuningTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.tasks.model_folders import SEEDS_FILE, check_seeds, model_folder
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.output_lock import output_lock
 from albert_tf.training.results import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
+from albert_tf.weights.model_folders import SEEDS_FILE, check_seeds, model_folder
 
 #: Writes the predictions for a data set into a folder, as `FineTuningTask.write_predictions`.
 Writer = Callable[[ExampleSet, Mapping[str, np.ndarray], str], None]

@@ -21,8 +21,8 @@ from albert_tf import pretrained
 from albert_tf.cli.path_flags import define_path, define_path_list
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import convert
-from albert_tf.export.model_card import CARD_FILE, model_card
-from albert_tf.export.sources import ModelFolder
+from albert_tf.export.model_card import CARD_FILE, Kind, model_card
+from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.weight_formats import FLOAT16
 from albert_tf.io import files
 from albert_tf.io.json_values import parse_json
@@ -35,6 +35,13 @@ from benchmarks import machine
 from benchmarks.bundled_model import heldout
 
 FLAGS = flags.FLAGS
+_KIND = Kind(
+    "Pretrained ALBERT",
+    """import albert_tf
+
+model = albert_tf.load_pretrained("{name}")
+model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))""",
+)
 _USE = """\
 A small English model to start from: to try this package out, to teach, and to fine-tune where a
 model must be small. It is no substitute for the released models, which have read far more.
@@ -182,7 +189,7 @@ def _card(
         "The folder was read back and compared with the rounded weights. The figures above are its "
         f"own, on {heldout.TEXT}, by `python -m benchmarks.bundled_model heldout`."
     )
-    return model_card("pretrained", {}, facts, check)
+    return model_card(_KIND, {}, facts, check)
 
 
 def main() -> None:

@@ -17,16 +17,16 @@ import albert_tf
 import export_tfhub
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.classifier import build_classifier
-from albert_tf.export.squad import build_squad
 from albert_tf.export.tflite import interpreter_class
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
+from albert_tf.tasks.classification.export import build_classifier
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.answering import QuestionAnswerer
+from albert_tf.tasks.squad.export import build_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tokenization.tokenizer import Tokenizer

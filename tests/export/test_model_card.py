@@ -6,7 +6,11 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.export.model_card import KINDS, ModelFacts, model_card
+from albert_tf.export import encoder, preprocessor, tflite
+from albert_tf.export.model_card import ModelFacts, model_card
+from albert_tf.tasks.classification import export as classifier
+from albert_tf.tasks.multiple_choice import export as multiple_choice
+from albert_tf.tasks.squad import export as squad
 
 CHECK = "It was checked."
 FACTS = ModelFacts(
@@ -41,7 +45,7 @@ def rows(card):
 
 
 def test_everything_known_is_told(signatures):
-    card = model_card("classifier", signatures, FACTS, CHECK)
+    card = model_card(classifier.KIND, signatures, FACTS, CHECK)
     found = rows(card)
     assert found["parameters"] == "1,234,567" and found["hidden_size"] == "768"
     assert found["labels"] == r"bad, good\|great" and found["columns: text"] == "sentence"
@@ -55,17 +59,22 @@ def test_everything_known_is_told(signatures):
 
 
 def test_paths_lose_their_folders(signatures):
-    card = model_card("classifier", signatures, FACTS, CHECK)
+    card = model_card(classifier.KIND, signatures, FACTS, CHECK)
     assert rows(card)["init_checkpoint"] == "base" and "/home" not in card
 
 
 def test_what_is_not_known_is_not_invented(signatures):
-    card = model_card("encoder", signatures, ModelFacts("x", origin="Some weights."), CHECK)
+    card = model_card(encoder.KIND, signatures, ModelFacts("x", origin="Some weights."), CHECK)
     assert "How they were trained is not recorded" in card
     assert "## Task" not in card and "## Evaluation" not in card and "parameters" not in card
 
 
-@pytest.mark.parametrize("kind", KINDS)
+KINDS = [x.KIND for x in (encoder, preprocessor, classifier, multiple_choice, squad)]
+
+
+@pytest.mark.parametrize(
+    "kind", [*KINDS, tflite.lite_kind(encoder.KIND)], ids=lambda kind: kind.title
+)
 def test_the_example_of_use_is_python(kind, signatures):
     card = model_card(kind, signatures, ModelFacts("x"), CHECK)
-    compile(card.split("```python\n")[1].split("```")[0], kind, "exec")
+    compile(card.split("```python\n")[1].split("```")[0], "card", "exec")

@@ -15,9 +15,9 @@ from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, locks
-from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint_files import find_checkpoint
+from albert_tf.weights.model_folders import model_folder
 from data_prep.record_files import find_records
 
 OUTSIDE = [

@@ -26,13 +26,13 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.tasks.model_folders import model_folder, read_task_file
 from albert_tf.tasks.runner import Examples, fine_tune, run
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import Predictor, TrainLoop
 from albert_tf.training.specs import RunConfig, TrainSpec
+from albert_tf.weights.model_folders import model_folder, read_task_file
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
 CONFIG = AlbertConfig(

@@ -19,9 +19,9 @@ from albert_tf.tasks.classification.task import (
     ClassificationSpec,
     TextClassificationTask,
 )
-from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tokenization.tokenizer import checked_texts
 from albert_tf.training.checkpoints import load_weights
+from albert_tf.weights.model_folders import model_folder
 
 _BATCH = 64
 

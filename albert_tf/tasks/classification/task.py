@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +30,11 @@ from albert_tf.tasks.classification.metrics import classification_metrics, regre
 from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.task import Batch
+
+if TYPE_CHECKING:
+    from albert_tf.export.model_card import Kind
+    from albert_tf.export.publish import Export
+    from albert_tf.export.tflite import Outputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +149,18 @@ class TextClassificationTask(FineTuningTask):
         """From the labels in the statistics of the training records."""
         statistics = data_description.get("statistics", {})
         return chance_loss(statistics, self.spec.labels) if "labels" in statistics else None
+
+    def export(self, model: AlbertClassifier) -> Export:
+        """See albert_tf.tasks.classification.export."""
+        from albert_tf.tasks.classification.export import classifier_export
+
+        return classifier_export(self, model)
+
+    def export_lite(self, model: AlbertClassifier) -> tuple[Kind, Outputs, tuple[str, ...]]:
+        """See albert_tf.tasks.classification.export."""
+        from albert_tf.tasks.classification.export import KIND, classifier_outputs
+
+        return KIND, classifier_outputs(self, model), self.spec.labels
 
     def build_model(self) -> AlbertClassifier:
         """Encoder and classification head."""

@@ -21,9 +21,9 @@ from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.glue.data import check_splits, find_tasks, read_split
 from albert_tf.tasks.glue.scores import majority_metrics, score_table
 from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
-from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tasks.prediction_tables import write_predictions
 from albert_tf.tasks.runner import Examples
+from albert_tf.weights.model_folders import model_folder
 
 
 class Actions(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,6 +27,9 @@ from albert_tf.tasks.multiple_choice.features import (
 from albert_tf.tasks.multiple_choice.metrics import multiple_choice_metrics
 from albert_tf.tasks.multiple_choice.predictions import write_outputs
 from albert_tf.training.task import Batch
+
+if TYPE_CHECKING:
+    from albert_tf.export.publish import Export
 
 
 class MultipleChoiceTask(FineTuningTask):
@@ -90,6 +93,12 @@ class MultipleChoiceTask(FineTuningTask):
     ) -> None:
         """Writes predictions.tsv and, if all answers are known, predict_results.json."""
         write_outputs(data.examples, outputs["probabilities"], output_dir)
+
+    def export(self, model: AlbertMultipleChoice) -> Export:
+        """See albert_tf.tasks.multiple_choice.export."""
+        from albert_tf.tasks.multiple_choice.export import multiple_choice_export
+
+        return multiple_choice_export(self, model)
 
     def build_model(self) -> AlbertMultipleChoice:
         """Encoder and the head that scores options."""

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tasks.squad.data import Question, check_threshold
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.thresholds import DEFAULT
 from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.training.checkpoints import load_weights
+from albert_tf.weights.model_folders import model_folder
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +25,6 @@ from albert_tf.modeling.question_answering import (
     top_k,
 )
 from albert_tf.tasks.base import FineTuningTask, model_inputs
-from albert_tf.tasks.model_folders import model_folder
 from albert_tf.tasks.squad.answer_files import write_answers
 from albert_tf.tasks.squad.answers import Answers, extract_answers
 from albert_tf.tasks.squad.data import VERSIONS, Question, check_answered
@@ -35,6 +34,11 @@ from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold,
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.task import Batch, correct
+from albert_tf.weights.model_folders import model_folder
+
+if TYPE_CHECKING:
+    from albert_tf.export.publish import Export
+    from albert_tf.modeling.encoder import AlbertModel
 
 HEADS = ("span", "beam")
 
@@ -189,6 +193,12 @@ class SquadTask(FineTuningTask):
             max_answer_length=self.spec.max_answer_length,
             compat=self.spec.compat,
         )
+
+    def export(self, model: AlbertModel) -> Export:
+        """See albert_tf.tasks.squad.export."""
+        from albert_tf.tasks.squad.export import squad_export
+
+        return squad_export(self, model)
 
     def build_model(self) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
         """Encoder and the head that the specification names."""

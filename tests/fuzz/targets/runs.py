@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.task import TextClassificationTask
-from albert_tf.tasks.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.thresholds import THRESHOLDS_FILE, load_threshold
@@ -20,6 +19,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import METRICS_FILE, MetricsLog
 from albert_tf.weights.checkpoint_files import find_checkpoint
+from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from tests.fuzz.targets.models import GOLDEN, weights_of
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, written
 

@@ -10,15 +10,32 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import SpecialIds, join, keep, merge_words
+from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import Reusable
+from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, strings
+from albert_tf.export.text_probes import OPTIONS, QUESTIONS, as_bytes, text_batches
 from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.fusion import portable_graph
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.probes import predict_examples
+
+KIND = Kind(
+    "ALBERT multiple choice",
+    """import tensorflow as tf
+import tensorflow_text  # registers the operations that read text
+
+choose = tf.saved_model.load("{name}")
+choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]""",
+)
 
 
 def option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
@@ -80,3 +97,33 @@ def build_multiple_choice(
     root = Reusable(choose, list(model.named_weights().values()), trainable=False)
     root.tokenizer = graph
     return root, {"serving_default": choose}
+
+
+def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
+    """Questions with as many options as the model was trained on."""
+    choices = task.spec.num_choices
+    options = tuple(OPTIONS[i % len(OPTIONS)] for i in range(choices))
+    batches = list(text_batches())
+    examples = [
+        MultipleChoiceExample("", text, question, options, 0, "", "")
+        for _, texts in batches
+        for text, question in zip(texts, QUESTIONS)
+    ]
+
+    sizes = [len(texts) for _, texts in batches]
+    probes = []
+    for (length, texts), found in zip(batches, predict_examples(task, model, examples, sizes)):
+        inputs = {
+            "texts": as_bytes(texts),
+            "questions": as_bytes(QUESTIONS[: len(texts)]),
+            "options": np.stack([as_bytes(options)] * len(texts)),
+        }
+        expected = {"probabilities": found["probabilities"]}
+        probes.append(Probe(inputs, expected, length=length))
+    return probes
+
+
+def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice) -> Export:
+    """What `build_multiple_choice` builds, with its probes."""
+    root, signatures = build_multiple_choice(task, model)
+    return Export(KIND, root, signatures, multiple_choice_probes(task, model))

@@ -10,20 +10,35 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
+from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import SpecialIds, join, keep
+from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import Reusable
+from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, strings
 from albert_tf.export.text_graph import character_class, valid_utf8
+from albert_tf.export.text_probes import QUESTIONS, as_bytes, text_batches
 from albert_tf.export.tokenizer_graph import SentencePieceGraph
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.fusion import portable_graph
+from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.thresholds import DEFAULT
 from albert_tf.tasks.squad.windows import WindowOptions
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE
 
+KIND = Kind(
+    "ALBERT question answering",
+    """import tensorflow as tf
+import tensorflow_text  # registers the operations that read text
+
+answer = tf.saved_model.load("{name}")
+answer(["Who wrote it?"], ["Ada Lovelace wrote it in 1843."])["answer"]""",
+)
 _NEVER = tf.float32.min
 
 
@@ -229,3 +244,28 @@ def build_squad(
     root = Reusable(answer, list(model.named_weights().values()), trainable=False)
     root.tokenizer = graph
     return root, {"serving_default": answer}
+
+
+def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
+    """Questions on contexts of one window and of several."""
+    probes = []
+    for length, contexts in text_batches():
+        questions = QUESTIONS[: len(contexts)]
+        found = [answerer.answer(q, c) for q, c in zip(questions, contexts)]
+        expected = {
+            "answer": as_bytes([answer.text for answer in found]),
+            "start": np.array([answer.start for answer in found], np.int32),
+            "end": np.array([answer.end for answer in found], np.int32),
+            "null_odds": np.array([answer.null_odds for answer in found], np.float32),
+            "answerable": np.array([answer.answerable for answer in found]),
+        }
+        inputs = {"questions": as_bytes(questions), "contexts": as_bytes(contexts)}
+        probes.append(Probe(inputs, expected, length=length))
+    return probes
+
+
+def squad_export(task: SquadTask, model: AlbertModel) -> Export:
+    """What `build_squad` builds with the task's threshold, with its probes."""
+    threshold = (task.threshold or DEFAULT).value
+    root, signatures = build_squad(task, model, threshold)
+    return Export(KIND, root, signatures, squad_probes(QuestionAnswerer(task, model, threshold)))

@@ -9,17 +9,35 @@ classify(["a premise"], ["a hypothesis"])["probabilities"]
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.export import tflite
+from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import SpecialIds, pack
+from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import Reusable
+from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, input_specs, parse_examples, strings
+from albert_tf.export.text_probes import SENTENCES, as_bytes, text_batches
 from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.io.text_tables import TextExample
+from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.kernels.fusion import portable_graph
 from albert_tf.tasks.classification.task import TextClassificationTask
+from albert_tf.tasks.probes import predict_examples
+
+KIND = Kind(
+    "ALBERT text classifier",
+    """import tensorflow as tf
+import tensorflow_text  # registers the operations that read text
+
+classify = tf.saved_model.load("{name}")
+classify(["A text."])""",
+)
 
 
 def build_classifier(
@@ -91,3 +109,51 @@ def build_classifier(
         "pairs": classify.get_concrete_function(sentences, second),
         "examples": classify_examples,
     }
+
+
+def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[Probe]:
+    """Single texts, and pairs."""
+    labels = task.spec.labels
+    inputs = [
+        (length, texts, seconds)
+        for length, texts in text_batches()
+        for seconds in (None, SENTENCES[: len(texts)])
+    ]
+    examples = [
+        TextExample("", text, second, None, "")
+        for _, texts, seconds in inputs
+        for text, second in zip(texts, seconds or [None] * len(texts))
+    ]
+
+    sizes = [len(texts) for _, texts, _ in inputs]
+    probes = []
+    answers = predict_examples(task, model, examples, sizes)
+    for (length, texts, seconds), found in zip(inputs, answers):
+        given = {"sentences": as_bytes(texts)}
+        if seconds:
+            given["second_sentences"] = as_bytes(seconds)
+        if labels:
+            best = [labels[i] for i in found["probabilities"].argmax(axis=-1)]
+            expected = {"label": as_bytes(best), "probabilities": found["probabilities"]}
+        else:
+            expected = {"value": found["values"]}
+        probes.append(Probe(given, expected, length=length))
+    return probes
+
+
+def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) -> tflite.Outputs:
+    """The function of a classifier: `probabilities` [B, labels], or for regression `value` [B]."""
+
+    def classify(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        logits = model(inputs, training=training)["logits"]
+        if task.spec.labels:
+            return {"probabilities": tf.nn.softmax(logits)}
+        return {"value": logits[:, 0]}
+
+    return classify
+
+
+def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> Export:
+    """What `build_classifier` builds, with its probes."""
+    root, signatures = build_classifier(task, model)
+    return Export(KIND, root, signatures, classifier_probes(task, model))

@@ -1,0 +1,32 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Exports the encoder and the preprocessor of TF-Hub's text API from a folder with a model."""
+
+from __future__ import annotations
+
+from albert_tf.export.encoder import encoder_export
+from albert_tf.export.model_folder import ModelFolder
+from albert_tf.export.preprocessor import KIND, build_preprocessor, preprocessor_probes
+from albert_tf.export.publish import Export
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+
+def export_preprocessor(
+    source: ModelFolder, path: str, seq_length: int, overwrite: bool = False
+) -> None:
+    """Writes the preprocessor SavedModel; see albert_tf.export.preprocessor."""
+    tokenizer = source.config_and_tokenizer()[1]
+    root, signatures = build_preprocessor(tokenizer, seq_length)
+    export = Export(KIND, root, signatures, preprocessor_probes(tokenizer, seq_length))
+    source.publish(export, path, tokenizer, overwrite=overwrite)
+
+
+def export_encoder(
+    source: ModelFolder, path: str, with_heads: bool, overwrite: bool = False
+) -> None:
+    """Writes the encoder SavedModel, on request with its heads; see albert_tf.export.encoder."""
+    config, tokenizer = source.config_and_tokenizer()
+    model = (AlbertPretrainer if with_heads else AlbertEncoder)(config, dtype="float32")
+    source.load(model)
+    source.publish(encoder_export(model, tokenizer), path, tokenizer, model, overwrite)

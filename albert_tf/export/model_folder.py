@@ -1,0 +1,139 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A folder with a model to export, and what its files tell of the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.export.model_card import CARD_FILE, ModelFacts
+from albert_tf.export.publish import Export, publish
+from albert_tf.io import files
+from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.training.checkpoints import load_weights
+from albert_tf.training.results import RESULTS_FILE
+from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
+from albert_tf.weights.load import open_source
+from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, model_folder
+from albert_tf.weights.source import Source, find_beside
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFolder:
+    """A model to export: anything `albert_tf.weights.load.open_source` recognises.
+
+    Attributes:
+      path: an output directory, a release, a Hugging Face folder, …
+      checkpoint_name: of a checkpoint in the folder `path`; None for the best, newest or only one.
+      lower_case: see Tokenizer.from_file.
+    """
+
+    path: str
+    checkpoint_name: str | None = None
+    lower_case: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Looks into an output directory of several seeds for the best one."""
+        object.__setattr__(self, "path", model_folder(self.path.rstrip("/")))
+
+    @property
+    def weights(self) -> str:
+        """What the weights are loaded from."""
+        return os.path.join(self.path, self.checkpoint_name) if self.checkpoint_name else self.path
+
+    @functools.cached_property
+    def _source(self) -> Source:
+        return open_source(self.weights)
+
+    def config_and_tokenizer(self) -> tuple[AlbertConfig, Tokenizer]:
+        """The model's configuration and tokenizer.
+
+        Raises:
+          AlbertError: one of them is missing, or they do not belong together.
+        """
+        found = self._source.config(), self._source.tokenizer(self.lower_case)
+        for value, what in zip(
+            found, (CONFIG_FILE, f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)")
+        ):
+            if value is None:
+                raise AlbertError(f"With {self.weights} lies no {what}, or more than one.")
+        config, tokenizer = found
+        if tokenizer.vocab_size != config.vocab_size:
+            raise AlbertError(
+                f"The vocabulary in {self.path} has {tokenizer.vocab_size} pieces, but the model "
+                f"vocab_size={config.vocab_size}; put the checkpoint's own vocabulary there."
+            )
+        return config, tokenizer
+
+    def load(self, model: AlbertModel) -> None:
+        """Gives a model all its weights.
+
+        Raises:
+          AlbertError: the checkpoint lacks one.
+        """
+        print(load_weights(self._source, model.named_weights(), whole=True))
+
+    def facts(self, name: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
+        """What the files beside the weights tell of the model.
+
+        Args:
+          name: of the export.
+          tokenizer: of the model.
+          model: None for a preprocessor alone.
+        """
+        if model is None:
+            return ModelFacts(name, tokenizer=tokenizer.spec)
+
+        def read(file: str) -> dict[str, Any]:
+            path = find_beside(self.weights, file)
+            return files.read_object(path) if path else {}
+
+        run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
+        if not (isinstance(run, dict) and isinstance(train, dict)):
+            run, train = {}, {}
+        weights = os.path.basename(self._source.location)
+        return ModelFacts(
+            name,
+            model.config,
+            sum(int(tf.size(weight)) for weight in model.named_weights().values()),
+            tokenizer.spec,
+            origin=f"The weights are those of `{weights}`.",
+            task=read(TASK_FILE),
+            training={**run, **{k: v for k, v in train.items() if k == "max_steps"}},
+            data=read(TRAINING_DATA),
+            evaluation={**read(RESULTS_FILE), **read(SEEDS_FILE)},
+        )
+
+    def publish(
+        self,
+        export: Export,
+        path: str,
+        tokenizer: Tokenizer,
+        model: AlbertModel | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Writes what was made of the model as a checked SavedModel with a card.
+
+        Args:
+          export: the SavedModel.
+          path: the folder to make.
+          tokenizer: of the model.
+          model: None for a preprocessor alone.
+          overwrite: replace an earlier export at `path`; see files.new_folder.
+
+        Raises:
+          AlbertError: there is something at `path`, or the check failed.
+        """
+        with files.new_folder(path, overwrite, self.path) as folder:
+            name = os.path.basename(path.rstrip("/"))
+            difference = publish(export, folder, self.facts(name, tokenizer, model))
+        print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
+        print(f"Checked in a fresh process: outputs differ by at most {difference:.1e}.")

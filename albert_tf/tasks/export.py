@@ -1,0 +1,125 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From the output directory of a fine-tuned model to a SavedModel or a TensorFlow Lite model."""
+
+from __future__ import annotations
+
+import os
+
+from albert_tf.errors import AlbertError
+from albert_tf.export import tflite
+from albert_tf.export.encoder import KIND as ENCODER
+from albert_tf.export.encoder import serving_signature
+from albert_tf.export.hub import export_encoder
+from albert_tf.export.model_card import CARD_FILE, model_card
+from albert_tf.export.model_folder import ModelFolder
+from albert_tf.export.publish import REPORT_FILE
+from albert_tf.export.serving import input_specs
+from albert_tf.io import files
+from albert_tf.io.json_values import shown
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.tasks.base import FineTuningTask
+from albert_tf.tasks.registry import find_task
+from albert_tf.weights.model_folders import TASK_FILE
+from albert_tf.weights.source import find_beside
+
+
+def export_task(
+    task_class: type[FineTuningTask], source: ModelFolder, path: str, overwrite: bool = False
+) -> None:
+    """Writes the SavedModel of a model that was fine-tuned for a task.
+
+    Args:
+      task_class: the task.
+      source: the model.
+      path: the folder to make.
+      overwrite: see `export_saved_model`.
+
+    Raises:
+      AlbertError: there is no such model, or the task has no SavedModel of its own.
+    """
+    task = task_class.load(source.path)
+    model = task.build_model()
+    source.load(model)
+    source.publish(task.export(model), path, task.tokenizer, model, overwrite)
+
+
+def export_saved_model(directory: str, path: str, overwrite: bool = False) -> None:
+    """Exports the model of an output directory as the SavedModel that fits its task.
+
+    A fine-tuned model becomes one that takes text, a pretrained one an encoder with its heads; see
+    docs/export.md.
+
+    Args:
+      directory: the output directory of a run, or any model that load_pretrained takes.
+      path: the folder to make.
+      overwrite: replace an earlier export at `path`; see files.new_folder.
+
+    Raises:
+      AlbertError: there is no model, it has no vocabulary, there is something at `path`, or one
+        of both is no path.
+
+    Example:
+      albert_tf.export_saved_model("runs/rte", "exports/rte")
+    """
+    source = ModelFolder(files.path_of(directory, "model"))
+    path = files.path_of(path, "folder to make")
+    task_file = find_beside(source.path, TASK_FILE)
+    if not task_file:
+        return export_encoder(source, path, with_heads=True, overwrite=overwrite)
+    name = files.read_object(task_file, "task description").get("task")
+    task_class = find_task(name)
+    if task_class is None:
+        raise AlbertError(
+            f"{task_file} describes an unknown task, {shown(name)}; import the module that defines "
+            "it first."
+        )
+    return export_task(task_class, source, path, overwrite)
+
+
+def export_lite(
+    source: ModelFolder,
+    task_class: type[FineTuningTask] | None,
+    path: str,
+    quantization: str,
+    overwrite: bool = False,
+) -> None:
+    """Writes a TensorFlow Lite model with vocabulary, report and card; see export.tflite.
+
+    Args:
+      source: the model.
+      task_class: what it was fine-tuned for; None exports the encoder.
+      path: the folder to make.
+      quantization: of tflite.QUANTIZATIONS.
+      overwrite: see `export_saved_model`.
+
+    Raises:
+      AlbertError: the task has no TensorFlow Lite model.
+    """
+    labels: tuple[str, ...] = ()
+    if task_class:
+        task = task_class.load(source.path)
+        model, tokenizer = task.build_model(), task.tokenizer
+        kind, function, labels = task.export_lite(model)
+    else:
+        config, tokenizer = source.config_and_tokenizer()
+        model = AlbertEncoder(config, dtype="float32")
+        kind, function = ENCODER, tflite.encoder_outputs(model)
+    source.load(model)
+    content = tflite.convert(function, model.named_weights(), quantization)
+    report = tflite.numerics(content, function, model.config, quantization)
+    with files.new_folder(path, overwrite, source.path) as folder:
+        files.write_bytes(os.path.join(folder, "model.tflite"), content)
+        tokenizer.save(folder)
+        if labels:
+            files.write_text(os.path.join(folder, "labels.txt"), "\n".join(labels) + "\n")
+        files.write_json(os.path.join(folder, REPORT_FILE), report)
+        card = model_card(
+            tflite.lite_kind(kind),
+            {"serving_default": serving_signature(function, input_specs())},
+            source.facts(os.path.basename(path.rstrip("/")), tokenizer, model),
+            tflite.summary(report),
+        )
+        files.write_text(os.path.join(folder, CARD_FILE), card)
+    print(f"The TensorFlow Lite model is in {path}; {CARD_FILE} there describes it.")
+    print(tflite.summary(report))
