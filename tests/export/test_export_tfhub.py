@@ -289,7 +289,7 @@ def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(
     [
         ({"format": "tflite", "export_type": "squad"}, "no built-in operations for the strings"),
         ({"format": "tflite", "export_type": "preprocessing"}, "no built-in operations for"),
-        ({"format": "tflite", "export_type": "model_with_mlm"}, "heads stay behind"),
+        ({"format": "tflite", "export_type": "model_with_mlm"}, "heads are left out"),
         ({"quantization": "int8"}, "for --format=tflite alone"),
     ],
 )

@@ -17,6 +17,7 @@ from albert_tf.export import tflite
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.tasks.classification.export import classifier_outputs
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from tests.support.cases import slow
 from tests.support.releases import TF1_TINY
@@ -37,7 +38,7 @@ def convert_encoder(model, quantization="none"):
 
 
 def convert_classifier(task, model, quantization="none"):
-    function = tflite.classifier_outputs(task, model)
+    function = classifier_outputs(task, model)
     return tflite.convert(function, model.named_weights(), quantization)
 
 
@@ -257,7 +258,7 @@ def test_a_classifier_keeps_its_answers(quantization, classifier, sentencepiece_
     spec = ClassificationSpec(("few", "many"), 16)
     task = TextClassificationTask(CONFIG, sentencepiece_tokenizer, spec)
     content = convert_classifier(task, classifier, quantization)
-    function = tflite.classifier_outputs(task, classifier)
+    function = classifier_outputs(task, classifier)
     report = tflite.numerics(content, function, CONFIG, quantization)
     assert report["outputs"]["probabilities"]["same_label"] == 1.0
 
@@ -280,6 +281,6 @@ def test_a_regression_gives_its_value(sentencepiece_tokenizer):
     model = AlbertClassifier(CONFIG, 1, dtype="float32")
     task = TextClassificationTask(CONFIG, sentencepiece_tokenizer, ClassificationSpec((), 16))
     content = convert_classifier(task, model)
-    report = tflite.numerics(content, tflite.classifier_outputs(task, model), CONFIG, "none")
+    report = tflite.numerics(content, classifier_outputs(task, model), CONFIG, "none")
     assert set(report["outputs"]) == {"value"}
     assert runner(content)(**examples(3, 0)[0])["value"].shape == (3,)

@@ -190,8 +190,8 @@ def test_half_of_another_model_is_an_error_and_not_mixed_with_the_default(
 def test_tasks_with_questions_are_opened_with_the_default(bundled, tmp_path, capsys, script, given):
     given = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *given]
     with parsed(script, given):
-        task, settings = script._open_task(None)
-        assert settings.run_config(1).init_checkpoint == NAME
+        task, config = script._open_task(None)
+        assert config.run.init_checkpoint == NAME
     assert (task.config.hidden_size, task.tokenizer.vocab_size) == (16, len(PIECES))
     assert DEFAULT_LINE in capsys.readouterr().out
 
