@@ -13,8 +13,8 @@ from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training import checkpoints
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
-from albert_tf.weights.checkpoint_files import find_checkpoint
 from albert_tf.weights.checkpoint import open_checkpoint
+from albert_tf.weights.checkpoint_files import find_checkpoint
 from tests.training.damage import DAMAGE, files_below, flip
 
 PARTS = ["index", "data-00000-of-00001"]
