@@ -14,9 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
-from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.json_values import from_json
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.registry import register
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
@@ -26,6 +27,7 @@ from albert_tf.weights.load import check_architecture, open_source
 from albert_tf.weights.model_folders import TASK_FILE, VOCABULARY_FLAGS, read_task_file
 
 if TYPE_CHECKING:
+    from albert_tf.data.records import FeatureSpec
     from albert_tf.export.model_card import Kind
     from albert_tf.export.publish import Export
     from albert_tf.export.tflite import Outputs
@@ -52,6 +54,23 @@ class ExampleSet:
         return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self)
 
 
+@dataclasses.dataclass(frozen=True)
+class InputOptions:
+    """How examples become the input of a task.
+
+    Attributes:
+      cache_dir: where records are kept.
+      labelled: whether every example must have a label.
+      train_seed: of the training order; None keeps the examples' own, for evaluation.
+      pad_to_max: pad all batches to the longest length.
+    """
+
+    cache_dir: str
+    labelled: bool = True
+    train_seed: int | None = None
+    pad_to_max: bool = False
+
+
 class FineTuningTask(Task):
     """A task on token sequences, with the configuration and the tokenizer of a pretrained model.
 
@@ -68,6 +87,8 @@ class FineTuningTask(Task):
       AlbertError: the configuration fits neither the tokenizer nor the length.
     """
 
+    #: The dataclass of `spec`.
+    spec_class: type
     #: The entry of `metrics` that answering without a look at the text would reach in
     #: `best_metric`; None: that is 0.
     baseline_metric: str | None = None
@@ -94,12 +115,12 @@ class FineTuningTask(Task):
         self.config, self.tokenizer = config, tokenizer
         self.spec, self.dropout_rate = spec, dropout_rate
 
-    @abc.abstractmethod
     def task_file(self) -> dict[str, object]:
         """The specification as JSON values."""
+        values = dataclasses.asdict(self.spec)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     @classmethod
-    @abc.abstractmethod
     def read_spec(cls, values: Mapping[str, Any], path: str) -> Any:
         """The specification from what `task_file` gives.
 
@@ -110,6 +131,9 @@ class FineTuningTask(Task):
         Raises:
           AlbertError: the values are no specification.
         """
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        where = f"{path} does not describe {cls.name.replace('_', ' ')}"
+        return from_json(cls.spec_class, values, where)
 
     @classmethod
     def load(cls, folder: str, **changes: Any) -> FineTuningTask:
@@ -126,7 +150,6 @@ class FineTuningTask(Task):
         spec = cls.read_spec(values, os.path.join(folder, TASK_FILE))
         return cls(*load_model_files(None, None, None, folder), spec)
 
-    @abc.abstractmethod
     def open_examples(
         self,
         examples: Sequence[Any],
@@ -142,14 +165,30 @@ class FineTuningTask(Task):
         Args:
           examples: of the task's own type.
           name: what they are, for the terminal.
-          cache_dir: where records are kept.
-          labelled: whether every example must have a label.
-          train_seed: of the training order; None keeps the examples' own, for evaluation.
-          pad_to_max: pad all batches to the longest length.
+          cache_dir, labelled, train_seed, pad_to_max: see InputOptions.
 
         Raises:
           AlbertError: a label is missing or unknown.
         """
+        options = InputOptions(cache_dir, labelled, train_seed, pad_to_max)
+        return self.make_records(examples, name, options)
+
+    @abc.abstractmethod
+    def make_records(self, examples: Sequence[Any], name: str, options: InputOptions) -> ExampleSet:
+        """What `open_examples` does; `record_set` makes the result of a file of records."""
+
+    def record_set(
+        self,
+        examples: Sequence[Any],
+        name: str,
+        path: str,
+        features: Mapping[str, FeatureSpec],
+        options: InputOptions,
+    ) -> ExampleSet:
+        """The examples whose records, with these features, are in a file."""
+        lengths = length_buckets(self.spec.max_seq_length, options.pad_to_max)
+        source = RecordSource([path], features, options.train_seed or 0, lengths=lengths)
+        return ExampleSet(name, examples, source)
 
     @abc.abstractmethod
     def write_predictions(

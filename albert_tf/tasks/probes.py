@@ -7,14 +7,35 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.data.context import InputContext
+from albert_tf.export.text_probes import text_batches
 from albert_tf.keras2 import keras
 from albert_tf.tasks.base import FineTuningTask
+
+
+def predict_texts(
+    task: FineTuningTask, model: keras.Model, make_example: Callable[[int, str], Any]
+) -> Iterator[tuple[str, list[str], dict[str, np.ndarray]]]:
+    """Predicts examples with the texts of `text_batches`.
+
+    Args:
+      task: of the model; it has one record for each example.
+      model: the model.
+      make_example: gives the example, without a label, for a row of a batch and its text.
+
+    Yields:
+      For each batch what it is called, its texts and the outputs of `Task.predict`.
+    """
+    batches = list(text_batches())
+    examples = [make_example(row, text) for _, texts in batches for row, text in enumerate(texts)]
+    outputs = predict_examples(task, model, examples, [len(texts) for _, texts in batches])
+    for (length, texts), found in zip(batches, outputs):
+        yield length, texts, found
 
 
 def predict_examples(

@@ -13,13 +13,18 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
+from albert_tf.tasks.base import (
+    ExampleSet,
+    FineTuningTask,
+    InputOptions,
+    choice_sums,
+    model_inputs,
+)
 from albert_tf.tasks.classification.features import (
     build_records,
     chance_loss,
@@ -67,6 +72,7 @@ class TextClassificationTask(FineTuningTask):
     """
 
     name = "text_classification"
+    spec_class = ClassificationSpec
 
     def __init__(
         self,
@@ -79,10 +85,6 @@ class TextClassificationTask(FineTuningTask):
         self.best_metric = spec.best_metric or ("accuracy" if spec.labels else "pearson")
         if self.best_metric == "accuracy":
             self.baseline_metric = "majority_accuracy"
-
-    def task_file(self) -> dict[str, object]:
-        """The fields of the ClassificationSpec."""
-        return {**dataclasses.asdict(self.spec), "labels": list(self.spec.labels)}
 
     @classmethod
     def load(
@@ -106,34 +108,24 @@ class TextClassificationTask(FineTuningTask):
         values = {**values, "labels": tuple(labels), "columns": columns}
         return from_json(ClassificationSpec, values, where)
 
-    def open_examples(
-        self,
-        examples: Sequence[TextExample],
-        name: str,
-        cache_dir: str,
-        *,
-        labelled: bool = True,
-        train_seed: int | None = None,
-        pad_to_max: bool = False,
+    def make_records(
+        self, examples: Sequence[TextExample], name: str, options: InputOptions
     ) -> ExampleSet:
         """See FineTuningTask. Labels that are not needed are not read."""
         path = build_records(
-            cache_dir,
+            options.cache_dir,
             examples,
             self.tokenizer,
             self.spec.max_seq_length,
             self.spec.labels,
-            labelled=labelled,
-            shuffle_seed=train_seed,
+            labelled=options.labelled,
+            shuffle_seed=options.train_seed,
         )
-        lengths = length_buckets(self.spec.max_seq_length, pad_to_max)
-        source = RecordSource(
-            [path], record_features(self.spec.labels), train_seed or 0, lengths=lengths
-        )
-        print(_summary(name, self.spec.max_seq_length, source.manifest.statistics))
+        data = self.record_set(examples, name, path, record_features(self.spec.labels), options)
+        print(_summary(name, self.spec.max_seq_length, data.source.manifest.statistics))
         if warning := empty_text_warning(examples, name):
             print(warning)
-        return ExampleSet(name, examples, source)
+        return data
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str

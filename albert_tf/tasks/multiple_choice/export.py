@@ -19,14 +19,14 @@ from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, strings
-from albert_tf.export.text_probes import OPTIONS, QUESTIONS, as_bytes, text_batches
+from albert_tf.export.text_probes import OPTIONS, QUESTIONS, as_bytes
 from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.fusion import portable_graph
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.probes import predict_examples
+from albert_tf.tasks.probes import predict_texts
 
 KIND = Kind(
     "ALBERT multiple choice",
@@ -103,16 +103,12 @@ def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list
     """Questions with as many options as the model was trained on."""
     choices = task.spec.num_choices
     options = tuple(OPTIONS[i % len(OPTIONS)] for i in range(choices))
-    batches = list(text_batches())
-    examples = [
-        MultipleChoiceExample("", text, question, options, 0, "", "")
-        for _, texts in batches
-        for text, question in zip(texts, QUESTIONS)
-    ]
 
-    sizes = [len(texts) for _, texts in batches]
+    def make_example(row: int, text: str) -> MultipleChoiceExample:
+        return MultipleChoiceExample("", text, QUESTIONS[row], options, 0, "", "")
+
     probes = []
-    for (length, texts), found in zip(batches, predict_examples(task, model, examples, sizes)):
+    for length, texts, found in predict_texts(task, model, make_example):
         inputs = {
             "texts": as_bytes(texts),
             "questions": as_bytes(QUESTIONS[: len(texts)]),

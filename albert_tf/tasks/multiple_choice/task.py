@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.pipeline import RecordSource, length_buckets
-from albert_tf.io.json_values import from_json
 from albert_tf.keras2 import keras
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks.base import ExampleSet, FineTuningTask, choice_sums, model_inputs
+from albert_tf.tasks.base import (
+    ExampleSet,
+    FineTuningTask,
+    InputOptions,
+    choice_sums,
+    model_inputs,
+)
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, check_labelled
 from albert_tf.tasks.multiple_choice.features import (
     GROUPS,
@@ -46,6 +49,7 @@ class MultipleChoiceTask(FineTuningTask):
     """
 
     name = "multiple_choice"
+    spec_class = MultipleChoiceSpec
     best_metric = "accuracy"
     baseline_metric = "chance_accuracy"
 
@@ -54,39 +58,24 @@ class MultipleChoiceTask(FineTuningTask):
         del data_description
         return math.log(self.spec.num_choices)
 
-    def task_file(self) -> dict[str, object]:
-        """The fields of the MultipleChoiceSpec."""
-        return dataclasses.asdict(self.spec)
-
-    @classmethod
-    def read_spec(cls, values: Mapping[str, Any], path: str) -> MultipleChoiceSpec:
-        """See FineTuningTask. The weights do not depend on the number of options."""
-        return from_json(MultipleChoiceSpec, values, f"{path} does not describe multiple choice")
-
     def training_flops(self, length: float) -> float:
         """Those of as many sequences as there are options; `length` is that of all together."""
         choices = self.spec.num_choices
         return choices * super().training_flops(length / choices)
 
-    def open_examples(
-        self,
-        examples: Sequence[MultipleChoiceExample],
-        name: str,
-        cache_dir: str,
-        *,
-        labelled: bool = True,
-        train_seed: int | None = None,
-        pad_to_max: bool = False,
+    def make_records(
+        self, examples: Sequence[MultipleChoiceExample], name: str, options: InputOptions
     ) -> ExampleSet:
         """See FineTuningTask. Labels that are not needed are kept where they are known."""
-        if labelled:
+        if options.labelled:
             check_labelled(examples)
-        path = build_records(cache_dir, examples, self.tokenizer, self.spec, train_seed)
+        path = build_records(
+            options.cache_dir, examples, self.tokenizer, self.spec, options.train_seed
+        )
         features = record_features(self.spec.num_choices)
-        lengths = length_buckets(self.spec.max_seq_length, pad_to_max)
-        source = RecordSource([path], features, train_seed or 0, lengths=lengths)
-        print(_summary(name, self.spec, source.manifest.statistics))
-        return ExampleSet(name, examples, source)
+        data = self.record_set(examples, name, path, features, options)
+        print(_summary(name, self.spec, data.source.manifest.statistics))
+        return data
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json, shown
 from albert_tf.keras2 import keras
@@ -24,7 +23,7 @@ from albert_tf.modeling.question_answering import (
     masked,
     top_k,
 )
-from albert_tf.tasks.base import FineTuningTask, model_inputs
+from albert_tf.tasks.base import FineTuningTask, InputOptions, model_inputs
 from albert_tf.tasks.squad.answer_files import write_answers
 from albert_tf.tasks.squad.answers import Answers, extract_answers
 from albert_tf.tasks.squad.data import VERSIONS, Question, check_answered
@@ -116,6 +115,7 @@ class SquadTask(FineTuningTask):
     """
 
     name = "squad"
+    spec_class = SquadSpec
 
     def __init__(
         self,
@@ -149,35 +149,27 @@ class SquadTask(FineTuningTask):
             task.threshold = load_threshold(folder)
         return task
 
-    def open_examples(
-        self,
-        examples: Sequence[Question],
-        name: str,
-        cache_dir: str,
-        *,
-        labelled: bool = True,
-        train_seed: int | None = None,
-        pad_to_max: bool = False,
+    def make_records(
+        self, examples: Sequence[Question], name: str, options: InputOptions
     ) -> QuestionSet:
         """See FineTuningTask. A record is a window of a question's context."""
-        training = train_seed is not None
-        if labelled and not training:
+        training = options.train_seed is not None
+        if options.labelled and not training:
             check_answered(examples)
-        options, asked = self.spec.windows, tuple(examples)
-        windows = functools.cache(lambda: make_windows(asked, self.tokenizer, options))
+        cut, asked = self.spec.windows, tuple(examples)
+        windows = functools.cache(lambda: make_windows(asked, self.tokenizer, cut))
         path = build_squad_records(
-            cache_dir,
+            options.cache_dir,
             asked,
             self.tokenizer,
-            options,
+            cut,
             version=self.spec.version,
             labelled=training,
             compat=self.spec.compat,
-            shuffle_seed=train_seed,
+            shuffle_seed=options.train_seed,
             cut=None if training else lambda _: windows(),
         )
-        lengths = length_buckets(options.max_seq_length, pad_to_max)
-        source = RecordSource([path], squad_features(training), train_seed or 0, lengths=lengths)
+        source = self.record_set(asked, name, path, squad_features(training), options).source
         line = f"{name}: {len(asked):,} questions, {source.num_examples:,} windows"
         left_out = source.manifest.statistics.get("windows_left_out")
         print(line + (f", {left_out:,} more without the answer left out" if left_out else ""))

@@ -1,0 +1,89 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A script for a task of one's own: trains, evaluates, predicts and exports, with flags.
+
+examples/run_token_classifier.py uses it. The scripts of this project have further flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from absl import flags
+
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
+from albert_tf.errors import AlbertError
+from albert_tf.export.model_folder import ModelFolder
+from albert_tf.io.text_files import check_text_file
+from albert_tf.tasks.base import FineTuningTask
+from albert_tf.tasks.export import export_task
+from albert_tf.tasks.flags import (
+    check_finetuning_modes,
+    check_settings,
+    define_finetuning_flags,
+    fine_tune_config,
+    open_model_files,
+)
+from albert_tf.tasks.runner import Examples, run
+from albert_tf.tasks.training_flags import lock_for_training
+from albert_tf.weights.model_folders import model_folder
+
+FLAGS = flags.FLAGS
+FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
+
+
+def run_task_script(
+    task_class: type[FineTuningTask],
+    read: Callable[[str], Sequence[Any]],
+    make_spec: Callable[[Sequence[Any], int], Any],
+    recipe: str = "custom",
+) -> None:
+    """Runs the script and exits.
+
+    Args:
+      task_class: the task.
+      read: gives the examples of a file.
+      make_spec: gives the task's specification, of the training examples and `max_seq_length`.
+      recipe: whose settings hold where no flag is given.
+    """
+
+    def main() -> None:
+        config = check_settings(recipe)
+        with lock_for_training():
+            train, held_out, new = (
+                read(FLAGS[name].value) if FLAGS[action].value else []
+                for action, name in FILES.items()
+            )
+            if FLAGS.do_train:
+                model, tokenizer = open_model_files()
+                config = config or fine_tune_config(recipe, model)
+                spec, dropout = make_spec(train, config.max_seq_length), config.classifier_dropout
+                task = task_class(config.model_config(model), tokenizer, spec, dropout)
+            else:
+                task = task_class.load(model_folder(FLAGS.output_dir))
+            evaluate = {"eval": held_out} if held_out else {}
+            run(task, Examples(train, evaluate, {"predict": new} if new else {}), config)
+        if FLAGS.export_path:
+            export_task(task_class, ModelFolder(FLAGS.output_dir), FLAGS.export_path)
+
+    script.run(main, _define_flags, check_flags=_check_flags)
+
+
+def _define_flags() -> None:
+    define_finetuning_flags()
+    for action, name in FILES.items():
+        define_path(name, None, f"Examples for --{action}.", check=check_text_file)
+    define_path("export_path", None, "Folder to make: a SavedModel of the model in --output_dir.")
+
+
+def _check_flags() -> None:
+    if not FLAGS.export_path and not any(FLAGS[action].value for action in FILES):
+        raise AlbertError(
+            "There is nothing to do: give --do_train, --do_eval, --do_predict or --export_path."
+        )
+    for action, name in FILES.items():
+        if FLAGS[action].value and not FLAGS[name].value:
+            raise AlbertError(f"--{action} needs --{name}.")
+    check_finetuning_modes(FILES)

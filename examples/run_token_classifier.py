@@ -1,0 +1,246 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes ALBERT to tag words, such as the names of people and places: a task in one file.
+
+  python examples/run_token_classifier.py --do_train --do_eval --train_file=train.txt \\
+    --eval_file=dev.txt --output_dir=runs/ner
+  python examples/run_token_classifier.py --do_predict --predict_file=new.txt --output_dir=runs/ner
+  python examples/run_token_classifier.py --export_path=exports/ner --output_dir=runs/ner
+
+Files are those of CoNLL: a word a line, its tag in the last column, an empty line after a sentence.
+Evaluating writes eval_results.json with precision, recall and F1 of whole names (seqeval, which
+`pip install seqeval` installs); predicting writes predictions.txt, with a word and its tag a line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.data.record_cache import cached_records
+from albert_tf.errors import AlbertError
+from albert_tf.export.model_card import Kind
+from albert_tf.export.packing import SpecialIds, join, keep, merge_words
+from albert_tf.export.publish import Export
+from albert_tf.export.saved_model import Reusable
+from albert_tf.export.self_check import Probe
+from albert_tf.export.serving import cut_padding, strings
+from albert_tf.export.text_probes import as_bytes
+from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.io import files, text_files
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
+from albert_tf.modeling.heads import ClassificationHead
+from albert_tf.modeling.kernels.fusion import portable_graph
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, InputOptions, model_inputs
+from albert_tf.tasks.probes import predict_texts
+from albert_tf.tasks.task_script import run_task_script
+from albert_tf.training.task import Batch, correct
+
+NO_TAG = -1
+KIND = Kind(
+    "ALBERT token classifier",
+    "import tensorflow as tf\nimport tensorflow_text\n\n"
+    'tf.saved_model.load("{name}")(["Words are separated by spaces ."])["tags"]',
+)
+
+
+class Sentence(NamedTuple):
+    """Words, and a tag for each; tags that are not known are empty, or none at all."""
+
+    words: Sequence[str]
+    tags: Sequence[str] = ()
+
+
+def read_sentences(path: str) -> list[Sentence]:
+    """Reads a file in CoNLL's layout; a line with one column is a word without a tag."""
+    sentences, words, tags = [], [], []
+    for line in [*text_files.read_lines(path), ""]:
+        columns = line.split()
+        if columns and columns[0] != "-DOCSTART-":
+            words.append(columns[0])
+            tags.append(columns[-1] if len(columns) > 1 else "")
+        elif words:
+            sentences.append(Sentence(words, tags))
+            words, tags = [], []
+    if not sentences:
+        raise AlbertError(f"{path} has no sentences.")
+    return sentences
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingSpec:
+    """The tags in the order of the model's outputs, and the tokens of the longest sentences."""
+
+    tags: tuple[str, ...]
+    max_seq_length: int
+
+
+class AlbertTagger(AlbertModel):
+    """The encoder with a linear layer at each position; returns float32 logits [B, S, tags]."""
+
+    def __init__(self, config: AlbertConfig, num_tags: int) -> None:
+        super().__init__(config)
+        self.encoder = AlbertEncoder(config)
+        self.head = ClassificationHead(num_tags, config.hidden_size)
+        self.built = True
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Tags a batch."""
+        sequence = tf.cast(self.encoder(inputs, training=training)["sequence_output"], tf.float32)
+        logits = self.head(tf.reshape(sequence, [-1, self.config.hidden_size]))
+        return tf.reshape(logits, [tf.shape(sequence)[0], -1, logits.shape[1]])
+
+
+class TokenClassificationTask(FineTuningTask):
+    """A word has the tag of its first token; the loss is the mean cross-entropy over the words."""
+
+    name = "token_classification"
+    spec_class = TaggingSpec
+    best_metric = "f1"
+
+    def make_records(
+        self, examples: Sequence[Sentence], name: str, options: InputOptions
+    ) -> ExampleSet:
+        """A record has the tag of each token, NO_TAG where there is none."""
+        longest = self.spec.max_seq_length
+        numbers = {tag: number for number, tag in enumerate(self.spec.tags)}
+        odd = {tag for sentence in examples for tag in sentence.tags} - set(numbers)
+        if odd and options.labelled:
+            raise AlbertError(f"The data set {name} has unknown tags: {', '.join(sorted(odd))}.")
+        features = records.sequence_features(1, tags=records.FeatureSpec("int64", (longest,)))
+        content = hashlib.sha256(repr(examples).encode()).hexdigest()
+        key = {**self.task_file(), "content": content, "seed": options.train_seed}
+
+        def encode(statistics: dict[str, Any]) -> Iterator[bytes]:
+            order = np.arange(len(examples))
+            if options.train_seed is not None:
+                np.random.default_rng(options.train_seed).shuffle(order)
+            ids, tags = map(list, zip(*(self._row(examples[i], numbers) for i in order)))
+            sizes = np.array([[len(row)] for row in ids])
+            statistics["mean_length"] = float(sizes.mean())
+            columns = {"input_ids": ids, "row_lengths": sizes, "first_lengths": sizes}
+            yield from records.encode_examples({**columns, "tags": np.array(tags)}, features)
+
+        path = cached_records(options.cache_dir, self.name, key, features, self.tokenizer, encode)
+        print(f"{name}: {len(examples):,} sentences")
+        return self.record_set(examples, name, path, features, options)
+
+    def _row(self, sentence: Sentence, numbers: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids [tokens], and tags [max_seq_length], 0 for a word whose tag is not known."""
+        ids, tags = [self.tokenizer.cls_id], [NO_TAG]
+        encoded = self.tokenizer.encode_batch(sentence.words)
+        for pieces, tag in itertools.zip_longest(encoded, sentence.tags):
+            pieces = pieces or [self.tokenizer.unk_id]
+            ids += pieces
+            tags += [numbers.get(tag, 0), *[NO_TAG] * len(pieces)][: len(pieces)]
+        longest = self.spec.max_seq_length
+        ids = [*ids[: longest - 1], self.tokenizer.sep_id]
+        tags = [*tags[: longest - 1], *[NO_TAG] * longest][:longest]
+        return np.array(ids, np.int64), np.array(tags, np.int64)
+
+    def build_model(self) -> AlbertTagger:
+        """Encoder and head."""
+        return AlbertTagger(self.config, len(self.spec.tags))
+
+    def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Words in the batch."""
+        return {"examples": tf.reduce_sum(tf.cast(batch["tags"] >= 0, tf.float32))}
+
+    def sums(self, model: AlbertTagger, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """Summed loss and right tags."""
+        logits = model(model_inputs(batch), training=training)
+        tags = batch["tags"][:, : tf.shape(logits)[1]]
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(tags, 0), logits)
+        counts = tf.cast(tags >= 0, tf.float32)
+        right = tf.cast(correct(logits, tags), tf.float32)
+        return {"loss": tf.reduce_sum(losses * counts), "accuracy": tf.reduce_sum(right)}
+
+    def predict(self, model: AlbertTagger, batch: Batch) -> dict[str, tf.Tensor]:
+        """The model's tags and those of the records, int32 [batch, max_seq_length]."""
+        found = tf.argmax(model(model_inputs(batch)), -1, tf.int32)
+        room = self.spec.max_seq_length - tf.shape(found)[1]
+        return {"found": tf.pad(found, [[0, 0], [0, room]]), "tags": batch["tags"]}
+
+    def _words(self, outputs: Mapping[str, np.ndarray], name: str) -> list[list[str]]:
+        """The tags of each sentence's words; those of words that were cut off are missing."""
+        rows = zip(outputs[name], outputs["tags"] >= 0)
+        return [[self.spec.tags[i] for i in row[known]] for row, known in rows]
+
+    def metrics(self, outputs: Mapping[str, np.ndarray], examples: Any = None) -> dict[str, float]:
+        """Precision, recall and F1 of whole names."""
+        from seqeval.metrics import f1_score, precision_score, recall_score
+
+        found = self._words(outputs, "tags"), self._words(outputs, "found")
+        scores = {"f1": f1_score, "precision": precision_score, "recall": recall_score}
+        return {name: float(score(*found, zero_division=0)) for name, score in scores.items()}
+
+    def write_predictions(
+        self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
+    ) -> None:
+        """Writes predictions.txt; words that were cut off have the tag O."""
+        path = os.path.join(output_dir, "predictions.txt")
+        rows = zip(data.examples, self._words(outputs, "found"))
+        pairs = [zip(x.words, [*tags, *["O"] * len(x.words)]) for x, tags in rows]
+        files.write_text(path, "\n".join("".join(f"{w} {t}\n" for w, t in x) for x in pairs))
+        print(f"Tags of {len(pairs):,} sentences are in {path}.")
+
+    def export(self, model: AlbertTagger) -> Export:
+        """Takes `sentences`, string [B], gives `tags`, string [B, words], "" behind the last."""
+        graph, longest = tokenizer_graph(self.tokenizer), self.spec.max_seq_length
+        special = SpecialIds(self.tokenizer.cls_id, self.tokenizer.sep_id, self.tokenizer.pad_id)
+
+        @tf.function(autograph=False, input_signature=[strings("sentences")])
+        def tag(sentences: tf.Tensor) -> dict[str, tf.Tensor]:
+            words = tf.strings.split(sentences)
+            pieces = merge_words(graph(words.values))
+            ids = words.with_values(pieces).merge_dims(1, 2)
+            lengths = tf.minimum(ids.row_lengths(), longest - 2)
+            inputs = join([keep(ids, lengths)], [tf.ones_like(lengths)], longest, special)
+            with portable_graph():
+                best = tf.argmax(model(cut_padding(inputs)), -1)
+            row = words.value_rowids()
+            first = pieces.row_starts() - tf.gather(ids.row_starts(), row)
+            inside = first < tf.gather(lengths, row)
+            found = tf.gather_nd(best, tf.stack([row, tf.where(inside, first + 1, 0)], axis=1))
+            names = tf.where(inside, tf.gather(tf.constant(self.spec.tags), found), "O")
+            return {"tags": words.with_values(names).to_tensor("")}
+
+        root = Reusable(tag, list(model.named_weights().values()), trainable=False)
+        root.tokenizer = graph
+        return Export(KIND, root, {"serving_default": tag}, self._probes(model))
+
+    def _probes(self, model: AlbertTagger) -> list[Probe]:
+        """What the export is checked with."""
+        probes = []
+        for length, texts, outputs in predict_texts(self, model, lambda _, x: Sentence(x.split())):
+            words = [len(text.split()) for text in texts]
+            tags = [
+                [*found, *["O"] * (count - len(found)), *[""] * (max(words) - count)]
+                for found, count in zip(self._words(outputs, "found"), words)
+            ]
+            expected = {"tags": np.stack([as_bytes(row) for row in tags])}
+            probes.append(Probe({"sentences": as_bytes(texts)}, expected, length=length))
+        return probes
+
+
+def make_spec(examples: Sequence[Sentence], max_seq_length: int) -> TaggingSpec:
+    """Sorts the tags of the sentences to train on."""
+    return TaggingSpec(tuple(sorted({t for x in examples for t in x.tags})), max_seq_length)
+
+
+def main() -> None:
+    """Runs the script."""
+    run_task_script(TokenClassificationTask, read_sentences, make_spec)
+
+
+if __name__ == "__main__":
+    main()
