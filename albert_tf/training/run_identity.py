@@ -85,7 +85,7 @@ class RunIdentity:
             for difference in (
                 self._data_differences(folder, str(held[part].get(name)), value)
                 if (part, name) == ("train", "data")
-                else _differences(held[part].get(name), value, f"`{name}`")
+                else _differences(held[part].get(name), value, name, setting=True)
             )
         ]
         if found:
@@ -136,13 +136,14 @@ def version_note(folder: str) -> str | None:
     )
 
 
-def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
-    """Says how two values differ, of a setting or of several by name."""
+def _differences(there: Any, here: Any, name: str = "", setting: bool = False) -> Iterator[str]:
+    """Says how two values differ, or several by name; that of a setting is put in backticks."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         for key in dict.fromkeys([*here, *there]):
             if there.get(key) != here.get(key):
                 yield from _differences(there.get(key), here.get(key), f"{name}.{key}".strip("."))
         return
+    name = f"`{name}`" if setting else name
     sides = _short(there), _short(here)
     if isinstance(there, list) and isinstance(here, list):
         only = [[x for x in a if x not in b] for a, b in ((there, here), (here, there))]

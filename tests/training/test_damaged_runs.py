@@ -174,7 +174,7 @@ def state_of(run):
 
 
 def variables_of(run):
-    weights = run.estimator.model.named_weights()
+    weights = run.evaluator.model.named_weights()
     return [*weights.values(), *run.optimizer.weights, run.skipped]
 
 

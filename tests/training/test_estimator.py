@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import albert_tf.training.evaluator
 import albert_tf.training.run
 from albert_tf import EvalSpec, RunConfig, TrainSpec
 from albert_tf.data.context import InputContext
@@ -171,7 +172,7 @@ def test_a_finished_run_is_not_trained_again(uninterrupted, tiny_config, record_
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"learning_rate": 0.02}, "learning_rate=0.01 there"), ({"train_batch_size": 4}, "batch")],
+    [({"learning_rate": 0.02}, "`learning_rate`=0.01 there"), ({"train_batch_size": 4}, "batch")],
 )
 def test_another_run_in_the_output_dir_is_refused(
     uninterrupted, tiny_config, record_paths, changes, named
@@ -184,7 +185,7 @@ def test_another_run_in_the_output_dir_is_refused(
 def test_auto_precision_keeps_that_of_the_run_that_is_there(
     tmp_path, monkeypatch, uninterrupted, tiny_config, record_paths, capsys
 ):
-    monkeypatch.setattr(albert_tf.training.estimator, "fast_precision", lambda _: "mixed_bfloat16")
+    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precision", lambda _: "mixed_bfloat16")
     folder = uninterrupted[0]
     estimator, spec, _ = make(folder, tiny_config, record_paths, precision="auto")
     assert estimator.config.precision == "float32"
@@ -192,7 +193,7 @@ def test_auto_precision_keeps_that_of_the_run_that_is_there(
     estimator.train(spec)
     assert "already trained to step 12" in capsys.readouterr().out
     explicit, spec, _ = make(folder, tiny_config, record_paths, precision="mixed_bfloat16")
-    with pytest.raises(AlbertError, match="precision=float32 there, mixed_bfloat16 here"):
+    with pytest.raises(AlbertError, match="`precision`=float32 there, mixed_bfloat16 here"):
         explicit.train(spec)
     # What has no checkpoint is no run yet.
     (tmp_path / "run_config.json").write_text('{"run": {"precision": "float32"}}')
@@ -446,7 +447,7 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path, tiny_config, record_p
 def test_bfloat16_without_units_for_it_is_told(
     tmp_path, monkeypatch, capfd, tiny_config, record_paths, precision, fast, told
 ):
-    for module in (albert_tf.training.estimator, albert_tf.training.run):
+    for module in (albert_tf.training.evaluator, albert_tf.training.run):
         monkeypatch.setattr(module, "fast_precision", lambda strategy: fast)
     estimator, spec, _ = make(tmp_path, tiny_config, record_paths, precision=precision)
     with pytest.raises(InterruptedRunError):

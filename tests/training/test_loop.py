@@ -55,12 +55,12 @@ def make_run(folder, config, paths, task=PretrainingTask, steps=2, sop_weight=1.
 
 
 def values_of(run):
-    return {name: value.numpy() for name, value in run.estimator.model.named_weights().items()}
+    return {name: value.numpy() for name, value in run.evaluator.model.named_weights().items()}
 
 
 def train(run):
     """Trains; gives the names of the weights and of the slots that are not what they were."""
-    weights, slots = run.estimator.model.named_weights(), run.optimizer.named_slots()
+    weights, slots = run.evaluator.model.named_weights(), run.optimizer.named_slots()
     before = {name: value.numpy() for name, value in {**weights, **slots}.items()}
     run.run()
     return tuple(
@@ -75,7 +75,7 @@ def train(run):
 def test_weights_without_a_gradient_keep_every_bit(way, tmp_path, tiny_config, record_paths):
     run = make_run(tmp_path, tiny_config, record_paths, sop_weight=0.0, **WAYS[way])
     weights, slots = train(run)
-    names = run.estimator.model.named_weights()
+    names = run.evaluator.model.named_weights()
     assert weights == {name for name in names if not name.startswith(OF_SENTENCES)}
     assert slots == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
 
@@ -96,7 +96,7 @@ def test_each_micro_batch_and_each_step_has_dropout_masks_of_its_own(
     tf.config.run_functions_eagerly(True)
     try:
         for _ in range(2):
-            run.estimator.strategy.run(run.loop.replica_step, args=(next(batches),))
+            run.evaluator.strategy.run(run.loop.replica_step, args=(next(batches),))
     finally:
         tf.config.run_functions_eagerly(False)
     assert len(seeds) == len(set(seeds)) == 2 * 4
@@ -127,7 +127,7 @@ def test_frozen_weights_keep_every_bit_and_have_no_slots(
 ):
     settings, pattern = FREEZING[frozen]
     run = make_run(tmp_path, tiny_config, record_paths, **settings, **WAYS[way])
-    names = run.estimator.model.named_weights()
+    names = run.evaluator.model.named_weights()
     trained = {name for name in names if not re.match(pattern, name)}
     assert 0 < len(trained) < len(names)
     weights, slots = train(run)
@@ -173,7 +173,7 @@ def products(function, *arguments):
 def backward_products(run):
     """How many matrix products a step takes beyond those of the forward pass."""
     batch = dict(next(run._batches(0)))
-    task, model, strategy = run.task, run.estimator.model, run.estimator.strategy
+    task, model, strategy = run.task, run.evaluator.model, run.evaluator.strategy
     step = products(lambda batch: strategy.run(run.loop.replica_step, args=(batch,)), batch)
     return step - products(lambda batch: task.sums(model, batch, training=True), batch)
 
@@ -218,9 +218,9 @@ def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, tiny_confi
         run.optimizer.iterations.assign(1)
         run.store.save(1)
     for freeze, other, sentence in (
-        ("encoder", None, r"frozen=None there, \['bert/embeddings/.* here"),
-        ("embeddings", "encoder", "frozen: only there bert/encoder/.*, only here none"),
-        (None, "encoder", "frozen=.* there, None here"),
+        ("encoder", None, r"`frozen`=None there, \['bert/embeddings/.* here"),
+        ("embeddings", "encoder", "`frozen`: only there bert/encoder/.*, only here none"),
+        (None, "encoder", "`frozen`=.* there, None here"),
     ):
         run = make_run(folders[other], tiny_config, record_paths, freeze=freeze, steps=1)
         with pytest.raises(AlbertError, match=f"holds another run.*{sentence}"):
@@ -236,7 +236,7 @@ def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, tiny_confi
 def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(
     tmp_path, tiny_config, record_paths, capsys
 ):
-    weights = make_run(tmp_path, tiny_config, record_paths).estimator.model.named_weights()
+    weights = make_run(tmp_path, tiny_config, record_paths).evaluator.model.named_weights()
     held = {name: weight for name, weight in weights.items() if "pooler" not in name}
     tf.train.Checkpoint(weights=tf.train.Checkpoint(**held)).write(str(tmp_path / "initial"))
     values = {"init_checkpoint": str(tmp_path / "initial"), "steps": 1}

@@ -14,6 +14,7 @@ from absl import flags
 import run_classifier
 import run_pretraining
 from albert_tf import RunConfig, TrainSpec
+from albert_tf.cli.flag_names import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
 from albert_tf.training.run_identity import RUN_CONFIG, RunIdentity, version_note
@@ -69,7 +70,7 @@ def flags_of():
 )
 def test_settings_go_by_the_names_of_the_script_s_flags(refusal, flags_of, script, steps, warmup):
     flags_of(script)
-    text = refusal(max_steps=200, num_warmup_steps=7, seed=2, learning_rate=0.5)
+    text = name_flags(refusal(max_steps=200, num_warmup_steps=7, seed=2, learning_rate=0.5))
     assert f"{steps}=100 there, 200 here" in text
     assert f"{warmup}=3125 there, 7 here" in text
     assert "--random_seed=1 there, 2 here" in text
@@ -103,7 +104,7 @@ def test_records_that_are_described_alike_are_told_without_digests(refusal, of):
 def test_values_that_look_alike_once_cut_off_are_not_shown(of, tmp_path):
     begin = "gs://bucket/" + "x" * 80
     of(init_checkpoint=f"{begin}/a").write(str(tmp_path))
-    with pytest.raises(AlbertError, match=r"another run \(another init_checkpoint\); give"):
+    with pytest.raises(AlbertError, match=r"another run \(another `init_checkpoint`\); give"):
         of(init_checkpoint=f"{begin}/b").check(str(tmp_path))
 
 
