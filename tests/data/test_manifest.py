@@ -118,6 +118,9 @@ def test_the_fingerprint_follows_the_data_alone():
         (a_shard(sections=[{"examples": 4, "bytes": 120}, {"examples": 0, "bytes": 0}]), "small"),
         (a_shard(sections=[{"examples": 3, "bytes": 120}]), "have 3 examples and 120 bytes"),
         ({"features": {"a": {"dtype": "int9", "shape": []}}}, "int64 or float32"),
+        ({"features": {"a": {"dtype": "int64"}}}, "is malformed: .*shape"),
+        ({"options": []}, "options must be an object"),
+        ({"options": {"input_files": [{"path": "a"}]}}, "is malformed: .*bytes"),
     ],
 )
 def test_a_wrong_manifest_is_refused(tmp_path, change, message):

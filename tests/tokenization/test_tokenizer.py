@@ -472,3 +472,13 @@ def test_what_is_no_path_is_refused(path):
 def test_an_option_that_is_no_truth_value_is_refused(small_model):
     with pytest.raises(AlbertError, match="lower_case must be True, False or None, not 'no'"):
         Tokenizer.from_file(small_model, "no")
+
+
+def test_a_vocabulary_that_has_changed_is_refused(wordpiece, tmp_path):
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    path = wordpiece.save(str(folder))
+    vocabulary = folder / wordpiece.spec.model_file
+    vocabulary.write_text(vocabulary.read_text("utf-8") + "new\n", "utf-8")
+    with pytest.raises(AlbertError, match=r"is not the file that .* was written for"):
+        Tokenizer.from_file(path)

@@ -175,6 +175,12 @@ def test_malformed_json_lines_are_named_by_line(tmp_path, changes, message):
         read_questions(path, 3)
 
 
+def test_a_line_that_is_no_object_is_named(tmp_path):
+    path = write_lines(tmp_path / "train.jsonl", SWAG, ["a"])
+    with pytest.raises(AlbertError, match="jsonl:2: a JSON object was expected"):
+        read_questions(path, 3)
+
+
 def test_an_id_that_two_questions_share_is_an_error_with_both_places(tmp_path):
     path = write_lines(tmp_path / "train.jsonl", {**SWAG, "id": "a"}, SWAG, {**SWAG, "id": "a"})
     with pytest.raises(AlbertError, match=r"jsonl:3: the id 'a' was used at .*jsonl:1 already"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,10 @@ from albert_tf.tasks.pretraining.task import (
 )
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
+from tests.small_tasks import PIECES, open_small_task
 
 GOLDEN = Path(__file__).parents[2] / "golden"
+
 LENGTH, PREDICTIONS, VOCAB = 24, 4, 60
 CONFIG = AlbertConfig(
     vocab_size=VOCAB,
@@ -219,6 +222,48 @@ def test_other_records_without_manifest_are_refused(tmp_path):
     records.write_shard(str(tmp_path / "other"), [example])
     with pytest.raises(AlbertError, match="does not hold pretraining records"):
         open_records(str(tmp_path / "other"), CONFIG)
+
+
+def test_an_empty_file_without_manifest_is_refused(tmp_path):
+    records.write_shard(str(tmp_path / "empty"), [])
+    with pytest.raises(AlbertError, match="holds no examples"):
+        open_records(str(tmp_path / "empty"), CONFIG)
+
+
+@pytest.fixture(scope="module")
+def compact_records(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compact")
+    open_small_task("compact", dataclasses.replace(CONFIG, vocab_size=len(PIECES)), folder)
+    return folder / "compact-16/records"
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "sentence"),
+    [
+        ("options", {"ngram": None}, "lack ngram; build the records again"),
+        ("options", {"masked_lm_prob": 2.0}, "are out of range"),
+        ("tokenizer", {"vocab_size": None}, "does not tell the tokenizer's vocab_size"),
+        ("tokenizer", {"sha256": "0"}, "is not the tokenizer these records were made with"),
+        ("features", {"word_starts": None}, "is not that of compact ones"),
+    ],
+)
+def test_compact_records_with_a_changed_manifest_are_refused(
+    compact_records, tmp_path, part, changes, sentence
+):
+    folder = shutil.copytree(compact_records, tmp_path / "records")
+    value = json.loads((folder / "manifest.json").read_text())
+    changed = {**value[part], **changes}
+    value[part] = {name: entry for name, entry in changed.items() if entry is not None}
+    (folder / "manifest.json").write_text(json.dumps(value))
+    with pytest.raises(AlbertError, match=sentence):
+        open_records(str(folder), dataclasses.replace(CONFIG, vocab_size=len(PIECES)))
+
+
+def test_compact_records_need_their_tokenizer(compact_records, tmp_path):
+    folder = shutil.copytree(compact_records, tmp_path / "records")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(AlbertError, match=r"need tokenizer.json beside them"):
+        open_records(str(folder), dataclasses.replace(CONFIG, vocab_size=len(PIECES)))
 
 
 def test_the_same_shard_for_training_and_evaluation_is_refused(tmp_path):
