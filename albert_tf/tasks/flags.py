@@ -158,7 +158,7 @@ def starts_from_default() -> bool:
 
 
 def open_model_files() -> tuple[AlbertConfig, Tokenizer]:
-    """Configuration and tokenizer of the model to train; see `finetuning.load_model_files`."""
+    """Configuration and tokenizer of the model to train; see `base.load_model_files`."""
     from albert_tf.tasks.base import load_model_files
 
     config_file, vocabulary = FLAGS.albert_config_file, FLAGS.spm_model_file or FLAGS.vocab_file

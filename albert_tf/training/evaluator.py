@@ -138,7 +138,7 @@ class Evaluator:
             check_tpu_run(self.config, self.strategy.num_replicas_in_sync, batch, files)
 
     def load(self, checkpoint: str | None = None) -> None:
-        """Loads the weights of a checkpoint; which one is said at `evaluate`."""
+        """Loads the weights of a checkpoint, by default the one that `evaluate` takes."""
         highest(self.strategy)  # The chief may still be writing what is to be read.
         if checkpoint is None:
             checkpoint = self.config.output_dir

@@ -89,7 +89,8 @@ def test_every_script_is_ready_for_interrupts_before_it_imports_anything():
     found = []
     for path in SCRIPTS:
         text = path.read_text("utf-8")
-        if path.name in ("script.py", "task_script.py") or not re.search(r"script\.run(_command)?\b", text):
+        starts = re.search(r"script\.run(_command)?\b", text)
+        if not starts or path.name in ("script.py", "task_script.py"):
             continue
         found.append(path)
         statements = ast.parse(text).body
