@@ -85,12 +85,12 @@ class StopSignals:
         began = None
         while True:
             try:
-                told = self._reader.recv(1)
+                received = self._reader.recv(1)
             except socket.timeout:
                 _end(self.received)
-            if not told:
+            if not received:
                 return
-            number = told[0]
+            number = received[0]
             if signal.getsignal(number) != self._handle:
                 continue  # Someone else has taken it over for a while.
             self.received = self.received or number

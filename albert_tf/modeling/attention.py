@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.fusion import fused, fuses, own_gradient
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused, fuses
 from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
 
 
@@ -60,7 +60,7 @@ def attention_probs(
     """
     scale = query.shape[3] ** -0.5
 
-    @own_gradient
+    @custom_gradient
     def function(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
         # Kept in one type, the product is scaled and masked within oneDNN's kernel, and the softmax
         # is computed in float32 within its own. Other kernels would compute it in that type.

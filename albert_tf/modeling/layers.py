@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.config import LAYER_NORM_EPSILON
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.fusion import fused, own_gradient
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused
 
 #: A Keras precision policy or its name; None means the global one.
 Policy = Union[str, keras.mixed_precision.Policy, None]
@@ -82,7 +82,7 @@ def shared(weight: tf.Tensor, dtype: tf.DType, uses: int) -> tuple[tf.Tensor, ..
     would be rounded to `dtype` and take four times as long in bfloat16.
     """
 
-    @own_gradient
+    @custom_gradient
     def function(weight: tf.Tensor) -> Any:
         cast = tf.cast(weight, dtype)
         grad = functools.partial(_sum_in_float32, training=True)
@@ -96,7 +96,7 @@ def _column_sums(x: tf.Tensor) -> tf.Tensor:
     return tf.matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
 
 
-@own_gradient
+@custom_gradient
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Returns x @ kernel + bias for a matrix x [rows, inputs]; all three of one type."""
 
@@ -177,12 +177,12 @@ def layer_norm(
       [rows, size] in the type of x.
     """
 
-    @own_gradient
+    @custom_gradient
     def plain(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
         y, normal, scale = _layer_norm(x, gamma, beta, training=training)
         return y, lambda dy: _layer_norm_gradient(normal, scale, gamma, dy, training=training)
 
-    @own_gradient
+    @custom_gradient
     def with_residual(
         x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
     ) -> tf.Tensor:

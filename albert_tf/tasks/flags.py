@@ -152,9 +152,9 @@ def check_finetuning_modes(files: Mapping[str, str], training_only: Sequence[str
 
 
 def starts_from_default() -> bool:
-    """Whether a model is to be trained of which no flag tells anything: then it is the default."""
-    told = ("init_checkpoint", "albert_config_file", "spm_model_file", "vocab_file")
-    return FLAGS.do_train and not any(FLAGS[name].value for name in told)
+    """Whether the default model is trained, as it is if no flag names another one."""
+    names = ("init_checkpoint", "albert_config_file", "spm_model_file", "vocab_file")
+    return FLAGS.do_train and not any(FLAGS[name].value for name in names)
 
 
 def open_model_files() -> tuple[AlbertConfig, Tokenizer]:

@@ -23,8 +23,8 @@ from albert_tf.keras2 import keras
 from albert_tf.weights.checkpoint import check_checkpoint, open_checkpoint, reading_error
 from albert_tf.weights.checkpoint_files import (
     BEST,
+    CHECKPOINT_LIST,
     CHECKPOINTS,
-    LIST,
     BestRecord,
     newest_first,
     read_best,
@@ -145,7 +145,7 @@ class CheckpointStore:
         lines += [f"all_model_checkpoint_timestamps: {time.time()}"] * len(names)
         # First they are no longer named, then they go: stopped in between, nothing is half there,
         # and the next run that is resumed deletes the rest.
-        path = os.path.join(self._folder, LIST)
+        path = os.path.join(self._folder, CHECKPOINT_LIST)
         if names:
             files.write_text(path, "\n".join(lines) + "\n")
         elif tf.io.gfile.exists(path):
@@ -205,9 +205,7 @@ class CheckpointStore:
             left = f"The last one is {self.latest()}." if self.latest() else "There is none yet."
             if isinstance(error, StoppedError):
                 raise StoppedError(f"{error} {left}") from error
-            raise AlbertError(
-                f"There is no writing {what} ({first_line(error)}). {left}"
-            ) from error
+            raise AlbertError(f"Cannot write {what}: {first_line(error)}. {left}") from error
 
     def best(self) -> BestRecord | None:
         """The record of the best evaluation; None before the first."""

@@ -117,7 +117,7 @@ class DivergenceDetector:
             metric = window.plateau.metric
             self._parts[metric if metric not in self._parts else f"{metric} plateau"] = window
 
-    def look(self, step: int, metrics: Mapping[str, np.ndarray]) -> list[Alarm]:
+    def update(self, step: int, metrics: Mapping[str, np.ndarray]) -> list[Alarm]:
         """Takes the metrics of the steps up to `step`, [steps] each; gives what they show."""
         finite, first = metrics["finite"], step - len(metrics["finite"])
         alarms: list[Alarm] = []
@@ -131,7 +131,7 @@ class DivergenceDetector:
             if now % _BLOCK == 0:
                 found += [self._loss_spike(now), self._gradient_explosion(now)]
             for window in self._windows:
-                found.append(window.look(now, float(metrics[window.plateau.metric][i]), bool(ok)))
+                found.append(window.update(now, float(metrics[window.plateau.metric][i]), bool(ok)))
             alarms += [alarm for alarm in found if alarm]
         return alarms
 
@@ -267,7 +267,7 @@ class _Window:
         self._chance: float | None = None
         self.memory = _Halves()
 
-    def look(self, step: int, value: float, finite: bool) -> Alarm | None:
+    def update(self, step: int, value: float, finite: bool) -> Alarm | None:
         place = step - self._warm - 1
         if place < 0:
             return None

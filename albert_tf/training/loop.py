@@ -41,10 +41,10 @@ def distribute(
         rows = batch_size // pipelines // replicas
         return dataset.map(lambda batch: _split(batch, replicas, rows)).unbatch()
 
-    return strategy.distribute_datasets_from_function(_as_it_is(dataset_fn))
+    return strategy.distribute_datasets_from_function(_without_autograph(dataset_fn))
 
 
-def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+def _without_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, and all it calls, without the conversion of Python's `if` and `for` to graphs.
 
     No code here is written for that conversion, and it takes as long as the tracing itself.
@@ -59,7 +59,7 @@ def _graph(
     # the mask of the attention out of oneDNN's products. But it takes less memory.
     attributes = None if jit_compile or inline else {"_noinline": True}
     return tf.function(
-        _as_it_is(function),
+        _without_autograph(function),
         autograph=False,
         jit_compile=jit_compile or None,
         experimental_attributes=attributes,

@@ -132,7 +132,7 @@ class InputWatch:
     def __init__(self) -> None:
         self._in_a_row, self._warned = 0, False
 
-    def look(self, step: int, share: float) -> str | None:
+    def update(self, step: int, share: float) -> str | None:
         """Takes the share of the time before `step` that was spent waiting; gives a warning."""
         self._in_a_row = self._in_a_row + 1 if share > self._SHARE else 0
         if self._warned or self._in_a_row < self._PERIODS:

@@ -59,7 +59,7 @@ class PreemptionHandler:
 
 @contextlib.contextmanager
 def lost_workers() -> Iterator[None]:
-    """Turns TensorFlow's words on a worker that has gone into a sentence that says what to do."""
+    """Turns TensorFlow's errors about a lost worker into an AlbertError that says what to do."""
     try:
         yield
     except tf.errors.OpError as error:

@@ -306,7 +306,7 @@ class TrainingRun:
           DivergedError: the run has to end.
         """
         act = self.config.on_divergence
-        for alarm in self.detector.look(step, metrics):
+        for alarm in self.detector.update(step, metrics):
             if act == WARN and alarm.cause != NOT_FINITE:
                 if not alarm.repeated:
                     self._note(f"Warning: {alarm.text}. {alarm.advice}")
@@ -378,7 +378,7 @@ class TrainingRun:
             text += f" {short_rate(means['tokens_per_second'])} tok/s"
         self.progress.update(steps, text, show=first or final)
         if logged:
-            warning = self.input_watch.look(step, means.get("input_wait_share", 0.0))
+            warning = self.input_watch.update(step, means.get("input_wait_share", 0.0))
             if warning:
                 self._note(warning)
             if self.chief:

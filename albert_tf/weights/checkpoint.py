@@ -17,7 +17,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from albert_tf.weights.checkpoint_files import LIST, candidates
+from albert_tf.weights.checkpoint_files import CHECKPOINT_LIST, candidates
 from albert_tf.weights.names import shared_by_groups
 from albert_tf.weights.source import (
     VOCABULARIES,
@@ -235,4 +235,4 @@ def write_tf2(
 
 def _write_state(folder: str, name: str) -> None:
     """The file `checkpoint`, without the absolute paths and times TensorFlow would write."""
-    files.write_text(os.path.join(folder, LIST), f'model_checkpoint_path: "{name}"\n')
+    files.write_text(os.path.join(folder, CHECKPOINT_LIST), f'model_checkpoint_path: "{name}"\n')

@@ -23,7 +23,7 @@ CHECKPOINTS = "checkpoints"
 BEST = "best"
 BEST_RECORD = "best.json"
 #: TensorFlow's list of the checkpoints in a folder.
-LIST = "checkpoint"
+CHECKPOINT_LIST = "checkpoint"
 
 
 def find_checkpoint(path: str) -> str:
@@ -144,7 +144,7 @@ def newest_first(folder: str) -> tuple[list[str], str]:
     Returns:
       prefixes, the newest first, and "" or a sentence on the list.
     """
-    path = os.path.join(folder, LIST)
+    path = os.path.join(folder, CHECKPOINT_LIST)
     names, fault = _listed(folder)
     # Older ones may be gone: when checkpoints are deleted, the list is written last.
     names = [*names[:1], *(name for name in names[1:] if _has_index(folder, name))]
@@ -161,7 +161,7 @@ def newest_first(folder: str) -> tuple[list[str], str]:
 
 def _listed(folder: str) -> tuple[list[str], str]:
     """Names in the list of checkpoints, the newest first, and what is wrong with it."""
-    if not tf.io.gfile.exists(os.path.join(folder, LIST)):
+    if not tf.io.gfile.exists(os.path.join(folder, CHECKPOINT_LIST)):
         return [], "is missing"
     try:
         # Not tf.train.latest_checkpoint, which logs what it does not find.

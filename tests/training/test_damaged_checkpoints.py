@@ -217,7 +217,7 @@ def test_a_checkpoint_that_cannot_be_completed_leaves_nothing(folder):
     run.store.restore_newest()
     before = set(files_below(folder))
     (folder / "checkpoints/ckpt-40.index").mkdir()
-    with pytest.raises(AlbertError, match=r"no writing the checkpoint of step 40 .*ckpt-30\."):
+    with pytest.raises(AlbertError, match=r"Cannot write the checkpoint of step 40 .*ckpt-30\."):
         run.save(40)
     assert set(files_below(folder)) == before
 

@@ -39,7 +39,7 @@ def alarms(curves, at_once=7, new_only=True, **values):
     for begin in range(0, steps, at_once):
         end = min(begin + at_once, steps)
         part = {name: values[begin:end] for name, values in metrics.items()}
-        found += detector.look(end, part)
+        found += detector.update(end, part)
         detector.restore(json.loads(json.dumps(detector.state())))
     return [alarm for alarm in found if not (new_only and alarm.repeated)]
 
@@ -209,7 +209,7 @@ def looked(*plateaus):
     """A detector that remembers something of each figure."""
     made = detector(*plateaus)
     figures = {"loss": 4.0, "gradient_norm": 2.0, "finite": 1.0, "mlm": 3.0, "sop": 0.5}
-    made.look(25, {name: np.full(25, value) for name, value in figures.items()})
+    made.update(25, {name: np.full(25, value) for name, value in figures.items()})
     return made
 
 

@@ -15,7 +15,7 @@ from albert_tf.training.monitors import InputWatch, MetricsLog, read_metrics
 
 def told(shares):
     watch = InputWatch()
-    return [step for step, share in enumerate(shares) if watch.look(step, share)]
+    return [step for step, share in enumerate(shares) if watch.update(step, share)]
 
 
 def test_waiting_for_input_is_warned_of_once_and_not_for_a_single_period():

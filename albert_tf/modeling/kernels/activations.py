@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import fused, own_gradient
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused
 
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
@@ -41,7 +41,7 @@ def gelu(x: tf.Tensor, training: bool = False) -> tf.Tensor:
     Computed in float32, returned in the type of x. The backward pass keeps x alone.
     """
 
-    @own_gradient
+    @custom_gradient
     def function(x: tf.Tensor) -> tf.Tensor:
         return _gelu(x, training=training), lambda dy: _gelu_gradient(x, dy, training=training)
 

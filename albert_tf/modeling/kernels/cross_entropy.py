@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import compiles, fused, own_gradient
+from albert_tf.modeling.kernels.fusion import compiles, custom_gradient, fused
 
 
 @fused
@@ -38,7 +38,7 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, training: bool = False) 
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     flat_labels = tf.reshape(labels, [-1])
 
-    @own_gradient
+    @custom_gradient
     def function(logits: tf.Tensor) -> tf.Tensor:
         log_sum = _log_sum_exp(logits, training=training)
         of_labels = tf.gather(logits, flat_labels, batch_dims=1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import compiles, fused, own_gradient
+from albert_tf.modeling.kernels.fusion import compiles, custom_gradient, fused
 
 
 class _Stream(threading.local):
@@ -117,7 +117,7 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     scale = tf.constant(1.0 / (1.0 - rate), tf.float32)
     seed = _next_seed()
 
-    @own_gradient
+    @custom_gradient
     def function(x: tf.Tensor) -> tf.Tensor:
         def drop(y: tf.Tensor) -> tf.Tensor:
             return _drop(y, seed, threshold, scale, training=True)

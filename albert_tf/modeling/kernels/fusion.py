@@ -80,7 +80,7 @@ def compiles(training: bool) -> bool:
     return _compiled.get() or fuses(training)
 
 
-def own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """As tf.custom_gradient; inside `portable_graph` the gradient is left to TensorFlow."""
 
     @functools.wraps(function)
@@ -97,7 +97,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Otherwise the function runs as it is: inference keeps to plain operations, so that exported
     models need no compiler, and on a GPU XLA may lack the CUDA toolkit. The result is for use
-    inside own_gradient: no gradient flows through it when it is compiled.
+    inside custom_gradient: no gradient flows through it when it is compiled.
 
     Returns:
       The function with an additional keyword argument `training`.

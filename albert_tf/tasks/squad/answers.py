@@ -132,16 +132,16 @@ def extract_answers(
     spans_of = np.searchsorted(question, np.arange(number + 1))
     answers = Answers({}, {})
     for i, asked in enumerate(windows.questions):
-        mine = range(windows_of[i], windows_of[i + 1])
+        rows = range(windows_of[i], windows_of[i + 1])
         candidates = order[spans_of[i] : spans_of[i + 1]]
         nbest = _distinct(windows, spans, candidates, n_best_size, compat)
-        null_odds = odds[mine].min()
+        null_odds = odds[rows].min()
         if not nbest:
             nbest = [
-                _no_span(head) if compat else _best_start(windows, scores, mine, max_answer_length)
+                _no_span(head) if compat else _best_start(windows, scores, rows, max_answer_length)
             ]
             if head == "span":
-                null_odds = scores.null[mine].min() - nbest[0]["score"]
+                null_odds = scores.null[rows].min() - nbest[0]["score"]
         _add_probabilities(nbest)
         answers.nbest[asked.id] = nbest
         answers.null_odds[asked.id] = float(null_odds)
