@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.tokenization.tokenizer import Tokenizer
 from examples import run_token_classifier
 
 PEOPLE, PLACES = ("ada", "grace", "alan", "emmy"), ("london", "york", "paris", "oslo")
@@ -79,6 +80,11 @@ def test_a_task_in_one_file_is_trained_evaluated_predicted_and_exported(folder, 
 
 def test_unknown_tags_are_refused(folder, run_script, tmp_path):
     (tmp_path / "odd.txt").write_text("ada B-ORG\n")
-    given = f"--output_dir={folder}/run", "--do_eval", f"--eval_file={tmp_path}/odd.txt"
+    tokenizer = Tokenizer.from_file(str(folder / "vocab.txt"))
+    config = AlbertConfig.load(str(folder / "config.json"))
+    spec = run_token_classifier.TaggingSpec(("B-PER", "O"), 48)
+    task = run_token_classifier.TokenClassificationTask(config, tokenizer, spec)
+    task.save_files(str(tmp_path / "run"))
+    given = f"--output_dir={tmp_path}/run", "--do_eval", f"--eval_file={tmp_path}/odd.txt"
     done = run_script(run_token_classifier, *given)
     assert done.returncode == 1 and "unknown tags: B-ORG" in done.stderr
