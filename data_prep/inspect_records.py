@@ -27,6 +27,7 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path
 from albert_tf.data import records
 from albert_tf.errors import AlbertError
+from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import WORDPIECE, Tokenizer
 from data_prep.record_files import RecordFiles, find_records
 
@@ -113,9 +114,8 @@ def _with_specials(
     """A compact record's ids with [CLS] and [SEP], the end of A and of all."""
     a, b = columns["segment_lengths"].tolist()
     text = columns["text_ids"][: a + b].astype(np.int32)
-    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
-    ids = np.concatenate([cls, text[:a], sep, text[a:], sep if b else []])
-    return ids.astype(np.int32), a + 2, len(ids)
+    ids = join_segments(tokenizer, text[:a], text[a:] if b else None)
+    return ids, a + 2, len(ids)
 
 
 def _segments(

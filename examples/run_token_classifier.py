@@ -29,7 +29,7 @@ from albert_tf.data import records
 from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import SpecialIds, join, keep, merge_words
+from albert_tf.export.packing import join, keep, merge_words
 from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
@@ -196,7 +196,6 @@ class TokenClassificationTask(FineTuningTask):
     def export(self, model: AlbertTagger) -> Export:
         """Takes `sentences`, string [B], gives `tags`, string [B, words], "" behind the last."""
         graph, longest = tokenizer_graph(self.tokenizer), self.spec.max_seq_length
-        special = SpecialIds(self.tokenizer.cls_id, self.tokenizer.sep_id, self.tokenizer.pad_id)
 
         @tf.function(autograph=False, input_signature=[strings("sentences")])
         def tag(sentences: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -204,7 +203,7 @@ class TokenClassificationTask(FineTuningTask):
             pieces = merge_words(graph(words.values))
             ids = words.with_values(pieces).merge_dims(1, 2)
             lengths = tf.minimum(ids.row_lengths(), longest - 2)
-            inputs = join([keep(ids, lengths)], [tf.ones_like(lengths)], longest, special)
+            inputs = join([keep(ids, lengths)], [tf.ones_like(lengths)], longest, self.tokenizer)
             with portable_graph():
                 best = tf.argmax(model(cut_padding(inputs)), -1)
             row = words.value_rowids()

@@ -8,7 +8,7 @@ import sys
 import pytest
 from packaging.requirements import Requirement
 
-from tests.stub_pythons import ROOT, Project
+from tests.support.stub_pythons import ROOT, Project
 
 pytestmark = pytest.mark.tooling
 

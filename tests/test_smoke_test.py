@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.stub_pythons import Project
+from tests.support.stub_pythons import Project
 
 pytestmark = pytest.mark.tooling
 

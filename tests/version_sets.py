@@ -47,7 +47,7 @@ from albert_tf.weights.archive import unpack
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.train_sentencepiece import Settings, train_sentencepiece
-from tests.small_tasks import write_run
+from tests.support.small_tasks import write_run
 from tests.training.conftest import TINY_CONFIG
 
 SETS = Path(__file__).parent / "golden" / "sets"

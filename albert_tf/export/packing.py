@@ -5,17 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
-
-class SpecialIds(NamedTuple):
-    """Ids of the pieces that packing adds."""
-
-    cls_id: int
-    sep_id: int
-    pad_id: int
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 
 def merge_words(ids: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -36,7 +29,7 @@ def join(
     segments: Sequence[tf.RaggedTensor],
     separators: Sequence[tf.Tensor],
     seq_length: int | tf.Tensor,
-    special: SpecialIds,
+    tokenizer: Tokenizer,
 ) -> dict[str, tf.Tensor]:
     """Joins one or two segments that are short enough to [CLS] A [SEP] B [SEP], and pads.
 
@@ -44,15 +37,15 @@ def join(
       segments: ragged int32 [B, (tokens)].
       separators: int64 [B] for each segment: how many [SEP] follow it, 1 or 0.
       seq_length: S.
-      special: of the vocabulary.
+      tokenizer: provides the ids of the special pieces.
 
     Returns:
       `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S].
     """
-    parts = [_repeated(special.cls_id, tf.ones_like(separators[0]))]
+    parts = [_repeated(tokenizer.cls_id, tf.ones_like(separators[0]))]
     types = [_repeated(0, tf.ones_like(separators[0]))]
     for number, (segment, separator) in enumerate(zip(segments, separators)):
-        parts += [segment, _repeated(special.sep_id, separator)]
+        parts += [segment, _repeated(tokenizer.sep_id, separator)]
         types.append(_repeated(number, segment.row_lengths() + separator))
     ids, types = tf.concat(parts, axis=1), tf.concat(types, axis=1)
 
@@ -62,7 +55,7 @@ def join(
         return tf.ensure_shape(dense, [None, seq_length if isinstance(seq_length, int) else None])
 
     return {
-        "input_word_ids": padded(ids, special.pad_id),
+        "input_word_ids": padded(ids, tokenizer.pad_id),
         "input_mask": padded(tf.ones_like(ids), 0),
         "input_type_ids": padded(types, 0),
     }
@@ -81,19 +74,19 @@ def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 def pack(
     segments: Sequence[tf.RaggedTensor],
     seq_length: int | tf.Tensor,
-    special: SpecialIds,
+    tokenizer: Tokenizer,
     *,
     skip_empty_second: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Cuts one or two segments to fit, and joins them.
 
     Two segments that are too long lose tokens off the end of the longer one, B first where they
-    are equally long, as in albert_tf.tasks.classification.features.truncated_lengths.
+    are equally long, as in albert_tf.tokenization.sequences.truncated_lengths.
 
     Args:
       segments: ragged int32 [B, (tokens)] or [B, (words), (pieces)].
       seq_length: S, an int or a scalar int32 tensor; at least 3, or 2 for one segment.
-      special: of the vocabulary.
+      tokenizer: provides the ids of the special pieces.
       skip_empty_second: a pair whose B is empty becomes [CLS] A [SEP].
 
     Returns:
@@ -104,9 +97,11 @@ def pack(
     lengths = [segment.row_lengths() for segment in flat]
     ones = tf.ones_like(lengths[0])
     if len(flat) == 1:
-        return join([keep(flat[0], tf.minimum(lengths[0], size - 2))], [ones], seq_length, special)
+        return join(
+            [keep(flat[0], tf.minimum(lengths[0], size - 2))], [ones], seq_length, tokenizer
+        )
     present = tf.cast(lengths[1] > 0, tf.int64) if skip_empty_second else ones
     room = size - 2 - present
     first = tf.minimum(lengths[0], tf.maximum(room - lengths[1], (room + 1) // 2))
     kept = [keep(flat[0], first), keep(flat[1], tf.minimum(lengths[1], room - first))]
-    return join(kept, [ones, present], seq_length, special)
+    return join(kept, [ones, present], seq_length, tokenizer)

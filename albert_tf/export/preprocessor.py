@@ -15,16 +15,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import SpecialIds, merge_words, pack
+from albert_tf.export.packing import merge_words, pack
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
 from albert_tf.export.text_probes import as_bytes, text_batches
 from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 KIND = Kind(
@@ -63,7 +63,6 @@ def build_preprocessor(
     if seq_length < MIN_SEQ_LENGTH:
         raise AlbertError(f"seq_length={seq_length} must be at least {MIN_SEQ_LENGTH}.")
     graph = tokenizer_graph(tokenizer)
-    special = SpecialIds(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
     sizes = {
         "vocab_size": tokenizer.vocab_size,
         "start_of_sequence_id": tokenizer.cls_id,
@@ -80,7 +79,7 @@ def build_preprocessor(
 
     @tf.function(autograph=False)
     def pack_flat(segments: list[tf.RaggedTensor], seq_length: tf.Tensor) -> dict[str, tf.Tensor]:
-        return pack(segments, seq_length, special)
+        return pack(segments, seq_length, tokenizer)
 
     @tf.function(autograph=False)
     def bert_pack_inputs(
@@ -117,15 +116,8 @@ def preprocessor_probes(tokenizer: Tokenizer, seq_length: int) -> list[Probe]:
     """Sentences, packed by the host."""
     probes = []
     for length, texts in text_batches():
-        shape = [len(texts), seq_length]
-        ids, mask = np.full(shape, tokenizer.pad_id, np.int32), np.zeros(shape, np.int32)
-        for row, tokens in enumerate(tokenizer.encode_batch(texts)):
-            sequence = [tokenizer.cls_id, *tokens[: seq_length - 2], tokenizer.sep_id]
-            ids[row, : len(sequence)], mask[row, : len(sequence)] = sequence, 1
-        expected = {
-            "input_word_ids": ids,
-            "input_mask": mask,
-            "input_type_ids": np.zeros(shape, np.int32),
-        }
+        encoded = tokenizer.encode_batch(texts)
+        sequences = [join_segments(tokenizer, ids[: seq_length - 2]) for ids in encoded]
+        expected = pad_sequences(tokenizer, sequences, length=seq_length)
         probes.append(Probe({"sentences": as_bytes(texts)}, expected, length=length))
     return probes

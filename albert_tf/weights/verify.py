@@ -34,6 +34,7 @@ from albert_tf.cli.path_flags import check_vocabulary, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_files import check_text_file, read_lines
+from albert_tf.tokenization.sequences import join_segments, pad_sequences
 
 if TYPE_CHECKING:
     from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -224,20 +225,17 @@ class Batch(NamedTuple):
 
 def make_batch(pairs: list[Pair], tokenizer: Tokenizer, rng: np.random.Generator) -> Batch:
     """Swaps half of the pairs, masks words, and pads to the longest."""
-    shape = (len(pairs), max(len(pair.first) + len(pair.second) for pair in pairs) + 3)
-    ids = np.full(shape, tokenizer.pad_id, np.int32)
-    mask, types = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-    labels, masked = ids.copy(), np.zeros(shape, bool)
     swapped = rng.integers(0, 2, len(pairs))
-    for row, pair in enumerate(pairs):
-        first, second = reversed(pair) if swapped[row] else pair
-        sequence = [tokenizer.cls_id, *first, tokenizer.sep_id, *second, tokenizer.sep_id]
-        size = len(sequence)
-        labels[row, :size], mask[row, :size] = sequence, 1
-        types[row, len(first) + 2 : size] = 1
-        ids[row, :size], masked[row, :size] = mask_words(labels[row, :size], tokenizer, rng)
-    inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
-    return Batch(inputs, labels, masked, swapped)
+    ordered = [pair[::-1] if swap else pair for pair, swap in zip(pairs, swapped)]
+    first_lengths = [len(first) + 2 for first, _ in ordered]
+    sequences = [join_segments(tokenizer, *pair) for pair in ordered]
+    inputs = pad_sequences(tokenizer, sequences, first_lengths)
+    labels = inputs["input_word_ids"]
+    ids, masked = labels.copy(), np.zeros(labels.shape, bool)
+    for row, sequence in enumerate(sequences):
+        cut = np.s_[row, : len(sequence)]
+        ids[cut], masked[cut] = mask_words(sequence, tokenizer, rng)
+    return Batch({**inputs, "input_word_ids": ids}, labels, masked, swapped)
 
 
 def _measure(model: AlbertPretrainer, batch: Batch, unigram: np.ndarray) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ import pytest
 
 from tests.distributed.cluster import Cluster
 from tests.distributed.worker import Job, do_all
-from tests.small_tasks import FINE_TUNING, PRETRAINING
+from tests.support.small_tasks import FINE_TUNING, PRETRAINING
 
 #: Strategy, logical devices of a process, processes.
 SETUPS = {

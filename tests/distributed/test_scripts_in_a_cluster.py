@@ -12,7 +12,7 @@ import pytest
 
 from tests.distributed.cluster import Cluster
 from tests.distributed.worker import LENGTH, MODEL
-from tests.small_tasks import PIECES, WORDS, open_small_task, squad_content
+from tests.support.small_tasks import PIECES, WORDS, open_small_task, squad_content
 
 NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?)")
 TUNING = [

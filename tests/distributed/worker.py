@@ -28,7 +28,7 @@ from albert_tf.training import run as training_run
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.strategy import join_cluster
-from tests.small_tasks import PIECES, SmallTask, open_small_task
+from tests.support.small_tasks import PIECES, SmallTask, open_small_task
 
 #: Of the longest sequences; two of the lengths that batches are padded to.
 LENGTH = 32

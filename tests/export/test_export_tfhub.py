@@ -33,9 +33,9 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
-from tests.small_tasks import write_run
 from tests.support.releases import TF1_TINY, write_release
 from tests.support.self_checks import checked_in_this_process
+from tests.support.small_tasks import write_run
 
 
 def config_for(tokenizer):

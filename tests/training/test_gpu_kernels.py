@@ -20,7 +20,7 @@ from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
-from tests.small_tasks import PIECES, open_small_task
+from tests.support.small_tasks import PIECES, open_small_task
 
 pytestmark = pytest.mark.skipif(not tf.test.is_built_with_cuda(), reason="no GPU kernels are built")
 

@@ -14,7 +14,7 @@ from albert_tf import EvalSpec, RunConfig
 from albert_tf.errors import DivergedError
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.results import write_results
-from tests.small_tasks import open_small_task
+from tests.support.small_tasks import open_small_task
 from tests.training.conftest import HEADS_ALONE
 from tests.training.test_estimator import logged, make
 

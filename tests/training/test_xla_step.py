@@ -17,7 +17,7 @@ from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training import loop as loop_module
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
-from tests.small_tasks import open_small_task
+from tests.support.small_tasks import open_small_task
 
 #: Operations that run on the host, or hand values to it.
 HOST = re.compile("PyFunc|HostCompute|Outfeed|Infeed|Send|Recv|Print|Assert|Iterator|Timestamp")

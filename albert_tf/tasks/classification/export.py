@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.export import tflite
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import SpecialIds, pack
+from albert_tf.export.packing import pack
 from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
@@ -62,7 +62,6 @@ def build_classifier(
       The root and its signatures.
     """
     graph = tokenizer_graph(task.tokenizer)
-    special = SpecialIds(task.tokenizer.cls_id, task.tokenizer.sep_id, task.tokenizer.pad_id)
     length, labels = task.spec.max_seq_length, task.spec.labels
 
     # All signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
@@ -77,7 +76,7 @@ def build_classifier(
     ) -> dict[str, tf.Tensor]:
         texts = [sentences] if second_sentences is None else [sentences, second_sentences]
         segments = [graph(text) for text in texts]
-        logits = logits_of(pack(segments, length, special, skip_empty_second=True))
+        logits = logits_of(pack(segments, length, task.tokenizer, skip_empty_second=True))
         if not labels:
             return {"value": logits[:, 0]}
         best = tf.argmax(logits, axis=-1)

@@ -18,6 +18,7 @@ from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import shown, shown_names
 from albert_tf.io.text_tables import TextExample
+from albert_tf.tokenization.sequences import join_segments, truncated_lengths
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: [CLS] A [SEP] B [SEP].
@@ -25,16 +26,6 @@ MIN_SEQ_LENGTH = 5
 _CHUNK = 2048
 #: Part of the cache's key: raise it when the same texts give other records.
 _FORMAT = 2
-
-
-def truncated_lengths(length_a: int, length_b: int, room: int) -> tuple[int, int]:
-    """How many tokens of A and B are kept, taken off the end of whichever is longer.
-
-    Of two that are equally long, B gives way first (google-research/albert
-    classifier_utils._truncate_seq_pair, in closed form).
-    """
-    kept_a = min(length_a, max(room - length_b, (room + 1) // 2))
-    return kept_a, min(length_b, room - kept_a)
 
 
 def featurize(
@@ -62,11 +53,8 @@ def featurize(
         extra = 3 if b else 2
         lengths[row] = len(a) + len(b) + extra
         kept_a, kept_b = truncated_lengths(len(a), len(b), max_seq_length - extra)
-        sequence = [tokenizer.cls_id, *a[:kept_a], tokenizer.sep_id]
-        first_lengths[row] = len(sequence)
-        if b:
-            sequence += [*b[:kept_b], tokenizer.sep_id]
-        sequences.append(np.array(sequence, np.int64))
+        first_lengths[row] = kept_a + 2
+        sequences.append(join_segments(tokenizer, a[:kept_a], b[:kept_b] if b else None))
     row_lengths = np.array([[len(sequence)] for sequence in sequences], np.int64)
     columns = {"input_ids": sequences, "row_lengths": row_lengths, "first_lengths": first_lengths}
     return columns, lengths

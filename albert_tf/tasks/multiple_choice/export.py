@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import SpecialIds, join, keep, merge_words
+from albert_tf.export.packing import join, keep, merge_words
 from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
@@ -67,7 +67,6 @@ def build_multiple_choice(
       The root and its signatures.
     """
     graph, spec = tokenizer_graph(task.tokenizer), task.spec
-    special = SpecialIds(task.tokenizer.cls_id, task.tokenizer.sep_id, task.tokenizer.pad_id)
     specs = [strings("texts"), strings("questions"), strings("options", rank=2)]
 
     @tf.function(autograph=False, input_signature=specs)
@@ -81,7 +80,7 @@ def build_multiple_choice(
         room = spec.max_seq_length - 3 - ends.row_lengths()
         texts = keep(texts, tf.minimum(texts.row_lengths(), room))
         ones = tf.ones_like(room)
-        inputs = cut_padding(join([texts, ends], [ones, ones], spec.max_seq_length, special))
+        inputs = cut_padding(join([texts, ends], [ones, ones], spec.max_seq_length, task.tokenizer))
         length = tf.shape(inputs["input_mask"])[1]
         shape = [-1, choices, length]
         inputs = {name: tf.reshape(value, shape) for name, value in inputs.items()}

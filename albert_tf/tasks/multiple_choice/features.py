@@ -19,6 +19,7 @@ from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, MultipleChoiceExample
+from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: What `group_ids` stand for.
@@ -158,7 +159,6 @@ def featurize(
       Columns of `record_features`; and counts: `tokens` in all, of the `longest` sequence before
       anything was cut, and how many `truncated` questions and `truncated_options` there are.
     """
-    cls, sep = np.array([tokenizer.cls_id], np.int32), np.array([tokenizer.sep_id], np.int32)
     pairs = [option_text(e.question, option) for e in examples for option in e.options]
     answers = tokenizer.encode_batch(pairs)
     ids: list[np.ndarray] = []
@@ -170,7 +170,7 @@ def featurize(
         for choice in range(spec.num_choices):
             answer = answers[row * spec.num_choices + choice][-spec.max_qa_length :]
             kept = text[: spec.max_seq_length - 3 - len(answer)]
-            parts += [cls, kept, sep, np.array(answer, np.int32), sep]
+            parts.append(join_segments(tokenizer, kept, answer))
             first[row, choice] = len(kept) + 2
             lengths[row, choice] = len(kept) + len(answer) + 3
         ids.append(np.concatenate(parts))

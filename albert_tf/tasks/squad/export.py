@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import SpecialIds, join, keep
+from albert_tf.export.packing import join, keep
 from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import Reusable
 from albert_tf.export.self_check import Probe
@@ -194,7 +194,6 @@ def build_squad(
             "export its encoder, or answer with run_squad.py."
         )
     graph = SentencePieceGraph(tokenizer)
-    special = SpecialIds(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
 
     @tf.function(autograph=False, input_signature=[strings("questions"), strings("contexts")])
     def answer(questions: tf.Tensor, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -205,7 +204,7 @@ def build_squad(
         windows = cut_windows(ids, query_lengths, spec.windows)
         ones = tf.ones_like(windows.pair)
         segments = [tf.gather(queries, windows.pair), tf.gather(ids.values, windows.pieces)]
-        packed = join(segments, [ones, ones], spec.windows.max_seq_length, special)
+        packed = join(segments, [ones, ones], spec.windows.max_seq_length, tokenizer)
         with portable_graph():
             outputs = task.predict(model, cut_padding(packed))
         best = _best_spans(

@@ -20,6 +20,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 from albert_tf.io.workers import Advance, Workers
 from albert_tf.tasks.squad.data import Question
+from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: Paragraphs a worker process takes at a time.
@@ -161,8 +162,7 @@ class Windows:
     def sequence(self, window: int, tokenizer: Tokenizer) -> np.ndarray:
         """`[CLS] question [SEP] pieces [SEP]`: ids, int32 [length]."""
         query = self.query_ids[self.question_index[window]]
-        first = [tokenizer.cls_id, *query, tokenizer.sep_id]
-        return np.array([*first, *self.ids(window), tokenizer.sep_id], np.int32)
+        return join_segments(tokenizer, query, self.ids(window))
 
     def is_max_context(self, window: int) -> np.ndarray:
         """bool [num_pieces]: whether no other window shows more around the piece."""

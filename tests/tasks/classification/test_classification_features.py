@@ -16,7 +16,6 @@ from albert_tf.tasks.classification.features import (
     featurize,
     label_set,
     label_values,
-    truncated_lengths,
 )
 from albert_tf.tokenization.tokenizer import Tokenizer
 
@@ -32,23 +31,6 @@ def tokenizer(tmp_path_factory):
 
 def example(text, pair=None, label="x", where="data.tsv:2"):
     return TextExample("0", text, pair, label, where)
-
-
-def popped_lengths(a, b, room):
-    """Token by token off the longer text; off B if both are as long."""
-    while a + b > room:
-        if a > b:
-            a -= 1
-        else:
-            b -= 1
-    return a, b
-
-
-def test_truncation_equals_taking_tokens_one_by_one():
-    for a in range(12):
-        for b in range(12):
-            for room in range(15):
-                assert truncated_lengths(a, b, room) == popped_lengths(a, b, room)
 
 
 def test_single_texts_and_pairs_get_their_layout(tokenizer):

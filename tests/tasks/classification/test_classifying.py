@@ -17,7 +17,7 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
-from tests.small_tasks import PIECES, WORDS, write_run
+from tests.support.small_tasks import PIECES, WORDS, write_run
 
 CONFIG = AlbertConfig(
     vocab_size=len(PIECES),

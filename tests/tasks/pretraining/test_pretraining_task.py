@@ -24,7 +24,7 @@ from albert_tf.tasks.pretraining.task import (
 )
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
-from tests.small_tasks import PIECES, open_small_task
+from tests.support.small_tasks import PIECES, open_small_task
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

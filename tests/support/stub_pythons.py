@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TOOLS = (
     "bash", "dirname", "cksum", "cut", "cat", "cp", "df", "awk", "tail", "grep", "mkdir", "rm",
     "sed", "sort", "tee", "timeout", "touch",

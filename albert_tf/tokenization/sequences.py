@@ -1,0 +1,66 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The model's input sequences, made of the token ids of one or two segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from albert_tf.tokenization.tokenizer import Tokenizer
+
+
+def truncated_lengths(length_a: int, length_b: int, room: int) -> tuple[int, int]:
+    """Returns how many tokens of A and B fit when tokens are cut off the end of the longer one.
+
+    If both have the same length, B is cut first (google-research/albert
+    classifier_utils._truncate_seq_pair, in closed form).
+    """
+    kept_a = min(length_a, max(room - length_b, (room + 1) // 2))
+    return kept_a, min(length_b, room - kept_a)
+
+
+def join_segments(
+    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None
+) -> np.ndarray:
+    """Returns `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, int32 [length]."""
+    sep = [tokenizer.sep_id]
+    parts = [[tokenizer.cls_id], first, sep]
+    if second is not None:
+        parts += [second, sep]
+    return np.concatenate([np.asarray(part, np.int32) for part in parts])
+
+
+def pad_sequences(
+    tokenizer: Tokenizer,
+    sequences: Sequence[np.ndarray],
+    first_lengths: Sequence[int] | None = None,
+    length: int | None = None,
+) -> dict[str, np.ndarray]:
+    """Pads sequences to one length.
+
+    Args:
+      tokenizer: provides the id of the padding piece.
+      sequences: n arrays of ids.
+      first_lengths: tokens of [CLS], segment A and its [SEP] in each sequence; by default all.
+      length: L, at least that of the longest sequence, which is the default.
+
+    Returns:
+      `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, L].
+    """
+    sizes = np.array([len(sequence) for sequence in sequences])[:, None]
+    position = np.arange(sizes.max() if length is None else length)
+    present = position < sizes
+    ids = np.full(present.shape, tokenizer.pad_id, np.int32)
+    ids[present] = np.concatenate(sequences)
+    second = np.zeros_like(present)
+    if first_lengths is not None:
+        second = present & (position >= np.asarray(first_lengths)[:, None])
+    return {
+        "input_word_ids": ids,
+        "input_mask": present.astype(np.int32),
+        "input_type_ids": second.astype(np.int32),
+    }
