@@ -18,7 +18,7 @@ setup: ## make .venv (the other targets do it by themselves)
 	@scripts/setup.sh
 
 demo: setup ## text to SavedModel, in about 10 minutes (DEMO_DIR=runs/demo)
-	@$(PYTHON_BIN) demo/run.py --output_dir=$(DEMO_DIR)
+	@$(PYTHON_BIN) -m demo.run --output_dir=$(DEMO_DIR)
 
 check: setup ## ruff, golden numbers, and the tests of what you changed
 	@scripts/check.sh

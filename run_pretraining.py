@@ -22,7 +22,7 @@ import sys
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_records, define_path
+from albert_tf.cli.path_flags import check_records, define_path, define_paths
 from albert_tf.config import AlbertConfig, not_told
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -53,17 +53,16 @@ def define_flags() -> None:
         save_checkpoints_steps=5000,
         without_init=f"Default: {NONE}.",
     )
-    define_path(
+    define_paths(
         "input_file", None, "Training records: comma list of TFRecord files, globs, or folders "
         "that create_pretraining_data.py wrote. Needed for --do_train.",
-        check=check_records, many=True
+        check=check_records
     )  # fmt: skip
-    define_path(
+    define_paths(
         "eval_input_file",
         None,
         "Held-out records to evaluate on, likewise.",
         check=check_records,
-        many=True,
     )
     define_path(
         "albert_config_file", None, "Model configuration: a JSON file, or a preset's name such as "

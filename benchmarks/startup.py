@@ -24,7 +24,7 @@ import time
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_path_list
+from albert_tf.cli.path_flags import define_path, define_path_list, define_paths
 from albert_tf.config import AlbertConfig
 from benchmarks import machine
 from benchmarks.processes import run_timed
@@ -43,7 +43,7 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the flags."""
     define_path("spm_model_file", None, "SentencePiece model.", required=True)
-    define_path("input_file", None, "Pretraining records.", required=True, many=True)
+    define_paths("input_file", None, "Pretraining records.", required=True)
     define_path_list("albert_config_files", ["albert_tiny", "albert_base_v2"], "Models.")
     flags.DEFINE_integer("batch_size", 8, "Of all steps.", 1)
     flags.DEFINE_string("precision", "auto", "See the scripts.")

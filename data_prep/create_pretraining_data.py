@@ -32,7 +32,7 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
-from albert_tf.cli.path_flags import check_vocabulary, define_path
+from albert_tf.cli.path_flags import check_vocabulary, define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files
@@ -54,14 +54,13 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_path(
+    define_paths(
         "input_file",
         None,
         "Comma list of text files or globs; .gz, .bz2 and .xz are read too. One sentence a line, "
         "a blank line between documents; a file's end ends a document.",
         required=True,
         check=check_text_files,
-        many=True,
     )
     define_path(
         "output_dir",
@@ -75,12 +74,11 @@ def define_flags() -> None:
         "Number of shards in --output_dir; each is written by one worker. Default: 10, or fewer "
         "for a very small corpus.",
     )
-    define_path(
+    define_paths(
         "output_file",
         None,
         "Instead of --output_dir: comma list of the shards' paths, all in one folder.",
         check=files.check_output_file,
-        many=True,
     )
     define_path(
         "spm_model_file",

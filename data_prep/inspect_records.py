@@ -24,7 +24,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path
+from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path, define_paths
 from albert_tf.data import records
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization.sequences import join_segments
@@ -41,13 +41,12 @@ _MEANINGS = {
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_path(
+    define_paths(
         "input_file",
         None,
         "Comma list of TFRecord files, globs, and folders with a manifest.json.",
         required=True,
         check=check_records,
-        many=True,
     )
     flags.DEFINE_integer("num_examples", 3, "Records to print.", lower_bound=1)
     flags.DEFINE_integer("skip", 0, "Records to pass over first.", lower_bound=0)

@@ -23,7 +23,7 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import parse_json
@@ -323,14 +323,13 @@ def list_files(patterns: str) -> list[str]:
 
 def define_flags() -> None:
     """Flags of this script."""
-    define_path(
+    define_paths(
         "input_file",
         None,
         "Raw text: a comma list of paths and globs; a folder stands for all files below it. UTF-8, "
         "plain or compressed (.gz, .bz2, .xz). The end of a file ends a document.",
         required=True,
         check=files.check_pattern,
-        many=True,
     )
     define_path(
         "output_file",

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.locks import lock_folder
@@ -322,14 +322,13 @@ def _existing(
 def define_flags() -> None:
     """Flags of this script."""
     defaults = Settings()
-    define_path(
+    define_paths(
         "input_file",
         None,
         "Text, one sentence a line: a comma list of paths and globs. UTF-8, plain or compressed "
         "(.gz, .bz2, .xz).",
         required=True,
         check=check_text_files,
-        many=True,
     )
     define_path(
         "output_prefix",

@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path
+from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path, define_paths
 from albert_tf.data.record_faults import scan_shard
 from albert_tf.data.records import Section, ShardInfo
 from albert_tf.errors import AlbertError
@@ -33,13 +33,12 @@ from data_prep.record_files import RecordFiles, find_record_folders
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_path(
+    define_paths(
         "input_file",
         None,
         "Comma list of TFRecord files, globs, and folders with a manifest.json.",
         required=True,
         check=check_records,
-        many=True,
     )
     define_path(
         "vocab_file",

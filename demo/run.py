@@ -25,11 +25,11 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
-from albert_tf.cli.stages import Stage, run_stages
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained import DEFAULT, FOLDER, MANIFEST_FILE
 from albert_tf.tokenization.tokenizer import Tokenizer
+from benchmarks.stages import Stage, run_stages
 
 BOOKS = "demo/data/books"
 AUTHORS = "demo/data/authors"

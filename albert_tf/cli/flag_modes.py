@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Flags that were given, but that the mode of a script does not read.
+"""Handles flags that were given although the mode of a script does not read them.
 
-A flag that contradicts the mode is an error. A flag that the mode only has no use for, such as
---learning_rate without --do_train, is named in a line: the command that trained a model should also
+A flag that contradicts the mode is an error. A flag that merely has no effect in the mode, such as
+--learning_rate without --do_train, is only mentioned: the command that trained a model should also
 evaluate it.
 """
 
@@ -17,11 +17,11 @@ from albert_tf.errors import AlbertError
 
 
 def refuse_flags(names: Iterable[str], reason: str) -> None:
-    """Refuses flags that would be ignored.
+    """Raises an error if flags were given that the script would ignore.
 
     Args:
-      names: of the flags, without dashes.
-      reason: why they would be, and what to do; a sentence without its first capital letter.
+      names: names of the flags, without dashes.
+      reason: why they would be ignored, and what to do; continues the sentence after a colon.
 
     Raises:
       AlbertError: one of them was given.
@@ -32,11 +32,11 @@ def refuse_flags(names: Iterable[str], reason: str) -> None:
 
 
 def note_unused_flags(names: Iterable[str], missing: str) -> None:
-    """Prints which of the flags were given in vain.
+    """Prints which of the flags were given without effect.
 
     Args:
-      names: of the flags, without dashes.
-      missing: the flag, without dashes, that would make them matter.
+      names: names of the flags, without dashes.
+      missing: the flag, without dashes, that they need to have an effect.
     """
     given = _given(names)
     if given:

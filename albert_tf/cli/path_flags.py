@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Flags that hold paths: the home directory is expanded, and local paths are checked early.
+"""Flags for paths: expands the home directory and checks local paths early.
 
-A script defines each of its paths with `define_path`, or `define_path_list`, and names the check
-that the path must pass. `albert_tf.cli.script` runs all checks before the script's own code, so
-that a mistyped path is refused before TensorFlow is imported. Paths with a scheme, such as gs://,
+A script defines its paths with `define_path`, `define_paths` or `define_path_list` and names the
+check that each must pass. `albert_tf.cli.script` runs all checks before the script's own code, so
+that a mistyped path is reported before TensorFlow is imported. Paths with a scheme, such as gs://,
 are left to the code that opens them.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from absl import flags
 
@@ -22,7 +22,7 @@ from albert_tf.io import files
 #: Takes a path and raises AlbertError if the script cannot use it.
 Check = Callable[[str], object]
 
-#: Checks of what several scripts read; the names are those that the readers give it in errors.
+#: Checks that several scripts share; `what` is the term that errors use.
 check_records = functools.partial(files.check_pattern, what="record file")
 check_run_dirs = functools.partial(files.check_pattern, what="run directory")
 check_squad_file = functools.partial(files.check_file, what="SQuAD file")
@@ -30,19 +30,19 @@ check_vocabulary = functools.partial(files.check_file, what="vocabulary")
 
 
 def expand_home(path: str) -> str:
-    """Replaces ~ or ~user at the beginning of a path by that home directory, as a shell does.
+    """Replaces ~ or ~user at the start of a path by the home directory, as a shell does.
 
     A ~ anywhere else is an ordinary character.
 
     Raises:
-      ValueError: there is no such home directory, and nothing of that name in the working folder.
+      ValueError: the home directory does not exist, nor a file of that name in the working folder.
     """
     if not path.startswith("~"):
         return path
     user = path.partition("/")[0]
     home = os.path.expanduser(user)
     if user == "~" and os.environ.get("HOME") == "":
-        home = user  # os.path.expanduser would take the root of the file system.
+        home = user  # os.path.expanduser returns the root of the file system.
     if home != user:
         return home.rstrip("/") + path[len(user) :] or "/"
     if os.path.lexists(path):
@@ -53,42 +53,44 @@ def expand_home(path: str) -> str:
 
 
 class PathParser(flags.ArgumentParser):
-    """Parses a path, or a comma list of paths in one string.
+    """Parses a path.
 
     Attributes:
-      check: what each path must pass; None: anything goes.
-      when: tells, once all flags are parsed, whether the path will be used; None: always.
-      many: whether the value is a comma list.
+      check: raises AlbertError for a path that cannot be used; None: no check.
+      when: returns whether the path will be used, once all flags are parsed; None: always.
     """
 
-    def __init__(
-        self,
-        check: Check | None = None,
-        when: Callable[[], bool] | None = None,
-        many: bool = False,
-    ) -> None:
+    def __init__(self, check: Check | None = None, when: Callable[[], bool] | None = None) -> None:
         super().__init__()
-        self.check, self.when, self.many = check, when, many
+        self.check, self.when = check, when
 
     def parse(self, argument: str) -> object:
-        """The value with every home directory expanded."""
-        if not self.many:
-            return expand_home(argument)
-        return ",".join(expand_home(item) for item in self.paths(argument))
+        """Returns the value with all home directories expanded."""
+        return expand_home(argument)
 
     def paths(self, value: object) -> list[str]:
-        """The paths in a parsed value."""
-        if not self.many:
-            return [value]
-        return [item.strip() for item in value.split(",") if item.strip()]
+        """Returns the paths in a parsed value."""
+        return [value]
 
     def flag_type(self) -> str:
-        """What --helpxml calls the type."""
+        """Returns the name of the type for --helpxml."""
         return "path"
 
 
+class CommaPathsParser(PathParser):
+    """Parses a comma list of paths; the value is still one string."""
+
+    def parse(self, argument: str) -> str:
+        """Returns the comma list with all home directories expanded."""
+        return ",".join(expand_home(path) for path in self.paths(argument))
+
+    def paths(self, value: str) -> list[str]:
+        """Returns the paths in a comma list."""
+        return [path.strip() for path in value.split(",") if path.strip()]
+
+
 class PathListParser(PathParser):
-    """Parses a comma list to a list of paths, or of name=path.
+    """Parses a comma list into a list of paths, or of name=path.
 
     Attributes:
       named: whether each path has a name.
@@ -99,7 +101,7 @@ class PathListParser(PathParser):
         self.named = named
 
     def parse(self, argument: str | Sequence[str]) -> object:
-        """The list with every home directory expanded."""
+        """Returns the list with all home directories expanded."""
         expanded = []
         for item in flags.ListParser().parse(argument):
             name, equals, path = self._split(item)
@@ -107,7 +109,7 @@ class PathListParser(PathParser):
         return expanded
 
     def paths(self, value: object) -> list[str]:
-        """The paths in a parsed value, without names."""
+        """Returns the paths in a parsed value, without names."""
         return [self._split(item)[2] for item in value]
 
     def _split(self, item: str) -> tuple[str, str, str]:
@@ -121,30 +123,34 @@ def define_path(
     check: Check | None = None,
     *,
     when: Callable[[], bool] | None = None,
-    many: bool = False,
     required: bool = False,
 ) -> None:
     """Defines a flag for a path.
 
     Args:
-      name: of the flag.
-      default: its value if it is not given.
-      help: its help.
-      check: what the path must pass, such as `files.check_file`. For a comma list each item is
-        checked.
-      when: whether the path will be used, given the other flags; None: always. An unused path is
-        not checked.
-      many: whether the flag takes a comma list; its value is a string all the same.
+      name: name of the flag.
+      default: default value.
+      help: help text.
+      check: raises AlbertError for a path that cannot be used, such as `files.check_file`.
+      when: returns whether the path will be used, given the other flags; None: always. Unused
+        paths are not checked.
       required: whether the flag must be given.
     """
-    flags.DEFINE(
-        PathParser(check, when, many),
-        name,
-        default,
-        help,
-        serializer=flags.ArgumentSerializer(),
-        required=required,
-    )
+    parser, serializer = PathParser(check, when), flags.ArgumentSerializer()
+    flags.DEFINE(parser, name, default, help, serializer=serializer, required=required)
+
+
+def define_paths(
+    name: str,
+    default: str | None,
+    help: str,
+    check: Check | None = None,
+    *,
+    required: bool = False,
+) -> None:
+    """Defines a flag for a comma list of paths whose value is one string; see `define_path`."""
+    parser, serializer = CommaPathsParser(check), flags.ArgumentSerializer()
+    flags.DEFINE(parser, name, default, help, serializer=serializer, required=required)
 
 
 def define_path_list(
@@ -156,36 +162,26 @@ def define_path_list(
     named: bool = False,
     required: bool = False,
 ) -> None:
-    """Defines a flag whose value is a list of paths, or if `named` of name=path."""
-    flags.DEFINE(
-        PathListParser(check, named),
-        name,
-        default,
-        help,
-        serializer=flags.CsvListSerializer(","),
-        required=required,
-    )
+    """Defines a flag for a list of paths, or of name=path if `named`; see `define_path`."""
+    parser, serializer = PathListParser(check, named), flags.CsvListSerializer(",")
+    flags.DEFINE(parser, name, default, help, serializer=serializer, required=required)
 
 
 def check_paths(values: flags.FlagValues) -> None:
     """Checks the local paths of all flags.
 
     Raises:
-      AlbertError: a path does not pass its check; names the flag.
+      AlbertError: a path does not pass its check; the error names the flag.
     """
-    for name, parser in _path_parsers(values):
-        if not values[name].value or (parser.when and not parser.when()):
-            continue
-        for path in parser.paths(values[name].value):
-            if files.is_local(path):
-                try:
-                    parser.check(path)
-                except AlbertError as error:
-                    raise AlbertError(f"--{name}: {error}") from error
-
-
-def _path_parsers(values: flags.FlagValues) -> Iterator[tuple[str, PathParser]]:
     for name in values:
-        parser = values[name].parser
-        if isinstance(parser, PathParser) and parser.check:
-            yield name, parser
+        flag = values[name]
+        parser = flag.parser
+        if not (isinstance(parser, PathParser) and parser.check and flag.value):
+            continue
+        if parser.when and not parser.when():
+            continue
+        for path in filter(files.is_local, parser.paths(flag.value)):
+            try:
+                parser.check(path)
+            except AlbertError as error:
+                raise AlbertError(f"--{name}: {error}") from error

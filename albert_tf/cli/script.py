@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How every script starts: flags, one error style, one exit status."""
+"""Starts scripts: parses flags, prints errors in one style and sets the exit status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from albert_tf.io.interrupts import exit_status, stopped_by
 from albert_tf.io.signals import StopSignals
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
-#: In absl's message for a required flag that is not given.
+#: Part of absl's message for a required flag that was not given.
 _NO_VALUE = "must have a value"
 
 
@@ -36,22 +36,22 @@ def run(
     called: see `albert_tf.cli.path_flags`.
 
     Args:
-      main: takes the arguments, returns an exit status or None for 0.
+      main: takes the positional arguments, returns an exit status or None for 0.
       define_flags: defines the script's absl flags.
-      arguments: names of the arguments without dashes, all of which must be given.
+      arguments: names of the positional arguments, all of which are required.
       check_flags: raises AlbertError if flags contradict each other. Called before the paths are
-        checked, as it may turn out that a path should not have been given.
+        checked, because it may refuse a path altogether.
     """
     with StopSignals() as signals:
         try:
             _run(main, define_flags, arguments, check_flags)
         except (Exception, KeyboardInterrupt) as error:
-            # What was interrupted may raise something else, as NumPy's import does.
+            # An interrupted import, such as NumPy's, may raise another exception.
             if not (signals.received or isinstance(error, KeyboardInterrupt)):
                 raise
-            number = signals.received or signal.SIGINT
-            print(stopped_by(number), file=sys.stderr)
-            sys.exit(exit_status(number))
+            signal_number = signals.received or signal.SIGINT
+            print(stopped_by(signal_number), file=sys.stderr)
+            sys.exit(exit_status(signal_number))
 
 
 def _run(
@@ -61,55 +61,50 @@ def _run(
     check_flags: Callable[[], None],
 ) -> None:
     prepare_tensorflow()
-    known = set(flags.FLAGS)
+    defined_before = set(flags.FLAGS)
     define_flags()
-    for name in set(flags.FLAGS) - known:
+    for name in set(flags.FLAGS) - defined_before:
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
-    def guarded(argv: list[str]) -> int | None:
+    def main_with_errors(argv: list[str]) -> int | None:
         given = argv[1:]
-        if len(given) > len(arguments):
-            odd = given[len(arguments)]
-            print(f"error: unexpected argument {odd!r}; see --help.", file=sys.stderr)
-            return 1
-        if len(given) < len(arguments):
-            missing = arguments[len(given)]
-            print(f"error: {missing} is missing; see --help.", file=sys.stderr)
-            return 1
         try:
+            if len(given) > len(arguments):
+                raise AlbertError(f"unexpected argument {given[len(arguments)]!r}; see --help.")
+            if len(given) < len(arguments):
+                raise AlbertError(f"{arguments[len(given)]} is missing; see --help.")
             check_flags()
             check_paths(flags.FLAGS)
-            # Files say what they are; this is for what is written by others' code.
+            # Our own writers name the file; this covers what libraries write.
             with space_for("the program's output"):
                 return main(*given)
         except AlbertError as error:
             print(f"error: {name_flags(str(error))}", file=sys.stderr)
             return 1
         except BrokenPipeError:
-            # The reader, such as `head`, has seen enough; what is still buffered goes nowhere.
+            # The reader, such as `head`, has closed the pipe; discard what is still buffered.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
 
-    app.run(guarded, flags_parser=_parse_flags)
+    app.run(main_with_errors, flags_parser=_parse_flags)
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
-    """Parses all flags; gives the other arguments. A wrong flag ends the program with a line."""
+    """Parses all flags and returns the other arguments; exits with one line on a wrong flag."""
     try:
         rest = flags.FLAGS(argv)
         if flags.FLAGS["verbosity"].using_default_value:
-            # Or absl makes it INFO, at which TensorFlow 2.16 and newer log each checkpoint.
+            # absl's default is INFO, at which TensorFlow 2.16 and newer log each checkpoint.
             flags.FLAGS.verbosity = logging.WARNING
         return rest
     except flags.Error as error:
-        names = [name for name in flags.FLAGS if _is_missing(flags.FLAGS[name])]
-        if isinstance(error, flags.IllegalFlagValueError) and _NO_VALUE in str(error):
-            listed = " and ".join(f"--{name}" for name in names)
-            print(f"error: {listed} must be given; see --help.", file=sys.stderr)
-        else:
-            print(f"error: {'; '.join(str(error).splitlines())}; see --help.", file=sys.stderr)
+        message = "; ".join(str(error).splitlines())
+        if isinstance(error, flags.IllegalFlagValueError) and _NO_VALUE in message:
+            missing = (name for name in flags.FLAGS if _is_missing(flags.FLAGS[name]))
+            message = f"{' and '.join(f'--{name}' for name in missing)} must be given"
+        print(f"error: {message}; see --help.", file=sys.stderr)
         sys.exit(1)
-    except SystemExit:  # After --help, which absl takes for an error.
+    except SystemExit:  # After --help, for which absl exits with status 1.
         sys.exit(0)
 
 
@@ -120,17 +115,17 @@ def _is_missing(flag: flags.Flag) -> bool:
 def define_overwrite_flag() -> None:
     """Defines --overwrite; see files.check_output and files.new_folder."""
     flags.DEFINE_bool(
-        "overwrite", False, "Replace what an earlier command has written there. What this command "
-        "reads is never replaced."
+        "overwrite", False, "Replace the output of an earlier command. Files that this command "
+        "reads are never replaced."
     )  # fmt: skip
 
 
 def run_command(commands: Mapping[str, tuple], usage: str) -> None:
-    """Starts the command that the first argument names, as `run` does.
+    """Runs the command that the first argument names; see `run`.
 
     Args:
       commands: arguments of `run` by the command's name.
-      usage: printed with --help, and before the error if there is no such command.
+      usage: printed with --help, and before the error about an unknown command.
     """
     if sys.argv[1:2] and sys.argv[1] in commands:
         run(*commands[sys.argv.pop(1)])

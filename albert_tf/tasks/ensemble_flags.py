@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_run_dirs, define_path
+from albert_tf.cli.path_flags import check_run_dirs, define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.locks import lock_folder
@@ -25,14 +25,13 @@ def define_ensemble_flags(runner: str) -> None:
     Args:
       runner: the script whose runs are averaged, for the help.
     """
-    define_path(
+    define_paths(
         "run_dirs",
         None,
         f"Comma list of output directories of {runner}, and of globs; what each last predicted "
         "must be these questions.",
         required=True,
         check=check_run_dirs,
-        many=True,
     )
     define_path(
         "output_dir", None, "Where the mean goes.", required=True, check=files.check_output_folder

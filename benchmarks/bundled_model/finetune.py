@@ -17,11 +17,11 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli.path_flags import define_path
-from albert_tf.cli.stages import Stage, run_stages
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, FOLDER, NONE
 from benchmarks import machine
+from benchmarks.stages import Stage, run_stages
 
 FLAGS = flags.FLAGS
 RESULTS_FILE = "finetune.json"

@@ -15,13 +15,13 @@ import shutil
 from absl import flags
 
 from albert_tf.cli.path_flags import define_path
-from albert_tf.cli.stages import Stage, run_stages
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, resolve_name
 from albert_tf.tokenization.tokenizer import SPEC_FILE
 from albert_tf.weights.load import open_source
 from albert_tf.weights.source import find_only
 from benchmarks import machine
+from benchmarks.stages import Stage, run_stages
 
 FLAGS = flags.FLAGS
 TEXT = "benchmarks/data/books_heldout.txt.gz"

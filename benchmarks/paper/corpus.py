@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import atomic_text_writer, read_lines
@@ -20,9 +20,9 @@ TRAIN_FILE, HELD_OUT_FILE = "train.txt", "heldout.txt"
 
 def define_flags() -> None:
     """Flags of `corpus`."""
-    define_path(
+    define_paths(
         "input_file", None, "Text: a comma list of files and globs; UTF-8, plain or compressed; "
-        "one sentence a line, a blank line between documents.", required=True, many=True
+        "one sentence a line, a blank line between documents.", required=True
     )  # fmt: skip
     define_path("output_dir", None, f"Folder for {TRAIN_FILE} and {HELD_OUT_FILE}.", required=True)
     flags.DEFINE_integer("heldout_every", 40, "Every so manieth document is held out.", 2)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from benchmarks.paper import named_paths
@@ -31,14 +31,14 @@ Batch = Mapping[str, Any]
 def define_flags() -> None:
     """Flags of `figure1`."""
     named_paths.define_checkpoints_flag()
-    define_path(
+    define_paths(
         "input_file", None, "Text to measure on: a comma list of files and globs; one sentence a "
         "line, a blank line between documents. Each model reads it with its own tokenizer, as "
-        "[CLS] text [SEP].", many=True
+        "[CLS] text [SEP]."
     )  # fmt: skip
-    define_path(
+    define_paths(
         "records", None, "Instead of text: pretraining records, their masks included, for models "
-        "of the records' vocabulary. Needed by models without a tokenizer beside them.", many=True
+        "of the records' vocabulary. Needed by models without a tokenizer beside them."
     )  # fmt: skip
     flags.DEFINE_integer("max_seq_length", 128, "Tokens of a sequence cut from text.", 8)
     flags.DEFINE_integer("num_sequences", 256, "Measure on the first so many sequences.", 1)

@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import atomic_text_writer
@@ -40,10 +40,10 @@ def define_flags() -> None:
         "checkpoints that have none beside them; without --checkpoints its records are just built, "
         "for --intrinsic of the tables."
     )  # fmt: skip
-    define_path(
+    define_paths(
         "squad_files", None, "SQuAD's development sets: a comma list of files and globs of either "
         "version. A paragraph that occurs in several of them is taken once.",
-        required=True, many=True
+        required=True
     )  # fmt: skip
     define_path("race_dir", None, "Folder of RACE, with dev in it.", required=True)
     define_path(

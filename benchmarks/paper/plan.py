@@ -16,13 +16,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.cli.stages import RECORD_FILE, Stage, is_finished
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from benchmarks.paper.corpus import HELD_OUT_FILE, TRAIN_FILE
 from benchmarks.paper.recipes import Recipe, Row, shape_name, text_name
 from benchmarks.paper.speed import SPEED_FILE
+from benchmarks.stages import RECORD_FILE, Stage, is_finished
 
 RESULTS_FILE = "eval_results.json"
 _FIRST_SEED = 12345

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf.cli.path_flags import define_path
-from albert_tf.cli.stages import run_stages
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, Recipe, load_recipe
+from benchmarks.stages import run_stages
 
 if TYPE_CHECKING:
     from benchmarks.paper.plan import Inputs, Plan
@@ -29,11 +29,11 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Flags of `table1` to `table10`."""
     flags.DEFINE_enum("scale", "tiny", SCALES, "tiny fits two cores, paper is the paper's.")
-    define_path(
+    define_paths(
         "text", "books.txt.gz", "Text to pretrain on: a comma list of files and globs; one "
-        "sentence a line, a blank line between documents.", many=True
+        "sentence a line, a blank line between documents."
     )  # fmt: skip
-    define_path("additional_text", "", "More of it, for the rows with additional data.", many=True)
+    define_paths("additional_text", "", "More of it, for the rows with additional data.")
     define_path(
         "data_dir", os.environ.get("ALBERT_DATA_DIR"), "Folder with glue/, squad/ and race/ in it. "
         "Default: the environment's ALBERT_DATA_DIR; without it nothing is fine-tuned."

@@ -12,13 +12,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.cli.stages import RECORD_FILE, is_finished
 from albert_tf.io import files
 from albert_tf.training.monitors import METRICS_FILE, read_metrics
 from benchmarks import machine
 from benchmarks.paper.plan import Plan, Source
 from benchmarks.paper.recipes import Row
 from benchmarks.paper.speed import SPEED_FILE
+from benchmarks.stages import RECORD_FILE, is_finished
 
 _SEEDS_FILE = "seeds.json"
 _NONE = "–"

@@ -19,6 +19,7 @@ from albert_tf.cli.path_flags import (
     check_records,
     define_path,
     define_path_list,
+    define_paths,
     expand_home,
 )
 from albert_tf.errors import AlbertError
@@ -118,7 +119,7 @@ def test_a_home_directory_that_there_is_not_is_refused(home, monkeypatch):
 
 def test_every_item_of_a_list_is_expanded(home, fresh_flags):
     define_path("one", "~/default", "A path.")
-    define_path("several", None, "Paths.", many=True)
+    define_paths("several", None, "Paths.")
     define_path_list("listed", ["~/a"], "Paths.")
     define_path_list("named", None, "Paths by name.", named=True)
     fresh_flags(["script", "--several=~/a*, ~/b,c~,gs://b/~x", "--named=x=~/x,y=~/a=b"])
@@ -155,7 +156,7 @@ def test_paths_are_checked_unless_they_are_remote_or_unused(home, fresh_flags):
 
 
 def test_the_item_of_a_list_that_is_missing_is_named(home, fresh_flags):
-    define_path("records", None, "Records.", check_records, many=True)
+    define_paths("records", None, "Records.", check_records)
     for name in ("a-1", ".hidden"):
         Path(name).touch()
     fresh_flags(["script", "--records=a-*, gs://b/c,.h*"])

@@ -22,7 +22,7 @@ import json
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_run_dirs, check_vocabulary, define_path
+from albert_tf.cli.path_flags import check_run_dirs, check_vocabulary, define_path, define_paths
 from albert_tf.io import files
 from albert_tf.tasks.classification.glue_tasks import find_task
 
@@ -51,13 +51,12 @@ def define_inspect_flags() -> None:
 
 def define_submission_flags() -> None:
     """Defines the flags of `make_submission`."""
-    define_path(
+    define_paths(
         "run_dirs",
         None,
         "Comma list of output directories of run_classifier.py, of folders of such, and of globs.",
         required=True,
         check=check_run_dirs,
-        many=True,
     )
     define_path(
         "output",

@@ -9,11 +9,11 @@ import sys
 import pytest
 from absl import flags
 
-from albert_tf.cli.stages import RECORD_FILE
 from albert_tf.io import files
 from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 from benchmarks.paper.tables import collect
+from benchmarks.stages import RECORD_FILE
 
 pytestmark = pytest.mark.tooling
 

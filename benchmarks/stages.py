@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs commands one after the other, and what is finished only once."""
+"""Runs commands one after the other, and skips those that have finished before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from albert_tf.io import files
 from albert_tf.io.locks import lock_output
 
 RECORD_FILE = "stage.json"
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Stage:
 
     Attributes:
       title: what it does.
-      folder: written by this stage alone; emptied if it was made by another command or input.
+      folder: written by this stage alone; emptied if another command or other inputs made it.
       script: path of the script, from the project's root; or "-m", a module and its command.
       flags: its flags.
-      inputs: files it reads. RECORD_FILE in another stage's folder stands for all that is there.
-      seconds: what it takes on two cores, for the time left; 0 if there is no telling.
+      inputs: files it reads. RECORD_FILE in another stage's folder stands for the whole folder.
+      seconds: how long it takes on two cores, for the estimate of the time left; 0: unknown.
     """
 
     title: str
@@ -45,14 +45,14 @@ class Stage:
     seconds: float = 0
 
     def arguments(self) -> list[str]:
-        """The command line after `python`."""
+        """Returns the command line after `python`."""
         return [
             *self.script.split(),
             *(f"--{k}" if v is True else f"--{k}={v}" for k, v in self.flags.items()),
         ]
 
     def command(self) -> str:
-        """The command as one types it, in lines of at most 80 columns."""
+        """Returns the command as typed in a shell, in lines of at most 80 columns."""
         shown = textwrap.fill(
             shlex.join(["python", *self.arguments()]),
             76,
@@ -63,23 +63,23 @@ class Stage:
         return shown.replace("\n", " \\\n")
 
     def fingerprint(self) -> str:
-        """Of the command and the contents of its inputs, or of what made them."""
+        """Returns a hash of the command and of its inputs' contents (or of what made them)."""
         digest = hashlib.sha256("\0".join(self.arguments()).encode())
         for path in self.inputs:
-            made = os.path.basename(path) == RECORD_FILE
-            content = files.read_json(path)["fingerprint"] if made else files.sha256(path)
+            of_stage = os.path.basename(path) == RECORD_FILE
+            content = files.read_json(path)["fingerprint"] if of_stage else files.sha256(path)
             digest.update(content.encode())
         return digest.hexdigest()
 
 
 def run_stages(stages: Sequence[Stage]) -> None:
-    """Runs the stages in turn; a finished one is reused, an interrupted one goes on.
+    """Runs the stages in turn; reuses finished ones and continues interrupted ones.
 
-    RECORD_FILE in a stage's folder tells what made it and, once it is finished, in how many seconds
-    (those of the last attempt, if it was interrupted).
+    RECORD_FILE in a stage's folder holds the fingerprint of what made it and, once it has finished,
+    the seconds it took (of the last attempt, if it was interrupted).
 
     Raises:
-      AlbertError: a command failed, or another process runs the stage.
+      AlbertError: a command failed, or another process is running the stage.
     """
     import tensorflow as tf  # Scripts answer --help without it.
 
@@ -94,7 +94,7 @@ def run_stages(stages: Sequence[Stage]) -> None:
         else:
             left = f" (about {-(-seconds_left // 60):.0f} min to the end)" if seconds_left else ""
             print(f"\n{title}{left}", flush=True)
-            # Beside the folder: in it, the command takes its own lock.
+            # The lock lies beside the folder; the command takes its own lock inside.
             with lock_output(stage.folder, "running a stage"):
                 if record and record["fingerprint"] != fingerprint:
                     tf.io.gfile.rmtree(stage.folder)
@@ -107,7 +107,7 @@ def run_stages(stages: Sequence[Stage]) -> None:
 
 
 def is_finished(folder: str) -> bool:
-    """Whether a stage has finished that writes into a folder."""
+    """Returns whether the stage that writes into a folder has finished."""
     return _record(folder).get("finished", False)
 
 
@@ -120,21 +120,21 @@ def _record(folder: str) -> dict[str, object]:
 
 def _run(stage: Stage) -> None:
     print(textwrap.indent(stage.command(), "  ").replace("  ", "$ ", 1), flush=True)
-    # Scripts of this copy of the project import this copy of its packages.
+    # Scripts of this copy of the project import the packages of this copy.
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         [sys.executable, *stage.arguments()], env={**os.environ, "PYTHONPATH": path}
     )
     # A terminal sends Ctrl-C to the script as well, which saves its work before it ends.
-    former = {
+    handlers = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
     }
     status = process.wait()
-    for number, handler in former.items():
+    for number, handler in handlers.items():
         signal.signal(number, handler)
     if status:
         raise AlbertError(
             f"The stage {stage.title!r} ended with status {status} (see above); run the same "
-            "command again to go on from there."
+            "command again to continue from there."
         )

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import albert_tf
-from albert_tf.cli.stages import RECORD_FILE, Stage, is_finished, run_stages
 from albert_tf.errors import AlbertError
+from benchmarks.stages import RECORD_FILE, Stage, is_finished, run_stages
 
 #: Appends a line to <folder>/log on each run; exits with --status.
 SCRIPT = """
