@@ -29,11 +29,12 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
+from albert_tf.data import records
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.normalization import normalize
 from benchmarks import machine
-from data_prep import local_runner, pretraining_build, pretraining_shards, spill
+from data_prep import encoding, local_runner, pretraining_build, pretraining_shards, spill
 from data_prep.pretraining_options import PretrainingOptions
 
 #: Instances a second of the official builder by sequence length (77 and 20 predictions).
@@ -89,7 +90,7 @@ def _timed_iterator(step: str, function: Callable) -> Callable:
 
 def install_timers() -> None:
     """Puts a clock around the builder's steps."""
-    source, shards = pretraining_build.TokenizerSource, pretraining_shards
+    source = pretraining_build.TokenizerSource
     source.load = _timed("load", source.load)
     local_runner.read_blocks = _timed_iterator("read", local_runner.read_blocks)
     local_runner.tokenize_block = _timed("tokenize", local_runner.tokenize_block)
@@ -99,11 +100,11 @@ def install_timers() -> None:
     spill.read_bucket = _timed("spill", spill.read_bucket)
     spill.Bucket.load = _timed("spill", spill.Bucket.load)
     spill.Bucket.save = _timed("spill", spill.Bucket.save)
-    shards.create_instances = _timed("cut", shards.create_instances)
-    shards.assemble = _timed("assemble", shards.assemble)
-    shards.mask = _timed("mask", shards.mask)
-    shards.records.encode_examples = _timed("encode", shards.records.encode_examples)
-    shards.records.write_sections = _timed("write", shards.records.write_sections)
+    pretraining_shards.create_instances = _timed("cut", pretraining_shards.create_instances)
+    encoding.assemble = _timed("assemble", encoding.assemble)
+    encoding.mask = _timed("mask", encoding.mask)
+    records.encode_examples = _timed("encode", records.encode_examples)
+    records.write_sections = _timed("write", records.write_sections)
     files.sha256 = _timed("check", files.sha256)
 
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From token ranges to padded sequences ``[CLS] A [SEP] B [SEP]``, for many instances at once."""
+"""Turns token ranges into padded sequences ``[CLS] A [SEP] B [SEP]``, many instances at once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Batch:
 
     Attributes:
       input_ids: int32 [n, length], padded with 0.
-      is_text: bool [n, length]: everything but [CLS], [SEP] and padding.
-      piece_starts: bool [n, length]: the piece begins a word; true at [CLS] and [SEP], false in
+      is_text: bool [n, length]: True except at [CLS], [SEP] and padding.
+      piece_starts: bool [n, length]: the piece starts a word; True at [CLS] and [SEP], False in
         padding.
-      a_lengths, b_lengths: int [n]: tokens of the segments; b is 0 where there is one segment.
+      a_lengths, b_lengths: int [n]: tokens of the segments; b is 0 if there is one segment.
       lengths: int [n]: tokens with [CLS] and [SEP].
     """
 
@@ -34,12 +34,12 @@ class Batch:
 
     @property
     def input_mask(self) -> np.ndarray:
-        """bool [n, length]: true up to the last [SEP]."""
+        """bool [n, length]: True up to the last [SEP]."""
         return _columns(self.input_ids) < self.lengths[:, None]
 
     @property
     def segment_ids(self) -> np.ndarray:
-        """bool [n, length]: true for B and its [SEP]."""
+        """bool [n, length]: True for B and its [SEP]."""
         return self.input_mask & (_columns(self.input_ids) >= self.a_lengths[:, None] + 2)
 
 
@@ -50,11 +50,11 @@ def _columns(sequences: np.ndarray) -> np.ndarray:
 def assemble(
     tokens: np.ndarray, instances: Instances, max_seq_length: int, tokenizer: Tokenizer
 ) -> Batch:
-    """Lays out instances as sequences.
+    """Returns instances as padded sequences.
 
     Args:
-      tokens: int32: the ids the instances' ranges point into.
-      instances: ranges that fit into max_seq_length with their [CLS] and [SEP].
+      tokens: int32: the ids that the instances' ranges refer to.
+      instances: ranges that fit into max_seq_length together with [CLS] and [SEP].
       max_seq_length: width of the result.
       tokenizer: for the special ids and the table of word starts.
     """

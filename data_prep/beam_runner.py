@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a build of pretraining records as Apache Beam pipelines, on one machine or many.
 
-Two pipelines, as a build has two parts. The first tokenizes every text file, deals all documents to
-buckets in one place (that is the one step that needs their order, and it reads their lengths only),
-and groups them by bucket. The second writes the shards. Buckets and shards are the ones of the
-local runner, to the byte.
+There are two pipelines, as a build has two parts. The first tokenizes each text file, deals all
+documents to buckets in a single step (the only one that needs their order, and it reads their
+lengths only), and groups them by bucket. The second writes the shards. Buckets and shards are the
+same as with the local runner, to the byte.
 
-What goes from step to step is in files of the build's folder, except for the documents on their way
-to their buckets. So a build that was stopped keeps its tokenized texts, and later its shards.
+The steps hand their results over in files of the build's folder, except for the documents on their
+way to their buckets. So a build that was stopped keeps its tokenized texts, and later its shards.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from apache_beam.runners.runner import PipelineState
 from apache_beam.utils.shared import Shared
 
 from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from data_prep.encoding import Context
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
+from data_prep.pretraining_shards import ShardTask, write_pretraining_shard
 from data_prep.spill import Spill
 from data_prep.tokenized_texts import (
     DealtText,
@@ -45,6 +47,7 @@ from data_prep.tokenized_texts import (
     tokenize_text,
 )
 
+#: An AlbertError in the traceback of a worker.
 _ALBERT_ERROR = re.compile(r"albert_tf\.errors\.AlbertError: (.*)")
 _TOKENS = Metrics.counter("create_pretraining_data", "tokens")
 
@@ -52,32 +55,32 @@ _TOKENS = Metrics.counter("create_pretraining_data", "tokens")
 class BeamRunner:
     """See pretraining_build.Runner."""
 
-    def __init__(self, context: Context, folder: str, arguments: Sequence[str] = ()) -> None:
+    def __init__(self, context: Context, folder: str, beam_options: Sequence[str] = ()) -> None:
         """Prepares the pipelines.
 
         Args:
           context: tokenizer and options.
           folder: the build's working folder.
-          arguments: Beam's pipeline options, as on a command line; by default its DirectRunner.
+          beam_options: Beam's pipeline options, as on a command line; by default its DirectRunner.
 
         Raises:
-          AlbertError: the options are malformed, or Dataflow is to write to this machine's disk.
+          AlbertError: the options are malformed, or Dataflow would write to this machine's disk.
         """
         self._context = context
         self._folder = folder
-        self._arguments = list(arguments)
+        self._beam_options = list(beam_options)
         self._shared = Shared()
         _limit_logs()
-        self._name = _runner_name(self._arguments)
+        self._name = _runner_name(self._beam_options)
         self._check_reachable([os.path.dirname(folder)])
 
     def _check_reachable(self, paths: Sequence[str]) -> None:
-        """Raises AlbertError for paths that workers of another machine can never see.
+        """Raises AlbertError for paths on this machine if Dataflow runs the pipelines.
 
-        Whether a path without a scheme is on a file system that others mount too, only the workers
-        of a cluster can tell; see _Step._load. Dataflow's have none.
+        On other clusters, a path without a scheme may be on a shared file system; only the workers
+        can find out, see `_Step`.
         """
-        local = [path for path in paths if "://" not in path]
+        local = [path for path in paths if files.is_local(path)]
         if local and "dataflow" in self._name.lower():
             raise AlbertError(
                 f"Dataflow's workers do not see {local[0]}; give paths on gs:// for the input and "
@@ -91,7 +94,7 @@ class BeamRunner:
         pass
 
     def tokenize(self, input_files: Sequence[str], num_buckets: int) -> Spill:
-        """Tokenizes file by file (in one piece where documents go on in the next file)."""
+        """Tokenizes each file (or all as one text, if documents continue in the next file)."""
         self._check_reachable(input_files)
         paths = list(input_files)
         texts = [paths] if self._context.options.official else [[path] for path in paths]
@@ -115,7 +118,7 @@ class BeamRunner:
         return dealt(self._folder)
 
     def write_shards(self, tasks: Sequence[ShardTask], all_tokens: int) -> None:
-        """Writes shards; the pipeline's counter `tokens` tells how far it is."""
+        """Writes shards; the pipeline's counter `tokens` shows the progress."""
 
         def build(pipeline: beam.Pipeline) -> None:
             _ = (
@@ -130,7 +133,7 @@ class BeamRunner:
     def _step(self, function: Callable[[_Step, Any], Iterable[Any]]) -> beam.ParDo:
         return beam.ParDo(_Step(function, self._context.options, self._folder, self._shared))
 
-    def _run(self, what: str, amount: str, build: Callable[[beam.Pipeline], None]) -> None:
+    def _run(self, verb: str, amount: str, build: Callable[[beam.Pipeline], None]) -> None:
         """Runs a pipeline to its end.
 
         Raises:
@@ -138,10 +141,10 @@ class BeamRunner:
           StoppedError: the pipeline failed for another reason.
         """
         self._context.tokenizer.save(self._folder)
-        print(f"{what} {amount} with Beam's {self._name}", file=sys.stderr, flush=True)
+        print(f"{verb} {amount} with Beam's {self._name}", file=sys.stderr, flush=True)
         result = None
         try:
-            pipeline = beam.Pipeline(options=PipelineOptions(self._arguments))
+            pipeline = beam.Pipeline(options=PipelineOptions(self._beam_options))
             build(pipeline)
             result = pipeline.run()
             state = result.wait_until_finish()
@@ -150,36 +153,36 @@ class BeamRunner:
                 result.cancel()
             raise
         except Exception as error:
-            raise _told(error, what) from error
+            raise _as_albert_error(error, verb) from error
         if state != PipelineState.DONE:
             raise StoppedError(
-                f"Beam's pipeline to {what} ended as {state}, its log says why; the same command "
+                f"Beam's pipeline to {verb} ended as {state}, its log says why; the same command "
                 "continues it."
             )
 
 
-def _runner_name(arguments: Sequence[str]) -> str:
-    """The runner that Beam's options name; AlbertError if it has none such, or they are wrong."""
+def _runner_name(beam_options: Sequence[str]) -> str:
+    """Returns the name of the runner in Beam's options; raises AlbertError if they are wrong."""
     usage = io.StringIO()
     try:
         with contextlib.redirect_stderr(usage):
-            options = PipelineOptions(arguments)
+            options = PipelineOptions(beam_options)
             options.get_all_options()
         name = options.view_as(StandardOptions).runner or StandardOptions.DEFAULT_RUNNER
         create_runner(name)
     except SystemExit as stop:
         reason = usage.getvalue().strip().rpartition("error: ")[2]
-        raise AlbertError(f"--beam_options: {reason}.") from stop
+        raise AlbertError(f"`beam_options`: {reason}.") from stop
     except (ImportError, ValueError) as error:
-        raise AlbertError(f"--beam_options: {str(error).rstrip('.')}.") from error
+        raise AlbertError(f"`beam_options`: {str(error).rstrip('.')}.") from error
     return name
 
 
 def _limit_logs() -> None:
-    """Of Beam's logs, shows warnings, and what Dataflow says of its job."""
+    """Limits Beam's logs to warnings and to Dataflow's messages about its job."""
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
     logging.getLogger("apache_beam.runners.dataflow").setLevel(logging.INFO)
-    # Workers in this process log a traceback of what they raise; the sentence is enough.
+    # Workers in this process log a traceback of each error; an AlbertError's message is enough.
     logging.getLogger("apache_beam.runners.common").addFilter(_is_unexpected)
 
 
@@ -187,25 +190,25 @@ def _is_unexpected(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], AlbertError))
 
 
-def _told(error: Exception, what: str) -> AlbertError:
-    """The AlbertError that a worker raised, as the runner passes it on: often in a traceback."""
+def _as_albert_error(error: Exception, verb: str) -> AlbertError:
+    """Returns the AlbertError that a worker raised, which some runners wrap in a traceback."""
     text = re.sub(r" \[while running '[^']*'\]", "", str(error)).strip()
-    found = [text] if isinstance(error, AlbertError) else _ALBERT_ERROR.findall(text)
-    if found:
-        return AlbertError(found[-1])
+    messages = [text] if isinstance(error, AlbertError) else _ALBERT_ERROR.findall(text)
+    if messages:
+        return AlbertError(messages[-1])
     lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
     reason = lines[-1] if lines else type(error).__name__
     return StoppedError(
-        f"Beam's pipeline to {what} failed ({reason}); the same command continues it."
+        f"Beam's pipeline to {verb} failed ({reason}); the same command continues it."
     )
 
 
 class _Step(beam.DoFn):
-    """A step's function, with what it needs on a worker.
+    """One step of a pipeline: a function of (step, element).
 
     Attributes:
       folder: the build's working folder.
-      context: the options, and the tokenizer in that folder.
+      context: the options, and the tokenizer from that folder; set on the worker.
     """
 
     def __init__(
@@ -221,23 +224,21 @@ class _Step(beam.DoFn):
         self.folder = folder
 
     def process(self, element: Any) -> Iterable[Any]:
-        """Applies the function.
+        """Calls the function.
 
         Raises:
-          AlbertError: the worker does not see the build's folder, or what the function raises.
+          AlbertError: the worker does not see the build's folder, or the function raised it.
         """
-        self.context = self._shared.acquire(self._load)
+        self.context = self._shared.acquire(self._load_context)
         return self._function(self, element)
 
-    def _load(self) -> Context:
-        """What a process loads once, if it can; in `setup` a failure would stop one bundle only."""
-        import tensorflow as tf
-
+    def _load_context(self) -> Context:
+        """Loads the context, once per process; an error in `setup` would stop one bundle only."""
         path = os.path.join(self.folder, SPEC_FILE)
-        if not tf.io.gfile.exists(path):
+        if not files.exists(path):
             raise AlbertError(
                 f"The worker on {socket.gethostname()} does not see {self.folder}; all workers "
-                "have to share the file system of --input_file and --output_dir, such as gs://."
+                "have to share the file system of the input and the output, such as gs://."
             )
         return Context(Tokenizer.from_file(path), self._options)
 

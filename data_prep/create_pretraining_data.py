@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds pretraining records (masked words and sentence order) from sentence files.
 
-Input: UTF-8 text, one sentence a line, a blank line between documents (data_prep/split_sentences.py
-makes it). Output: TFRecord shards in the layout of the TF1 release, manifest.json, and a copy of
-the tokenizer. A build that was killed goes on when the same command is run again.
+Reads UTF-8 text, one sentence a line, a blank line between documents (data_prep/split_sentences.py
+writes such files). Writes TFRecord shards in the layout of the TF1 release, manifest.json, and a
+copy of the tokenizer. Run the same command again to continue a build that was killed.
 
   python -m data_prep.create_pretraining_data \\
     --input_file='corpus/*.txt.gz' --spm_model_file=30k-clean.model --output_dir=records
 
 Flags have the names, meanings and defaults of google-research/albert create_pretraining_data.py,
-except: --max_predictions_per_seq follows the sequence length, and --input_file_mode, which said how
-Python opens the text, does not exist.
+with two exceptions: the default of --max_predictions_per_seq depends on the sequence length, and
+--input_file_mode, the mode in which Python opens the text, does not exist.
 """
 
 from __future__ import annotations
@@ -32,20 +32,16 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
+from albert_tf.cli.flag_names import name_flags
 from albert_tf.cli.path_flags import check_vocabulary, define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files
+from data_prep.encoding import Context
 from data_prep.instances import OBJECTIVES
 from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import (
-    Output,
-    Runner,
-    TokenizerSource,
-    build_pretraining_data,
-)
+from data_prep.pretraining_build import Output, Runner, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import GOOGLE_RESEARCH, RECORD_FORMATS, PretrainingOptions
-from data_prep.pretraining_shards import Context
 
 LOCAL, BEAM = RUNNERS = ("local", "beam")
 
@@ -58,7 +54,7 @@ def define_flags() -> None:
         "input_file",
         None,
         "Comma list of text files or globs; .gz, .bz2 and .xz are read too. One sentence a line, "
-        "a blank line between documents; a file's end ends a document.",
+        "a blank line between documents; the end of a file ends a document.",
         required=True,
         check=check_text_files,
     )
@@ -83,7 +79,7 @@ def define_flags() -> None:
     define_path(
         "spm_model_file",
         None,
-        "SentencePiece model, or a tokenizer.json. Goes before --vocab_file if both are given.",
+        "SentencePiece model, or a tokenizer.json. Takes precedence over --vocab_file.",
         check=check_vocabulary,
     )
     define_path(
@@ -94,14 +90,14 @@ def define_flags() -> None:
         when=lambda: not FLAGS.spm_model_file,
     )
     flags.DEFINE_bool(
-        "do_lower_case", True, "Lower-case the text. A tokenizer.json says so itself."
+        "do_lower_case", True, "Lower-case the text. A tokenizer.json has its own setting."
     )
     _define_instance_flags(PretrainingOptions())
     flags.DEFINE_integer(
         "num_workers",
         1,
-        "Processes of --runner=local. The records do not depend on it. Each writes whole shards, "
-        "so a number that divides the shards' is best.",
+        "Processes of --runner=local. The records do not depend on it. Each process writes whole "
+        "shards, so a divisor of the number of shards is best.",
         lower_bound=1,
     )
     flags.DEFINE_enum(
@@ -114,30 +110,34 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "beam_options",
         None,
-        "With --runner=beam: its pipeline options, as on a command line, for example "
-        "'--runner=DataflowRunner --project=mine'. Default: its DirectRunner, on this machine.",
+        "With --runner=beam: Beam's pipeline options, as on a command line, for example "
+        "'--runner=DataflowRunner --project=mine'. Default: the DirectRunner, on this machine.",
     )
     script.define_overwrite_flag()
 
 
 def _define_instance_flags(default: PretrainingOptions) -> None:
     flags.DEFINE_integer(
-        "max_seq_length", default.max_seq_length, "Tokens in an instance, with [CLS] and [SEP]."
+        "max_seq_length",
+        default.max_seq_length,
+        "Tokens in an instance, with [CLS] and [SEP].",
     )
     flags.DEFINE_integer(
         "max_predictions_per_seq",
         None,
-        "Most tokens predicted in an instance. Default: --masked_lm_prob × --max_seq_length, "
-        "rounded up. (The TF1 release's default was 20 at any length.)",
+        "Largest number of predicted tokens in an instance. Default: --masked_lm_prob × "
+        "--max_seq_length, rounded up. (The TF1 release's default was 20 at any length.)",
     )
     flags.DEFINE_float(
-        "masked_lm_prob", default.masked_lm_prob, "Share of an instance's tokens to be predicted."
+        "masked_lm_prob",
+        default.masked_lm_prob,
+        "Share of an instance's tokens to predict.",
     )
     flags.DEFINE_integer("ngram", default.ngram, "Longest masked span, in words.")
     flags.DEFINE_bool(
         "favor_shorter_ngram",
         default.favor_shorter_ngram,
-        "Draw a span of n words with probability proportional to 1/n; else in reverse.",
+        "Draw a span of n words with probability proportional to 1/n; otherwise in reverse.",
     )
     flags.DEFINE_bool(
         "do_whole_word_mask", default.do_whole_word_mask, "Mask all pieces of a word or none."
@@ -145,41 +145,41 @@ def _define_instance_flags(default: PretrainingOptions) -> None:
     flags.DEFINE_bool(
         "do_permutation",
         default.do_permutation,
-        "Also shuffle as many tokens again as are masked, among themselves, and predict them too "
-        "(experimental). Records then have room for twice --max_predictions_per_seq predictions.",
+        "Choose as many tokens again as are masked, shuffle them among themselves and predict them "
+        "too (experimental). Records then hold up to twice --max_predictions_per_seq predictions.",
     )
     flags.DEFINE_float(
         "short_seq_prob",
         default.short_seq_prob,
-        "Share of the documents that, in each pass, are cut into instances of a shorter, randomly "
-        "drawn length.",
+        "Share of the documents that, in each pass, are cut into shorter instances of a random "
+        "length.",
     )
     flags.DEFINE_integer(
         "dupe_factor",
         None,
         "Passes over the corpus, each with other cuts and masks. The records take about 1.7 times "
-        "the size of the text for each pass, compact ones 0.6 times. Default: 40; with "
-        "--record_format=compact, where other masks need no other pass, 1.",
+        "the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 with "
+        "--record_format=compact, which needs no further pass for other masks.",
     )
     flags.DEFINE_enum(
         "record_format",
         default.record_format,
         RECORD_FORMATS,
-        "masked: records as those of the TF1 release, with masks. compact: text only; masks and "
-        "sentence order are drawn while training, other ones in every epoch. The flags on masking "
-        "and --max_predictions_per_seq then say how training masks. Not for --compat, "
-        "--do_permutation or NSP.",
+        "masked: records with masks, as in the TF1 release. compact: text only; training draws "
+        "masks and sentence order, anew in every epoch. The flags for masking and "
+        "--max_predictions_per_seq then apply to training. Not for --compat, --do_permutation or "
+        "NSP.",
     )
     flags.DEFINE_integer(
-        "random_seed", default.random_seed, "Decides all random choices; not negative."
+        "random_seed", default.random_seed, "Seed of all random choices; not negative."
     )
     flags.DEFINE_enum(
         "sentence_objective",
         default.sentence_objective,
         OBJECTIVES,
         "sop: two consecutive segments of a document, in half of the instances swapped (label 1). "
-        "A single sentence that fills an instance takes the next one with it, the last sentence "
-        "of a document the one before; documents of one sentence are skipped. "
+        "A single sentence that fills an instance is joined with the next one, the last sentence "
+        "of a document with the one before; documents of one sentence are skipped. "
         "nsp: in half of the instances the second segment is from another document (label 1). "
         "none: one segment, label 0.",
     )
@@ -190,44 +190,44 @@ def _define_instance_flags(default: PretrainingOptions) -> None:
         "compat",
         None,
         [GOOGLE_RESEARCH],
-        "Do as the TF1 release where it is at fault: single sentences are paired with another "
-        "document under label 1, spans and words cross [SEP], segments are cut inside words, "
-        "random replacements may be special pieces, and a document goes on in the next file.",
+        "Reproduce defects of the TF1 release: single sentences are paired with another document "
+        "under label 1, spans and words cross [SEP], segments are cut inside words, random "
+        "replacements may be special pieces, and a document continues in the next file.",
     )
 
 
-def _output(values: Any) -> Output:
-    """The output that --output_dir and --num_shards, or --output_file, describe.
+def _output() -> Output:
+    """Returns the output that --output_dir and --num_shards, or --output_file, describe.
 
     Raises:
       AlbertError: both or neither are given, or the paths lie in different folders.
     """
-    if bool(values.output_dir) == bool(values.output_file):
+    if bool(FLAGS.output_dir) == bool(FLAGS.output_file):
         raise AlbertError("Give either --output_dir or --output_file.")
-    if values.output_dir:
-        if values.num_shards is not None and values.num_shards < 1:
-            raise AlbertError(f"--num_shards is {values.num_shards}; the least is 1.")
-        return Output(values.output_dir, values.num_shards)
-    if values.num_shards is not None:
+    if FLAGS.output_dir:
+        if FLAGS.num_shards is not None and FLAGS.num_shards < 1:
+            raise AlbertError(f"--num_shards is {FLAGS.num_shards}; the least is 1.")
+        return Output(FLAGS.output_dir, FLAGS.num_shards)
+    if FLAGS.num_shards is not None:
         raise AlbertError("--num_shards goes with --output_dir; --output_file lists the shards.")
-    paths = [path.strip() for path in values.output_file.split(",") if path.strip()]
+    paths = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     folders = {os.path.dirname(path) for path in paths}
     if len(folders) != 1 or len(set(paths)) != len(paths):
         raise AlbertError("The files of --output_file must be different and lie in one folder.")
     return Output(folders.pop() or ".", names=[os.path.basename(path) for path in paths])
 
 
-def _runner(values: Any) -> Callable[[Context, str], Runner]:
-    """What --runner, --num_workers and --beam_options describe.
+def _runner() -> Callable[[Context, str], Runner]:
+    """Returns a function that makes the runner that --runner and its flags describe.
 
     Raises:
       AlbertError: a flag belongs to the other runner, or Beam is not installed.
     """
-    if values.runner == LOCAL:
-        if values.beam_options is not None:
+    if FLAGS.runner == LOCAL:
+        if FLAGS.beam_options is not None:
             raise AlbertError("--beam_options goes with --runner=beam.")
-        return functools.partial(LocalRunner, num_workers=values.num_workers)
-    if values["num_workers"].present:
+        return functools.partial(LocalRunner, num_workers=FLAGS.num_workers)
+    if FLAGS["num_workers"].present:
         raise AlbertError(
             "--num_workers goes with --runner=local; --beam_options says how many workers Beam "
             "has, for example '--direct_num_workers=2 --direct_running_mode=multi_processing'."
@@ -240,10 +240,10 @@ def _runner(values: Any) -> Callable[[Context, str], Runner]:
             "`pip install apache-beam==2.65.0`, and for Dataflow 'apache-beam[gcp]==2.65.0'."
         ) from error
     try:
-        arguments = shlex.split(values.beam_options or "")
+        beam_options = shlex.split(FLAGS.beam_options or "")
     except ValueError as error:
         raise AlbertError(f"--beam_options is not a command line: {error}.") from error
-    return functools.partial(BeamRunner, arguments=arguments)
+    return functools.partial(BeamRunner, beam_options=beam_options)
 
 
 def _options() -> PretrainingOptions:
@@ -256,7 +256,7 @@ def _options() -> PretrainingOptions:
 
 def _check_flags() -> None:
     _options()
-    _output(FLAGS)
+    _output()
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise AlbertError("Give --spm_model_file or --vocab_file.")
 
@@ -264,15 +264,15 @@ def _check_flags() -> None:
 def _main() -> None:
     options = _options()
     if warning := options.warning():
-        print(warning, file=sys.stderr)
-    output = _output(FLAGS)
+        print(name_flags(warning), file=sys.stderr)
+    output = _output()
     lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
     manifest = build_pretraining_data(
         files.expand_globs(FLAGS.input_file),
         TokenizerSource(FLAGS.spm_model_file or FLAGS.vocab_file, lower_case),
         output,
         options,
-        _runner(FLAGS),
+        _runner(),
         FLAGS.overwrite,
     )
     print(describe(manifest.statistics))
@@ -280,7 +280,7 @@ def _main() -> None:
 
 
 def describe(statistics: dict[str, Any]) -> str:
-    """The statistics as a table of two columns."""
+    """Returns the statistics as a table of two columns."""
     rows = []
     for name, value in statistics.items():
         if isinstance(value, dict):
@@ -291,10 +291,7 @@ def describe(statistics: dict[str, Any]) -> str:
     return "\n".join(f"{name:<{width}}  {value:>12}" for name, value in rows)
 
 
-def main() -> None:
-    """Entry point."""
-    script.run(_main, define_flags, check_flags=_check_flags)
-
+main = functools.partial(script.run, _main, define_flags, check_flags=_check_flags)
 
 if __name__ == "__main__":
     main()

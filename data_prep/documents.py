@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sentence files to tokenized documents: one sentence a line, a blank line between documents."""
+"""Reads sentence files (one sentence a line, a blank line between documents) and tokenizes them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.spill import Document
 
-#: Characters of text tokenized in one go; also what travels to a worker process at once.
+#: Characters of text tokenized at once, and sent to a worker process at once.
 _BLOCK_CHARACTERS = 1 << 19
-#: Longer documents are cut into parts, so that one without blank lines neither fills the memory nor
-#: ends up in a single shard. A cut costs one instance its full length.
+#: Longer documents are cut into parts, so that text without blank lines neither fills the memory
+#: nor ends up in a single shard. A cut costs one instance its full length.
 MAX_PART_TOKENS = 1 << 17
 
 
@@ -45,14 +45,14 @@ def read_blocks(
 ) -> Iterator[list[str]]:
     """Yields the stripped lines of all files in blocks; "" ends a document.
 
-    If documents end with their files, so do blocks: then the documents of a file, and the parts of
-    a very long one, do not depend on the files before it.
+    If documents end with their files, so do blocks. The documents of a file, and the parts of a
+    very long one, then do not depend on the files before it.
 
     Args:
       paths: text files, plain or compressed.
-      files_end_documents: whether a document ends with its file. The official builder lets a
-        document go on in the next file unless the file ends in a blank line.
-      on_read: told, now and then, how many more bytes (as stored) have been read.
+      files_end_documents: whether a document ends with its file. The official builder continues a
+        document in the next file unless the file ends in a blank line.
+      on_read: called from time to time with the number of further bytes (as stored) read.
 
     Raises:
       AlbertError: a file is missing, damaged or not text; see read_lines.
@@ -85,14 +85,14 @@ def tokenize_block(lines: Sequence[str], tokenizer: Tokenizer) -> TokenBlock:
 
 
 def split_documents(blocks: Iterable[TokenBlock], counts: Counter[str]) -> Iterator[Document]:
-    """Joins token blocks and cuts them into documents.
+    """Joins token blocks and splits them into documents.
 
     Args:
       blocks: in the order of the text.
       counts: `documents`, `sentences`, `tokens`, `sentences_without_tokens` and
         `long_document_cuts` are added to it.
     """
-    number = parts = waiting = 0
+    number = parts = num_tokens = 0
     lengths: list[np.ndarray] = []
     tokens: list[np.ndarray] = []
     for block in chain(blocks, [_END]):
@@ -101,13 +101,13 @@ def split_documents(blocks: Iterable[TokenBlock], counts: Counter[str]) -> Itera
             if len(piece_tokens):
                 lengths.append(piece_lengths)
                 tokens.append(piece_tokens)
-                waiting += len(piece_tokens)
-            if waiting and (ends or waiting >= MAX_PART_TOKENS):
+                num_tokens += len(piece_tokens)
+            if num_tokens and (ends or num_tokens >= MAX_PART_TOKENS):
                 document = Document(number, np.concatenate(lengths), np.concatenate(tokens))
                 counts["sentences"] += len(document.sentence_lengths)
-                counts["tokens"] += waiting
+                counts["tokens"] += num_tokens
                 parts += 1
-                waiting = 0
+                num_tokens = 0
                 lengths, tokens = [], []
                 yield document
             if ends and parts:
@@ -118,21 +118,20 @@ def split_documents(blocks: Iterable[TokenBlock], counts: Counter[str]) -> Itera
 
 
 def _pieces(block: TokenBlock) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
-    """Cuts a block where documents end and where enough tokens for a part have come together.
+    """Splits a block where documents end and where there are enough tokens for a part.
 
     Yields sentence lengths, their tokens, and whether the document ends after them.
     """
-    filled = np.maximum(block.lengths, 0)
-    bounds = np.concatenate([[0], np.cumsum(filled)])
+    sizes = np.maximum(block.lengths, 0)
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
     start = 0
     for end in [*np.flatnonzero(block.lengths < 0).tolist(), len(block.lengths)]:
         while start < end:
             stop = int(np.searchsorted(bounds, bounds[start] + MAX_PART_TOKENS))
             stop = min(max(stop, start + 1), end)
-            kept = filled[start:stop]
-            tokens = block.tokens[bounds[start] : bounds[stop]]
-            yield kept[kept > 0], tokens, False
+            piece = sizes[start:stop]
+            yield piece[piece > 0], block.tokens[bounds[start] : bounds[stop]], False
             start = stop
         if end < len(block.lengths):
-            yield filled[:0], block.tokens[:0], True
+            yield sizes[:0], block.tokens[:0], True
         start = end + 1

@@ -4,9 +4,9 @@
 
   python -m data_prep.inspect_records --input_file=records --num_examples=2
 
-[word|MASK] is a piece replaced by [MASK], [word|kept] one to be predicted though it is there, and
-[word|other] one replaced by another. Compact records are shown as text, since their masks are drawn
-while training.
+[word|MASK] is a piece replaced by [MASK], [word|kept] a predicted piece that was not replaced, and
+[word|other] a piece replaced by another one. Compact records are shown as text, because training
+draws their masks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
 
     end_on_interrupt()
 
+import functools
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
@@ -24,12 +25,11 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path, define_paths
 from albert_tf.data import records
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import WORDPIECE, Tokenizer
-from data_prep.record_files import RecordFiles, find_records
+from data_prep.record_files import RecordFiles, define_record_flags, find_records
 
 COLUMNS = 80
 _MEANINGS = {
@@ -41,34 +41,21 @@ _MEANINGS = {
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_paths(
-        "input_file",
-        None,
-        "Comma list of TFRecord files, globs, and folders with a manifest.json.",
-        required=True,
-        check=check_records,
-    )
-    flags.DEFINE_integer("num_examples", 3, "Records to print.", lower_bound=1)
-    flags.DEFINE_integer("skip", 0, "Records to pass over first.", lower_bound=0)
-    define_path(
-        "vocab_file",
-        None,
-        "SentencePiece model, WordPiece vocabulary or tokenizer.json of the records. Default: the "
-        "tokenizer.json beside them.",
-        check=check_vocabulary,
-    )
+    define_record_flags()
+    flags.DEFINE_integer("num_examples", 3, "Number of records to print.", lower_bound=1)
+    flags.DEFINE_integer("skip", 0, "Number of records to skip first.", lower_bound=0)
 
 
 def inspect(found: RecordFiles, num_examples: int, skip: int = 0) -> Iterator[str]:
     """Yields records as text.
 
     Raises:
-      AlbertError: the tokenizer is not known, or a record is damaged.
+      AlbertError: the tokenizer is unknown, or a record is damaged.
     """
     import tensorflow as tf
 
     if not found.tokenizer:
-        raise AlbertError("There is no tokenizer.json beside the records; give --vocab_file.")
+        raise AlbertError("There is no tokenizer.json beside the records; give `vocab_file`.")
     objective = (found.manifest.options if found.manifest else {}).get("sentence_objective", "sop")
     examples = chain.from_iterable(map(records.read_examples, found.paths))
     for number, example in enumerate(islice(examples, skip, skip + num_examples), start=skip):
@@ -78,61 +65,46 @@ def inspect(found: RecordFiles, num_examples: int, skip: int = 0) -> Iterator[st
 
 
 def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer, objective: str) -> str:
-    """One record as text, at most 80 columns wide where words allow.
+    """Returns one record as text, in lines of at most 80 columns where words allow.
 
     Args:
       columns: one record's features under their record names.
-      tokenizer: the one it was made with.
-      objective: "sop", "nsp" or "none": what the sentence label means.
+      tokenizer: the records' tokenizer.
+      objective: "sop", "nsp" or "none": the meaning of the sentence label.
     """
     predicted: dict[int, int] = {}
     if "text_ids" in columns:
-        ids, a_end, length = _with_specials(columns, tokenizer)
-        head = f"{length} of {len(columns['text_ids'])} tokens, not masked"
-        if objective == "sop":
-            head += " or swapped"
-        return "\n".join([f"{head} yet", *_segments(ids, predicted, a_end, length, tokenizer)])
-    ids = columns["input_ids"]
-    length = int(columns["input_mask"].sum())
-    a_end = length - int(columns["segment_ids"].sum())
-    head = f"{length} of {len(ids)} tokens"
-    if "masked_lm_positions" in columns:
-        used = columns["masked_lm_weights"] > 0
-        positions = columns["masked_lm_positions"][used].tolist()
-        predicted = dict(zip(positions, columns["masked_lm_ids"][used].tolist()))
-        label = int(columns["next_sentence_labels"])
-        head += f", {len(predicted)} predicted, label {label} ({_MEANINGS[objective][label]})"
+        a, b = columns["segment_lengths"].tolist()
+        text = columns["text_ids"][: a + b].astype(np.int32)
+        ids = join_segments(tokenizer, text[:a], text[a:] if b else None)
+        a_end, length, capacity = a + 2, len(ids), len(columns["text_ids"])
+        notes = "not masked or swapped yet" if objective == "sop" else "not masked yet"
     else:
-        head += f", label {columns['label_ids']:g}"
-    return "\n".join([head, *_segments(ids, predicted, a_end, length, tokenizer)])
-
-
-def _with_specials(
-    columns: Mapping[str, np.ndarray], tokenizer: Tokenizer
-) -> tuple[np.ndarray, int, int]:
-    """A compact record's ids with [CLS] and [SEP], the end of A and of all."""
-    a, b = columns["segment_lengths"].tolist()
-    text = columns["text_ids"][: a + b].astype(np.int32)
-    ids = join_segments(tokenizer, text[:a], text[a:] if b else None)
-    return ids, a + 2, len(ids)
-
-
-def _segments(
-    ids: np.ndarray, predicted: Mapping[int, int], a_end: int, length: int, tokenizer: Tokenizer
-) -> Iterator[str]:
-    """Segments A and B as paragraphs."""
-    for name, start, end in (("A", 0, a_end), ("B", a_end, length)):
-        if end > start:
-            text = _text(ids, predicted, range(start, end), tokenizer)
-            yield textwrap.fill(
-                f"{name}  {text}", COLUMNS, subsequent_indent="   ", break_on_hyphens=False
+        ids = columns["input_ids"]
+        length, capacity = int(columns["input_mask"].sum()), len(ids)
+        a_end = length - int(columns["segment_ids"].sum())
+        if "masked_lm_positions" in columns:
+            used = columns["masked_lm_weights"] > 0
+            positions = columns["masked_lm_positions"][used].tolist()
+            predicted = dict(zip(positions, columns["masked_lm_ids"][used].tolist()))
+            label = int(columns["next_sentence_labels"])
+            notes = f"{len(predicted)} predicted, label {label} ({_MEANINGS[objective][label]})"
+        else:
+            notes = f"label {columns['label_ids']:g}"
+    lines = [f"{length} of {capacity} tokens, {notes}"]
+    for name, positions in (("A", range(a_end)), ("B", range(a_end, length))):
+        if positions:
+            text = f"{name}  {_text(ids, predicted, positions, tokenizer)}"
+            lines.append(
+                textwrap.fill(text, COLUMNS, subsequent_indent="   ", break_on_hyphens=False)
             )
+    return "\n".join(lines)
 
 
 def _text(
     ids: np.ndarray, predicted: Mapping[int, int], positions: range, tokenizer: Tokenizer
 ) -> str:
-    """Pieces put together to words again, those to be predicted in brackets."""
+    """Joins pieces to words, with predicted pieces in brackets."""
     text = ""
     for position in positions:
         present = int(ids[position])
@@ -158,20 +130,17 @@ def _replacement(present: int, original: int, tokenizer: Tokenizer) -> str:
 
 
 def _main() -> None:
-    values = flags.FLAGS
-    found = find_records(values.input_file, values.vocab_file)
+    skip = flags.FLAGS.skip
+    found = find_records(flags.FLAGS.input_file, flags.FLAGS.vocab_file)
     printed = False
-    for text in inspect(found, values.num_examples, values.skip):
+    for text in inspect(found, flags.FLAGS.num_examples, skip):
         print(text, end="\n\n")
         printed = True
     if not printed:
-        raise AlbertError(f"There are no more than {values.skip} records.")
+        raise AlbertError(f"There are no more than {skip} records.")
 
 
-def main() -> None:
-    """Entry point."""
-    script.run(_main, define_flags)
-
+main = functools.partial(script.run, _main, define_flags)
 
 if __name__ == "__main__":
     main()

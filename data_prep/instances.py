@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From documents to instances: which sentences become segments A and B, and their label.
+"""Cuts documents into instances: chooses the sentences of segments A and B, and the label.
 
 Source: google-research/albert create_pretraining_data.create_instances_from_document and
 truncate_seq_pair; paper, section 3.1 (sentence order prediction). Instances are ranges of tokens,
-not copies of them, so that all instances of a bucket fit into memory together.
+not copies, so that all instances of a bucket fit into memory together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from data_prep.spill import Bucket
 
 OBJECTIVES = ("sop", "nsp", "none")
-#: Tries to draw a document other than the current one.
+#: Attempts to draw a document other than the current one.
 _TRIES = 10
 
 
@@ -27,12 +27,12 @@ class InstanceOptions:
     """How documents are cut into instances.
 
     Attributes:
-      max_seq_length: tokens with [CLS] and [SEP].
+      max_seq_length: tokens, including [CLS] and [SEP].
       short_seq_prob: share of the documents that are cut into shorter instances, in each pass.
       objective: "sop": two consecutive segments, swapped (label 1) in half of the cases; "nsp":
         the second is from another document (label 1) in half of the cases; "none": one segment.
-      official: do as the official builder does where a chunk has a single sentence (pair it with
-        another document under the label 1, in SOP too) and cut segments inside words.
+      official: follow the official builder for chunks of a single sentence (pair them with another
+        document under label 1, in SOP too) and cut segments inside words.
     """
 
     max_seq_length: int
@@ -42,18 +42,18 @@ class InstanceOptions:
 
     @property
     def max_text_tokens(self) -> int:
-        """Tokens of text in a full instance."""
+        """The number of text tokens in a full instance."""
         return self.max_seq_length - (2 if self.objective == "none" else 3)
 
 
 @dataclasses.dataclass(frozen=True)
 class Instances:
-    """n instances as token ranges [start, end) of a bucket; int32 [n] each.
+    """n instances as token ranges [start, end) of a bucket.
 
     Attributes:
-      a_start, a_end: segment A.
-      b_start, b_end: segment B; empty for the objective "none".
-      labels: 1 if the segments are swapped (SOP) or unrelated (NSP).
+      a_start, a_end: int32 [n]: segment A.
+      b_start, b_end: int32 [n]: segment B; empty for the objective "none".
+      labels: int32 [n]: 1 if the segments are swapped (SOP) or unrelated (NSP).
     """
 
     a_start: np.ndarray
@@ -63,11 +63,11 @@ class Instances:
     labels: np.ndarray
 
     def __len__(self) -> int:
-        """The number of instances."""
+        """Returns the number of instances."""
         return len(self.labels)
 
-    def take(self, rows: np.ndarray) -> Instances:
-        """The instances of the given rows."""
+    def take(self, rows: np.ndarray | slice) -> Instances:
+        """Returns the instances in the given rows."""
         return Instances(*(getattr(self, f.name)[rows] for f in dataclasses.fields(self)))
 
 
@@ -80,14 +80,13 @@ def create_instances(
     """Cuts a bucket's documents into the instances of one pass, and shuffles them.
 
     Args:
-      bucket: the documents; the first `bucket.own_documents` are cut, all of them are a source of
-        unrelated segments.
-      word_starts: bool [vocab_size].
+      bucket: the documents; only its own are cut, but unrelated segments come from all of them.
+      word_starts: bool [vocab_size]: whether a piece starts a word.
       options: see InstanceOptions.
       rng: source of all randomness.
 
     Returns:
-      The instances, and counts of what was merged or dropped, and why.
+      The instances, and counts of merged, dropped and truncated ones.
     """
     counts: Counter[str] = Counter()
     cutter = _Cutter(bucket, options, rng, counts)
@@ -98,7 +97,7 @@ def create_instances(
 
 
 class _Cutter:
-    """Walks through a bucket's documents; a pass gives arrays of instances, int32 [n, 5]."""
+    """Goes over a bucket's documents; a pass returns arrays of instances, int32 [n, 5]."""
 
     def __init__(
         self,
@@ -110,7 +109,7 @@ class _Cutter:
         self._options = options
         self._rng = rng
         self._counts = counts
-        # Lists, because bisect and single look-ups are several times faster on them.
+        # Lists: bisect and access to single elements are several times faster than with arrays.
         self._bounds: list[int] = bucket.sentence_bounds.tolist()
         self._documents: list[int] = bucket.document_bounds.tolist()
         self._document_ids: list[int] = bucket.document_ids.tolist()
@@ -118,18 +117,21 @@ class _Cutter:
         self._token_bounds = bucket.sentence_bounds
 
     def _targets(self) -> list[int]:
-        """Tokens per instance, drawn once for each document and pass."""
+        """Draws the tokens per instance for each document."""
         longest = self._options.max_text_tokens
-        targets = self._rng.integers(2, longest, size=self._own, endpoint=True)
-        short = self._rng.random(self._own) < self._options.short_seq_prob
-        return np.where(short, targets, longest).tolist()
+        shorter = self._rng.integers(2, longest, size=self._own, endpoint=True)
+        is_short = self._rng.random(self._own) < self._options.short_seq_prob
+        return np.where(is_short, shorter, longest).tolist()
 
     def _chunk_end(self, start: int, last: int, tokens: int) -> int:
-        """End of the shortest run of sentences from `start` with so many tokens, at most `last`."""
+        """Returns the end of the shortest run of sentences from `start` with enough `tokens`.
+
+        If the sentences up to `last` have fewer tokens, returns `last`.
+        """
         return bisect_left(self._bounds, self._bounds[start] + tokens, start + 1, last)
 
     def chunk_pass(self) -> list[np.ndarray]:
-        """One pass for "sop" and "none"."""
+        """Returns the instances of one pass for "sop" or "none"."""
         pairs = self._options.objective == "sop"
         merge = pairs and not self._options.official
         chunks: list[tuple[int, int, int, int]] = []
@@ -159,7 +161,7 @@ class _Cutter:
         return ranges
 
     def _order_pairs(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Cuts chunks of two or more sentences in two and swaps half of them."""
+        """Splits chunks of two or more sentences into two segments and swaps half of them."""
         middles = starts + self._rng.integers(1, ends - starts)
         swapped = self._rng.random(len(starts)) < 0.5
         return self._as_ranges(
@@ -182,7 +184,10 @@ class _Cutter:
         return self._as_ranges(*np.array(rows, np.int32).T)
 
     def nsp_pass(self) -> list[np.ndarray]:
-        """One pass for "nsp"; what an unrelated segment displaces begins the next chunk."""
+        """Returns the instances of one pass for "nsp".
+
+        The next chunk starts with the sentences that an unrelated segment has replaced.
+        """
         rows = []
         for document, target in enumerate(self._targets()):
             start, last = self._documents[document], self._documents[document + 1]
@@ -204,7 +209,10 @@ class _Cutter:
         return [self._as_ranges(*np.array(rows, np.int32).reshape(-1, 5).T)]
 
     def _unrelated(self, document: int, tokens: int) -> tuple[int, int] | None:
-        """Sentences [start, end) of another document with about `tokens` tokens."""
+        """Draws sentences [start, end) of another document with about `tokens` tokens.
+
+        Returns None if no other document was drawn; the official builder accepts the same one.
+        """
         for _ in range(_TRIES):
             other = int(self._rng.integers(len(self._document_ids)))
             if self._document_ids[other] != self._document_ids[document]:
@@ -217,7 +225,7 @@ class _Cutter:
         return start, self._chunk_end(start, last, max(tokens, 1))
 
     def _as_ranges(self, *columns: np.ndarray) -> np.ndarray:
-        """Turns four columns of sentence numbers and the labels into token ranges, [n, 5]."""
+        """Converts four columns of sentence numbers, and the labels, into token ranges [n, 5]."""
         *sentences, labels = columns
         return np.stack([*(self._token_bounds[s] for s in sentences), labels], axis=1).astype(
             np.int32
@@ -234,10 +242,11 @@ def _truncate(
 ) -> Instances:
     """Shortens instances that are too long.
 
-    Token by token, the official builder takes from the longer segment (from B if they are equal),
-    from its front or its end with equal probability. What remains of the lengths is thus
-    determined, and how much is taken in front is binomial. A cut inside a word is then moved to
-    its edge, away from the removed part, unless that would empty the segment or `official` is set.
+    The official builder removes one token after the other from the longer segment (from B if they
+    are equal), at its front or its end with equal probability. This determines the final lengths,
+    and the number of tokens removed in front is binomial. Then a cut inside a word is moved to the
+    edge of the word, away from the removed part, unless that would empty the segment or `official`
+    is set.
     """
     longest = options.max_text_tokens
     a = instances.a_end - instances.a_start
@@ -272,11 +281,11 @@ def _move_to_word_edge(
     word_starts: np.ndarray,
     step: int,
 ) -> np.ndarray:
-    """Moves cut edges of segments inwards to a word start; stays inside words without one.
+    """Moves cut edges of segments inwards to the next word start; keeps them if there is none.
 
     Args:
       edges: int32 [n]: starts of segments, or ends.
-      others: int32 [n]: the other edge of each, which a moved edge does not reach.
+      others: int32 [n]: the other edges, which the moved edges must not reach.
       was_cut: bool [n]: the edges that may be moved.
       tokens: int32 [tokens].
       word_starts: bool [vocab_size].
@@ -284,7 +293,7 @@ def _move_to_word_edge(
     """
     moved = edges.copy()
     rows = np.flatnonzero(was_cut)
-    # Words are short, so looking at a few tokens is faster than at the whole text.
+    # Words are short, so a few steps over the edges are faster than one over the whole text.
     while len(rows):
         rows = rows[~word_starts[tokens[moved[rows]]]]
         moved[rows] += step

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.workers import Advance, Workers
 from data_prep.documents import TokenBlock, read_blocks, split_documents, tokenize_block
-from data_prep.pretraining_shards import Context, ShardTask, write_pretraining_shard
+from data_prep.encoding import Context
+from data_prep.pretraining_shards import ShardTask, write_pretraining_shard
 from data_prep.spill import Spill, SpillWriter
 
 
@@ -23,7 +24,7 @@ class LocalRunner:
         Args:
           context: tokenizer and options.
           folder: the build's working folder.
-          num_workers: processes.
+          num_workers: number of processes.
         """
         self._options = context.options
         self._folder = folder

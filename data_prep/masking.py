@@ -3,8 +3,8 @@
 """N-gram masking of whole words, for many instances at once.
 
 Source: google-research/albert create_pretraining_data.create_masked_lm_predictions; paper, section
-4.1. The procedure is sequential within an instance (each span depends on those before it), so the
-loop runs over the drawing order and NumPy over the instances.
+4.1. Within an instance each span depends on those before it, so the loop runs over the order of
+drawing, and NumPy over the instances.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from data_prep.assembly import Batch
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The words of each instance, numbered from 0, in text positions (without [CLS] and [SEP]).
+    """The words of n instances, numbered from 0; text positions do not count [CLS] and [SEP].
 
     Attributes:
       bounds: int32 [n, most_words + 1]: word w has the text positions [bounds[w], bounds[w + 1]).
-      counts: int32 [n].
-      first_of_b: int32 [n]: number of the first word that no span from segment A may reach.
+      counts: int32 [n]: number of words.
+      first_of_b: int32 [n]: the first word that no span from segment A may reach.
     """
 
     bounds: np.ndarray
@@ -46,7 +46,7 @@ def find_words(batch: Batch, options: MaskingOptions) -> Words:
     most_words = int(counts.max())
     lengths = (batch.a_lengths + batch.b_lengths).astype(np.int32)
     bounds = np.repeat(lengths[:, None], most_words + 1, axis=1)
-    # The words of a row come in order and fill its first places.
+    # The words of a row are in order and fill its first columns.
     bounds[np.arange(most_words + 1, dtype=np.int32) < counts[:, None]] = (
         position - 1 - after_separator
     )
@@ -56,10 +56,10 @@ def find_words(batch: Batch, options: MaskingOptions) -> Words:
     return Words(bounds, counts, first_of_b)
 
 
-def _unravel(places: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of places in a flattened array of a width; many times divmod's speed."""
-    rows = places // width
-    return rows, places - rows * width
+def _unravel(indices: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Converts indices of a flattened array to rows and columns; much faster than divmod."""
+    rows = indices // width
+    return rows, indices - rows * width
 
 
 def choose_words(
@@ -71,12 +71,12 @@ def choose_words(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Chooses the words to predict.
 
-    Every word of an instance is, in random order, the start of a span of randomly drawn length. A
-    span that exceeds what is left of the budget is shortened word by word, one that still does is
-    passed over, as is one that meets an earlier span.
+    Each word of an instance, in random order, is the start of a span of random length. A span that
+    exceeds the remaining budget is shortened word by word. It is skipped if even one word exceeds
+    the budget, or if it overlaps an earlier span.
 
     Args:
-      words: of n instances.
+      words: the words of n instances.
       budgets: int32 [n]: tokens to choose.
       options: see MaskingOptions.
       rng: source of all randomness.
@@ -127,18 +127,21 @@ def choose_words(
 
 
 def _random_order(counts: np.ndarray, most_words: int, rng: np.random.Generator) -> np.ndarray:
-    """int32 [most_words, n]: in each column the words of an instance in random order, then others.
+    """Shuffles the words of each instance.
 
     Args:
-      counts: int32 [n]: words of the instances.
-      most_words: the largest of them.
+      counts: int32 [n]: number of words.
+      most_words: the largest count.
       rng: source of all randomness.
+
+    Returns:
+      int32 [most_words, n]: each column starts with the words of an instance in random order.
     """
     column = np.arange(most_words, dtype=np.int32)
     keys = rng.random((len(counts), most_words), dtype=np.float32)
     keys[column >= counts[:, None]] = 2
-    # Floats from 0 on are in the order of their bits. The word's number below them makes the keys
-    # different, and so the order the same with any method of sorting.
+    # Nonnegative floats sort as their bits do. The word's number in the low bits makes the keys
+    # unique, so that the order does not depend on the sorting algorithm.
     unique = keys.view(np.uint32).astype(np.uint64)
     unique <<= np.uint64(32)
     unique |= column.astype(np.uint64)
@@ -148,13 +151,13 @@ def _random_order(counts: np.ndarray, most_words: int, rng: np.random.Generator)
 
 @dataclasses.dataclass(frozen=True)
 class Masked:
-    """What masking makes of a batch of n instances.
+    """n masked instances.
 
     Attributes:
       input_ids: int32 [n, length], with replacements.
       positions, labels: int32 [n, predictions], ascending positions; padded with 0.
       weights: float32 [n, predictions]: 1 for a prediction, 0 for padding.
-      span_counts: int64 [ngram].
+      span_counts: int64 [ngram]: chosen spans of 1 … ngram words.
       replaced_by_mask, kept, replaced_by_random, permuted: numbers of predicted tokens.
     """
 
@@ -182,13 +185,13 @@ def mask(
       batch: the instances.
       options: see MaskingOptions.
       mask_id: id of [MASK].
-      random_ids: int32: the ids a random replacement is drawn from.
+      random_ids: int32: the ids from which random replacements are drawn.
       rng: source of all randomness.
     """
     words = find_words(batch, options)
     budgets = options.budgets(batch.lengths)
     chosen, span_counts = choose_words(words, budgets, options, rng)
-    predicted = _places(batch, words, chosen)
+    predicted = _token_indices(batch, words, chosen)
     original = batch.input_ids.ravel()
     input_ids = original.copy()
     draw = rng.random(len(predicted))
@@ -199,24 +202,22 @@ def mask(
     permuted = 0
     if options.permute:
         others, _ = choose_words(words, budgets, options, rng, taken=chosen)
-        shuffled = _places(batch, words, others)
+        shuffled = _token_indices(batch, words, others)
         permuted = len(shuffled)
-        # A random order within each row, as the rows are in order already.
+        # A random order within each row; the rows stay in order.
         order = np.lexsort((rng.random(permuted), shuffled // batch.input_ids.shape[1]))
         input_ids[shuffled] = original[shuffled][order]
         predicted = np.sort(np.concatenate([predicted, shuffled]))
 
-    shape = (len(chosen), options.predictions)
     row, position = _unravel(predicted, batch.input_ids.shape[1])
     counts = np.bincount(row, minlength=len(chosen))
-    slot = (
-        np.arange(len(row)) + (np.arange(len(chosen)) * shape[1] - np.cumsum(counts) + counts)[row]
-    )
+    slot = row, np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
+    shape = (len(chosen), options.predictions)
     positions, labels = np.zeros((2, *shape), np.int32)
-    positions.ravel()[slot] = position
-    labels.ravel()[slot] = original[predicted]
+    positions[slot] = position
+    labels[slot] = original[predicted]
     weights = np.zeros(shape, np.float32)
-    weights.ravel()[slot] = 1
+    weights[slot] = 1
     by_mask = int((draw < MASK_SHARE).sum())
     return Masked(
         input_ids.reshape(batch.input_ids.shape),
@@ -231,8 +232,8 @@ def mask(
     )
 
 
-def _places(batch: Batch, words: Words, chosen: np.ndarray) -> np.ndarray:
-    """int64: places of the chosen words' tokens in the flattened sequences, ascending."""
+def _token_indices(batch: Batch, words: Words, chosen: np.ndarray) -> np.ndarray:
+    """Returns the ascending int64 indices of the chosen words' tokens in the flattened batch."""
     width = words.bounds.shape[1]
     row, word = _unravel(np.flatnonzero(chosen), chosen.shape[1])
     first = words.bounds.ravel()[row * width + word]

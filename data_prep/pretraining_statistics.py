@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The statistics of pretraining records, from the counts of their shards."""
+"""Computes the statistics of pretraining records from the counts of their shards."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Any
 
 from data_prep.pretraining_options import PretrainingOptions
 
+_CUTTING = (
+    "instances_truncated",
+    "tokens_truncated",
+    "chunks_merged_with_next_sentence",
+    "chunks_merged_with_previous_sentence",
+    "chunks_paired_with_another_document",
+    "chunks_dropped_no_other_document",
+    "documents_skipped_single_sentence",
+)
+
 
 def summarize(
     corpus: dict[str, int], counts: Counter[str], options: PretrainingOptions
 ) -> dict[str, Any]:
-    """The manifest's statistics; of compact records none of what is drawn while training.
+    """Returns the manifest's statistics; compact records have none of what training draws.
 
     Args:
       corpus: counts of split_documents.
       counts: counts of all shards, over all passes.
       options: the build's options.
     """
-    room = counts["instances"] * options.max_seq_length
     return {
         "corpus": dict(corpus),
         "instances": counts["instances"],
-        "fill_ratio": _share(counts["sequence_tokens"], room),
+        "fill_ratio": _share(
+            counts["sequence_tokens"], counts["instances"] * options.max_seq_length
+        ),
         **({} if options.compact else _masking_statistics(counts, options)),
-        "cutting": {
-            name: counts[name]
-            for name in (
-                "instances_truncated",
-                "tokens_truncated",
-                "chunks_merged_with_next_sentence",
-                "chunks_merged_with_previous_sentence",
-                "chunks_paired_with_another_document",
-                "chunks_dropped_no_other_document",
-                "documents_skipped_single_sentence",
-            )
-        },
+        "cutting": {name: counts[name] for name in _CUTTING},
     }
 
 
@@ -46,7 +46,6 @@ def _share(part: int, whole: int) -> float:
 
 
 def _masking_statistics(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
-    """What was masked and swapped."""
     masked = counts["replaced_by_mask"] + counts["kept"] + counts["replaced_by_random"]
     spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
     return {

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Record files as the tools for looking at them find them: shards, layout, tokenizer."""
+"""Record shards with their layout and tokenizer, for the scripts that inspect and verify them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
+from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path, define_paths
 from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.data.record_files import record_files
 from albert_tf.data.records import FeatureSpec, infer_features, read_examples
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
 
@@ -22,8 +24,8 @@ class RecordFiles:
     Attributes:
       paths: the TFRecord files.
       features: the records' layout.
-      manifest: None if the records were written by another program.
-      tokenizer: None if it is not known.
+      manifest: None if another program wrote the records.
+      tokenizer: None if it is unknown.
     """
 
     paths: Sequence[str]
@@ -32,22 +34,45 @@ class RecordFiles:
     tokenizer: Tokenizer | None
 
 
+def define_record_flags(without_vocabulary: str = "") -> None:
+    """Defines --input_file and --vocab_file.
+
+    Args:
+      without_vocabulary: what happens if there is no vocabulary, for the help text.
+    """
+    define_paths(
+        "input_file",
+        None,
+        "Comma list of TFRecord files, globs, and folders with a manifest.json.",
+        check_records,
+        required=True,
+    )
+    define_path(
+        "vocab_file",
+        None,
+        "SentencePiece model, WordPiece vocabulary or tokenizer.json of the records. Default: the "
+        f"tokenizer.json in their folder{without_vocabulary}.",
+        check_vocabulary,
+    )
+
+
 def find_records(patterns: str, vocab_file: str | None) -> RecordFiles:
     """Finds shards, their manifest and their tokenizer.
 
     Args:
       patterns: comma list of TFRecord files, globs, and folders with a manifest.
-      vocab_file: .model, vocab.txt or tokenizer.json; by default the tokenizer beside the records.
+      vocab_file: .model, vocab.txt or tokenizer.json; by default the tokenizer in the records'
+        folder.
 
     Raises:
-      AlbertError: a file is missing, the manifest does not fit the files, the records of several
-        folders cannot be mixed, or the tokenizer is not the one of the manifest.
+      AlbertError: a file is missing, the manifest does not match the files, the records of several
+        folders cannot be mixed, or the tokenizer is not that of the manifest.
     """
     return _describe(record_files(patterns), vocab_file)
 
 
 def find_record_folders(patterns: str, vocab_file: str | None) -> list[RecordFiles]:
-    """As `find_records`, but each folder by itself: it need not be like the others."""
+    """Finds the shards of each folder separately, as folders may differ; see `find_records`."""
     folders: dict[str, list[str]] = {}
     for path in record_files(patterns):
         folders.setdefault(os.path.dirname(path), []).append(path)
@@ -55,8 +80,6 @@ def find_record_folders(patterns: str, vocab_file: str | None) -> list[RecordFil
 
 
 def _describe(paths: list[str], vocab_file: str | None) -> RecordFiles:
-    import tensorflow as tf
-
     manifest = find_manifest(paths)
     if manifest:
         features = manifest.features
@@ -65,9 +88,9 @@ def _describe(paths: list[str], vocab_file: str | None) -> RecordFiles:
         if first is None:
             raise AlbertError(f"{paths[0]} holds no record.")
         features = infer_features(first)
-    beside = os.path.join(os.path.dirname(paths[0]), SPEC_FILE)
-    if not vocab_file and tf.io.gfile.exists(beside):
-        vocab_file = beside
+    spec_path = os.path.join(os.path.dirname(paths[0]), SPEC_FILE)
+    if not vocab_file and files.exists(spec_path):
+        vocab_file = spec_path
     tokenizer = Tokenizer.from_file(vocab_file) if vocab_file else None
     if manifest and tokenizer and tokenizer.spec.sha256 != manifest.tokenizer.get("sha256"):
         raise AlbertError(f"{vocab_file} is not the vocabulary these records were made with.")

@@ -1,15 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenized documents dealt into buckets on disk, so that a corpus of any size fits into memory.
+"""Tokenized documents in buckets on disk, so that a corpus of any size fits into memory.
 
-`Dealer` says which bucket a document goes to. Buckets lie in run files; each holds some consecutive
-buckets, in order, and perhaps only a part of each, which other run files continue. `SpillWriter`
-writes runs with parts of all buckets, whenever enough documents have come together in memory; the
-Beam pipeline writes one run for each bucket. `bucket_reader` is for buckets that are read in every
-pass.
+`Dealer` assigns documents to buckets. Run files hold the buckets: each run file has a range of
+buckets in order, and of each bucket all documents or only some, with the rest in other run files.
+`SpillWriter` writes runs with parts of all buckets, one whenever enough documents are in memory;
+the Beam pipeline writes one run for each bucket. `bucket_reader` reads buckets once per pass.
 
-A run file: int64 [num_buckets + 1], the bounds of the buckets in what follows; int32 numbers, for
-each document its number, the number of its sentences, their lengths, their tokens.
+A run file holds int64 [num_buckets + 1], the bounds of the buckets in what follows, and then int32
+numbers: for each document its number, the number of its sentences, their lengths, their tokens.
 """
 
 from __future__ import annotations
@@ -45,22 +44,22 @@ class Document:
     sentence_lengths: np.ndarray
     tokens: np.ndarray
 
-    def numbers(self) -> list[np.ndarray]:
-        """What a run file holds of it, int32, in parts to be put end to end."""
+    def arrays(self) -> list[np.ndarray]:
+        """Returns int32 arrays that make up the document's numbers in a run file."""
         head = np.array([self.number, len(self.sentence_lengths)], np.int32)
         return [head, self.sentence_lengths, self.tokens]
 
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-    """Documents in memory, end to end.
+    """Documents in memory, concatenated.
 
     Attributes:
       tokens: int32 [tokens].
       sentence_bounds: int32 [sentences + 1]: sentence s is tokens[bounds[s]:bounds[s + 1]].
-      document_bounds: int32 [documents + 1]: the same, of documents in sentences.
+      document_bounds: int32 [documents + 1]: likewise, the documents' bounds in sentences.
       document_ids: int32 [documents]: Document.number.
-      own_documents: how many of them, from the first, are the bucket's own.
+      own_documents: the bucket's own documents are the first `own_documents` ones.
     """
 
     tokens: np.ndarray
@@ -79,25 +78,26 @@ class Bucket:
 
     @classmethod
     def load(cls, path: str) -> Bucket:
-        """Reads what `save` wrote."""
+        """Reads a file written by `save`."""
         with open(path, "rb") as f:
             own_documents, *sizes = np.fromfile(f, np.int64, 5).tolist()
             return cls(*(np.fromfile(f, np.int32, size) for size in sizes), own_documents)
 
     @property
     def own_tokens(self) -> int:
-        """Tokens of the bucket's own documents."""
+        """The number of tokens in the bucket's own documents."""
         return int(self.sentence_bounds[self.document_bounds[self.own_documents]])
 
     @classmethod
     def from_documents(
         cls, documents: Sequence[Document], own_documents: int | None = None
     ) -> Bucket:
-        """Joins documents; by default all are the bucket's own."""
+        """Concatenates documents; by default all are the bucket's own."""
         lengths = [document.sentence_lengths for document in documents]
+        empty = np.zeros(0, np.int32)
         return cls(
-            np.concatenate([np.zeros(0, np.int32), *(d.tokens for d in documents)]),
-            _bounds(np.concatenate([np.zeros(0, np.int32), *lengths])),
+            np.concatenate([empty, *(document.tokens for document in documents)]),
+            _bounds(np.concatenate([empty, *lengths])),
             _bounds(np.array([len(x) for x in lengths], np.int32)),
             np.array([document.number for document in documents], np.int32),
             len(documents) if own_documents is None else own_documents,
@@ -109,24 +109,24 @@ def _bounds(lengths: np.ndarray) -> np.ndarray:
 
 
 class Dealer:
-    """Deals documents to buckets: each to the one with the fewest tokens so far.
+    """Assigns each document to the bucket that has the fewest tokens so far.
 
-    That depends on the documents and their order alone, evens the buckets out, and spreads
-    neighbours over the corpus.
+    The result depends on the documents and their order only. Buckets get nearly equal sizes, and
+    neighbouring documents get different buckets.
     """
 
     def __init__(self, num_buckets: int) -> None:
-        """Begins with empty buckets."""
+        """Starts with empty buckets."""
         self._heap = [(0, bucket) for bucket in range(num_buckets)]
 
     def deal(self, num_tokens: int) -> int:
-        """The bucket of the next document, which has `num_tokens` tokens."""
+        """Returns the bucket of the next document, which has `num_tokens` tokens."""
         tokens, bucket = self._heap[0]
         heapq.heapreplace(self._heap, (tokens + num_tokens, bucket))
         return bucket
 
     def bucket_tokens(self) -> list[int]:
-        """The tokens in each bucket."""
+        """Returns the number of tokens in each bucket."""
         return [tokens for _, tokens in sorted((bucket, tokens) for tokens, bucket in self._heap)]
 
 
@@ -135,8 +135,8 @@ class Runs:
     """How the run files of a folder hold the buckets.
 
     Attributes:
-      num_buckets: buckets in a file: in those of group g, the buckets from g * num_buckets on.
-      num_files: files in a group, each with a part of all of the group's buckets.
+      num_buckets: buckets in a file; files of group g hold the buckets from g * num_buckets on.
+      num_files: files in a group, each with a part of all buckets of the group.
     """
 
     num_buckets: int
@@ -144,7 +144,7 @@ class Runs:
 
     @staticmethod
     def path(folder: str, group: int, number: int) -> str:
-        """Path of a group's file number `number`."""
+        """Returns the path of a group's file number `number`."""
         return os.path.join(folder, f"run-{group:05d}-{number:05d}.bin")
 
 
@@ -159,22 +159,26 @@ class Spill:
     Attributes:
       runs: how the run files hold the buckets.
       bucket_tokens: tokens in each bucket.
-      counts: what split_documents counted.
+      counts: counts of split_documents.
     """
 
     runs: Runs
     bucket_tokens: Sequence[int]
     counts: dict[str, int]
 
+    def save(self, path: str) -> None:
+        """Writes this description, not the run files, to a JSON file."""
+        files.write_json(path, dataclasses.asdict(self))
+
     @classmethod
-    def from_values(cls, values: object, where: str) -> Spill:
-        """From what dataclasses.asdict gives, read from the file `where`.
+    def load(cls, path: str) -> Spill:
+        """Reads a file written by `save`.
 
         Raises:
-          AlbertError: it is something else.
+          AlbertError: the file is missing or damaged.
         """
-        spill = from_json(cls, values, where)
-        return dataclasses.replace(spill, runs=from_json(Runs, spill.runs, where))
+        spill = from_json(cls, files.read_json(path, "build state"), path)
+        return dataclasses.replace(spill, runs=from_json(Runs, spill.runs, path))
 
 
 class SpillWriter:
@@ -184,57 +188,56 @@ class SpillWriter:
         """Prepares to write into `folder`, which exists."""
         self._folder = folder
         self._dealer = Dealer(num_buckets)
-        self._parts: list[list[np.ndarray]] = [[] for _ in range(num_buckets)]
-        self._waiting = 0
+        self._buckets: list[list[np.ndarray]] = [[] for _ in range(num_buckets)]
+        self._numbers_in_memory = 0
         self._num_files = 0
 
     def add(self, document: Document) -> None:
-        """Takes the next document."""
-        numbers = document.numbers()
-        self._parts[self._dealer.deal(len(document.tokens))] += numbers
-        self._waiting += sum(map(len, numbers))
-        if self._waiting >= _RUN_NUMBERS:
+        """Adds the next document."""
+        arrays = document.arrays()
+        self._buckets[self._dealer.deal(len(document.tokens))] += arrays
+        self._numbers_in_memory += sum(map(len, arrays))
+        if self._numbers_in_memory >= _RUN_NUMBERS:
             self._write_run()
 
     def finish(self) -> tuple[Runs, list[int]]:
-        """Writes what is left; returns the layout and the tokens in each bucket."""
+        """Writes the last run; returns the layout and the number of tokens in each bucket."""
         self._write_run()
-        return Runs(len(self._parts), self._num_files), self._dealer.bucket_tokens()
+        return Runs(len(self._buckets), self._num_files), self._dealer.bucket_tokens()
 
     def _write_run(self) -> None:
-        write_run(Runs.path(self._folder, 0, self._num_files), self._parts)
-        for parts in self._parts:
-            parts.clear()
+        write_run(Runs.path(self._folder, 0, self._num_files), self._buckets)
+        for arrays in self._buckets:
+            arrays.clear()
         self._num_files += 1
-        self._waiting = 0
+        self._numbers_in_memory = 0
 
 
 def write_run(path: str, buckets: Sequence[Sequence[np.ndarray]]) -> None:
-    """Writes a run file.
+    """Writes a run file, which is either complete or absent.
 
     Args:
-      path: the file; it is complete or absent.
-      buckets: of each bucket its documents' numbers, int32, in parts.
+      path: path of the file.
+      buckets: for each bucket int32 arrays with the numbers of its documents.
     """
     import tensorflow as tf
 
-    sizes = [sum(map(len, parts)) for parts in buckets]
+    sizes = [sum(map(len, arrays)) for arrays in buckets]
     with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as f:
         f.write(np.concatenate([[0], np.cumsum(sizes)]).astype("<i8").tobytes())
-        for parts in buckets:
-            for part in parts:
-                f.write(part.astype("<i4").tobytes())
+        for arrays in buckets:
+            for array in arrays:
+                f.write(array.astype("<i4").tobytes())
 
 
 def read_bucket(folder: str, runs: Runs, buckets: Sequence[int]) -> Bucket:
-    """Reads the bucket `buckets[0]`, with the documents of the others after its own."""
+    """Reads bucket `buckets[0]`; appends the documents of the other buckets to its own."""
     documents: list[Document] = []
     own_documents = 0
     for bucket in buckets:
-        group, place = divmod(bucket, runs.num_buckets)
+        group, index = divmod(bucket, runs.num_buckets)
         for number in range(runs.num_files):
-            path = Runs.path(folder, group, number)
-            documents += _read_part(path, runs.num_buckets, place)
+            documents += _read_part(Runs.path(folder, group, number), runs.num_buckets, index)
         own_documents = own_documents or len(documents)
     return Bucket.from_documents(documents, own_documents)
 
@@ -243,17 +246,17 @@ def read_bucket(folder: str, runs: Runs, buckets: Sequence[int]) -> Bucket:
 def bucket_reader(
     folder: str, runs: Runs, scratch: str | None
 ) -> Iterator[Callable[[Sequence[int]], Bucket]]:
-    """Yields what reads buckets, as `read_bucket` does; each may be read several times.
+    """Yields a function that reads buckets as `read_bucket` does, several times if need be.
 
     A bucket may be scattered over hundreds of run files, or lie on a remote file system. So the
-    first reading leaves a copy on this machine, which is read in a hundredth of the time that a
-    pass over the bucket takes.
+    first call for a bucket leaves a copy on this machine. Reading the copy takes a hundredth of
+    the time of a pass over the bucket.
 
     Args:
       folder: see read_bucket.
       runs: see read_bucket.
-      scratch: where the copies are meanwhile, see files.scratch_folder; None: no copies, for
-        buckets that are read once.
+      scratch: folder for the copies, see files.scratch_folder; None: make no copies, for buckets
+        that are read once.
     """
     if scratch is None:
         yield functools.partial(read_bucket, folder, runs)
@@ -271,7 +274,8 @@ def bucket_reader(
         yield read
 
 
-def _read_part(path: str, num_buckets: int, place: int) -> Iterator[Document]:
+def _read_part(path: str, num_buckets: int, index: int) -> Iterator[Document]:
+    """Yields the documents that a run file holds of its bucket number `index`."""
     import tensorflow as tf
 
     damaged = AlbertError(
@@ -279,13 +283,13 @@ def _read_part(path: str, num_buckets: int, place: int) -> Iterator[Document]:
     )
     with tf.io.gfile.GFile(path, "rb") as f:
         size = f.size()
-        f.seek(8 * place)
+        f.seek(8 * index)
         bounds = f.read(16)
         start, end = np.frombuffer(bounds, "<i8").tolist() if len(bounds) == 16 else (0, -1)
-        first = 8 * (num_buckets + 1)
-        if not 0 <= start <= end <= (size - first) // 4:
+        head_bytes = 8 * (num_buckets + 1)
+        if not 0 <= start <= end <= (size - head_bytes) // 4:
             raise damaged
-        f.seek(first + 4 * start)
+        f.seek(head_bytes + 4 * start)
         numbers = np.frombuffer(f.read(4 * (end - start)), "<i4")
     position = 0
     while position < len(numbers):

@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Raw text to one sentence a line, with a blank line between documents.
+"""Splits raw text into one sentence a line, with a blank line between documents.
 
-tensorflow-text's sentence breaker proposes the breaks; those that English prose does not have are
-taken back (see `sentence_ends_here`). Text streams through: memory does not grow with the corpus.
+tensorflow-text's sentence breaker proposes the breaks; `sentence_ends_here` rejects those that are
+wrong in English prose. Text is streamed, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import atomic_text_writer, read_lines
 
 INPUT_FORMATS = ("text", "jsonl", "files")
-#: The longest JSON line accepted: a whole book fits, a damaged file without line ends does not.
+#: Longest JSON line: enough for a whole book, but not for a damaged file without line ends.
 MAX_JSON_LINE_BYTES = 64 << 20
-#: Paragraphs are given to the breaker in batches of about so many characters.
+#: Approximate number of characters in a batch of paragraphs for the breaker.
 _BATCH_CHARACTERS = 1 << 18
 
 _CLOSERS = "\"'”’»)]}"
@@ -44,24 +44,24 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# These stand before a name, and never end a sentence.
+# Abbreviations before a name; they never end a sentence.
 _TITLES = _words("""
     mr mrs ms messrs mme mlle dr prof st ste rev hon capt col gen lt sgt maj adm cmdr gov pres sen
     rep supt vs viz cf
 """)
-# These stand before a number.
+# Abbreviations before a number.
 _REFERENCES = _words("""
     no nos vol vols p pp fig figs chap ch sec sect art ver v bk ps psa gen ex exod lev num deut
     josh judg sam kgs chron neh prov eccl isa jer ezek dan hos mic hab zech mal matt mk lk jn rom
     cor gal eph phil col thess tim tit heb jas pet rev
 """)
-# A sentence that begins so is not the continuation of "U.S." or of an initial.
+# Words that usually start a sentence rather than continue it after "U.S." or an initial.
 _STARTERS = _words("""
     a after all an and as at but by for from he her his how i if in it its my no not now on or our
     she so that the their then there these they this those to we what when where which who why
     with yes you your
 """)
-# JSON can escape what UTF-8 text files may not hold: NUL and halves of surrogate pairs.
+# JSON can escape characters that text files must not contain: NUL and lone surrogates.
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _INITIALS = re.compile(r"(?:^|[\s\W])(?:[^\W\d_]\.)*[^\W\d_]\.$")
 _LAST_WORD = re.compile(r"(\w+)\.$")
@@ -70,16 +70,16 @@ _ENUMERATOR = re.compile(r"\W*(?:\d+|[ivxlcIVXLC]+|[A-Za-z])[.)]")
 
 
 def sentence_ends_here(before: str, after: str) -> bool:
-    """Whether a proposed break between two stretches of text is one.
+    """Returns whether a sentence ends at a proposed break.
 
-    It is none when the text goes on in lower case ('"Why?" he asked', "D.C. in 1990"), after a
-    title ("Mr. Smith"), after an abbreviation and before its number ("Fig. 3", "Psa. 63:8"), after
-    initials ("J. R. R. Tolkien", "U.S. Senate") unless a word follows that usually begins a
-    sentence, and after the number of a list item ("2. Salt").
+    It does not if the text continues in lower case ('"Why?" he asked', "D.C. in 1990"), after a
+    title ("Mr. Smith"), between an abbreviation and its number ("Fig. 3", "Psa. 63:8"), after
+    initials ("J. R. R. Tolkien", "U.S. Senate") unless the next word usually starts a sentence,
+    and after the number of a list item ("2. Salt").
 
     Args:
       before: the sentence so far, without surrounding white space.
-      after: what follows, without surrounding white space.
+      after: the text after the break, without surrounding white space.
     """
     word = after.lstrip(_OPENERS)
     if not any(c.isalnum() for c in before) or not word or word[0].islower():
@@ -98,15 +98,15 @@ def sentence_ends_here(before: str, after: str) -> bool:
 
 
 def merge_fragments(fragments: list[str]) -> list[str]:
-    """Sentences from the stretches of one paragraph that the breaker gives.
+    """Merges the breaker's fragments of one paragraph into sentences.
 
     Args:
-      fragments: they make up the paragraph when joined, white space included.
+      fragments: the paragraph, white space included, cut at all proposed breaks.
     """
     sentences: list[str] = []
     current = ""
     for fragment in fragments:
-        # A quotation mark that touches the full stop before it closes the sentence.
+        # A quotation mark directly after a full stop belongs to the sentence before it.
         touches = current and not current[-1].isspace()
         closers = len(fragment) - len(fragment.lstrip(_CLOSERS)) if touches else 0
         current += fragment[:closers]
@@ -131,7 +131,7 @@ class SentenceSplitter:
 
         breaker = tensorflow_text.StateBasedSentenceBreaker()
 
-        # A graph, because the breaker called eagerly keeps some memory of every call.
+        # A graph, because each eager call of the breaker leaks some memory.
         @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
         def fragment_starts(paragraphs: tf.Tensor) -> tf.RaggedTensor:
             _, starts, _ = breaker.break_sentences_with_offsets(paragraphs)
@@ -140,7 +140,7 @@ class SentenceSplitter:
         self._fragment_starts = fragment_starts
 
     def split(self, paragraphs: list[str]) -> list[list[str]]:
-        """The sentences of each paragraph."""
+        """Returns the sentences of each paragraph."""
         encoded = [paragraph.encode("utf-8") for paragraph in paragraphs]
         result = []
         for data, cuts in zip(encoded, self._fragment_starts(encoded).to_list()):
@@ -152,16 +152,15 @@ class SentenceSplitter:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How documents and paragraphs are written in the input.
+    """How the input is divided into documents and paragraphs.
 
     Attributes:
       input_format: "text": documents are separated by blank lines; "jsonl": one document a line;
         "files": one document a file.
-      text_field: the JSON field that holds a document's text.
-      document_blank_lines: in "text", so many blank lines or more end a document; fewer end a
-        paragraph.
-      join_lines: the lines of a paragraph are one text broken for display; otherwise every line is
-        a paragraph.
+      text_field: the JSON field of a document's text.
+      document_blank_lines: for "text": the number of blank lines, or more, that end a document;
+        fewer end a paragraph.
+      join_lines: whether a paragraph may have several lines; otherwise each line is a paragraph.
     """
 
     input_format: str = "text"
@@ -176,7 +175,7 @@ def read_paragraphs(
     """Yields the paragraphs of a file, and None after each document.
 
     Raises:
-      AlbertError: as read_lines; or a JSON line is not an object with the text field.
+      AlbertError: see read_lines; or a JSON line is not an object with the text field.
     """
     if layout.input_format == "jsonl":
         lines = read_lines(path, max_line_bytes=MAX_JSON_LINE_BYTES, on_read=on_read)
@@ -196,7 +195,7 @@ def read_paragraphs(
 def _json_text(line: str, field: str, where: str) -> str:
     value = parse_json(line, f"{where}: the line")
     if not isinstance(value, dict) or not isinstance(value.get(field), str):
-        raise AlbertError(f"{where}: no text in the field {field!r}; set --text_field.")
+        raise AlbertError(f"{where}: no text in the field {field!r}; set `text_field`.")
     if bad := _NOT_TEXT.search(value[field]):
         raise AlbertError(f"{where}: the text holds {bad.group()!r}, which no text file can hold.")
     return value[field]
@@ -205,7 +204,10 @@ def _json_text(line: str, field: str, where: str) -> str:
 def _paragraphs(
     lines: Iterable[str], join_lines: bool, document_blank_lines: int | None
 ) -> Iterator[str | None]:
-    """Paragraphs of bounded size: text without blank lines is cut where a sentence ends a line."""
+    """Yields paragraphs and, if `document_blank_lines` is set, None at the end of documents.
+
+    Long text without blank lines is cut at lines that end with a sentence.
+    """
     pending: list[str] = []
     size = blank_lines = 0
     for line in lines:
@@ -229,7 +231,7 @@ def _paragraphs(
 
 
 def _batches(paragraphs: Iterable[str | None]) -> Iterator[list[str | None]]:
-    """Groups of about _BATCH_CHARACTERS characters, so that the breaker is called rarely."""
+    """Yields batches of about _BATCH_CHARACTERS characters, for few calls of the breaker."""
     batch: list[str | None] = []
     size = 0
     for paragraph in paragraphs:
@@ -243,8 +245,8 @@ def _batches(paragraphs: Iterable[str | None]) -> Iterator[list[str | None]]:
 
 
 @dataclasses.dataclass
-class Counts:
-    """What was written."""
+class SplitCounts:
+    """Counts of the text written."""
 
     documents: int = 0
     sentences: int = 0
@@ -253,26 +255,26 @@ class Counts:
 
 def split_sentences(
     input_files: list[str], output_file: str, layout: Layout, overwrite: bool = False
-) -> Counts:
-    """Writes the sentences of `input_files`, one a line, a blank line between documents.
+) -> SplitCounts:
+    """Writes the sentences of `input_files`, one a line, with a blank line between documents.
 
     Args:
       input_files: UTF-8 files, plain or .gz, .bz2, .xz. The end of a file ends a document.
-      output_file: written whole or not at all; compressed as its suffix says.
-      layout: how documents and paragraphs are written in the input.
-      overwrite: replace an output file that is there already.
+      output_file: either complete or absent; compressed according to its suffix.
+      layout: how the input is divided into documents and paragraphs.
+      overwrite: replace an existing output file.
 
     Raises:
-      AlbertError: bad input (see read_paragraphs), no sentence at all, or the output file is there
-        already, is one of the input files or is written by another process.
+      AlbertError: bad input (see read_paragraphs), no sentence at all, or an output file that
+        exists already, is one of the input files or is being written by another process.
     """
     with files.claimed_output(output_file, input_files, overwrite):
         return _split(input_files, output_file, layout)
 
 
-def _split(input_files: list[str], output_file: str, layout: Layout) -> Counts:
+def _split(input_files: list[str], output_file: str, layout: Layout) -> SplitCounts:
     splitter = SentenceSplitter()
-    counts = Counts()
+    counts = SplitCounts()
     document_open = False
     progress = Progress("splitting", total_bytes(input_files))
     with progress, atomic_text_writer(output_file) as write:
@@ -302,40 +304,38 @@ def _split(input_files: list[str], output_file: str, layout: Layout) -> Counts:
 
 
 def list_files(patterns: str) -> list[str]:
-    """Files that match a comma list of globs; a folder stands for all files below it.
+    """Returns the files that match a comma list of globs, with all files below matching folders.
 
     Raises:
       AlbertError: a pattern matches nothing, or a folder is empty.
     """
-    import tensorflow as tf
-
-    found: list[str] = []
+    paths: list[str] = []
     for path in files.expand_globs(patterns):
-        if not tf.io.gfile.isdir(path):
-            found.append(path)
+        if not files.isdir(path):
+            paths.append(path)
             continue
-        below = [os.path.join(path, name) for name in files.names_below(path)]
-        if not below:
+        names = files.names_below(path)
+        if not names:
             raise AlbertError(f"The folder {path} holds no files.")
-        found += below
-    return found
+        paths += [os.path.join(path, name) for name in names]
+    return paths
 
 
 def define_flags() -> None:
-    """Flags of this script."""
+    """Defines the flags."""
     define_paths(
         "input_file",
         None,
-        "Raw text: a comma list of paths and globs; a folder stands for all files below it. UTF-8, "
-        "plain or compressed (.gz, .bz2, .xz). The end of a file ends a document.",
+        "Raw text: a comma list of paths, globs and folders, which stand for all files below them. "
+        "UTF-8, plain or compressed (.gz, .bz2, .xz). The end of a file ends a document.",
         required=True,
         check=files.check_pattern,
     )
     define_path(
         "output_file",
         None,
-        "Where to write one sentence a line, with a blank line between documents; compressed if "
-        "the name ends in .gz, .bz2 or .xz.",
+        "Output file, one sentence a line, with a blank line between documents; compressed if the "
+        "name ends in .gz, .bz2 or .xz.",
         required=True,
         check=lambda path: files.check_output_file(path, flags.FLAGS.overwrite),
     )
@@ -343,24 +343,22 @@ def define_flags() -> None:
         "input_format",
         "text",
         INPUT_FORMATS,
-        "text: documents separated by blank lines (see --document_blank_lines); jsonl: a JSON "
-        "object with one document on every line; files: every file is one document.",
+        "text: documents separated by blank lines (see --document_blank_lines); jsonl: one JSON "
+        "object a line, each with a document; files: each file is one document.",
     )
-    flags.DEFINE_string(
-        "text_field", "text", "The field of a JSON line that holds the document's text."
-    )
+    flags.DEFINE_string("text_field", "text", "The field of a JSON line with the document's text.")
     flags.DEFINE_integer(
         "document_blank_lines",
         2,
-        "With --input_format=text: so many blank lines in a row, or more, separate documents; "
-        "fewer separate paragraphs. 1 makes every paragraph a document.",
+        "With --input_format=text: number of consecutive blank lines, or more, that separate "
+        "documents; fewer separate paragraphs. 1 makes every paragraph a document.",
         lower_bound=1,
     )
     flags.DEFINE_bool(
         "join_lines",
         True,
-        "Join the lines of a paragraph, as in books whose lines are broken for display. Turn off "
-        "for text with one paragraph a line.",
+        "Join the lines of a paragraph, as in books with wrapped lines. Turn off for text with one "
+        "paragraph a line.",
     )
     script.define_overwrite_flag()
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a SentencePiece vocabulary with the id layout of the ALBERT releases.
 
-Text is normalised as the tokenizer normalises it. A corpus of any size streams through a reservoir
-sampler, so that memory depends on the sample alone.
+The text is normalised as by the tokenizer. A corpus of any size streams through a reservoir
+sampler, so that memory depends on the size of the sample only.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
 PADDING, UNKNOWN = "<pad>", "<unk>"
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 USER_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
-#: Longer sentences are left out, as SentencePiece's trainer does.
+#: Longer sentences are left out, as by SentencePiece's trainer.
 MAX_SENTENCE_BYTES = 4192
-# The trainer adds floating-point sums per thread, so that another number gives another model.
+# The trainer adds up floating-point sums of the threads: another number, another model.
 _TRAINER_THREADS = 16
 _LARGE_CORPUS_CHARACTERS = 1 << 30
 _REPORT_SENTENCES = 10_000
@@ -49,7 +49,7 @@ _REPORT_SENTENCES = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What decides the vocabulary, besides the text; the flags of this script."""
+    """The settings that decide the vocabulary, besides the text; see the flags' help."""
 
     vocab_size: int = 30000
     lower_case: bool = True
@@ -60,8 +60,8 @@ class Settings:
 
 
 @dataclasses.dataclass
-class Counts:
-    """What was read."""
+class SentenceCounts:
+    """Counts of the sentences read."""
 
     sentences_read: int = 0
     sentences_sampled: int = 0
@@ -69,10 +69,10 @@ class Counts:
 
 
 class Reservoir:
-    """A uniform sample of at most `size` items of a stream, kept in stream order.
+    """A uniform sample of at most `size` items of a stream, in stream order.
 
     Source: Li, "Reservoir-sampling algorithms of time complexity O(n(1 + log(N/n)))", algorithm L:
-    it draws how many items to pass over, not a number for every item.
+    it draws how many items to skip instead of a number for each item.
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -81,10 +81,10 @@ class Reservoir:
         self._items: list[tuple[int, str]] = []
         self._seen = 0
         self._weight = 1.0
-        self._next = size - 1  # position of the next item that enters a full reservoir
+        self._next = size - 1  # Position of the next item that enters a full reservoir.
 
     def add(self, item: str) -> None:
-        """Offers the next item of the stream."""
+        """Adds the next item of the stream, which enters the sample or not."""
         if self._seen < self._size:
             self._items.append((self._seen, item))
             if len(self._items) == self._size:
@@ -95,17 +95,17 @@ class Reservoir:
         self._seen += 1
 
     def _advance(self) -> None:
-        # 1 - random() is in (0, 1], so that its logarithm exists.
+        # 1 - random() is in (0, 1], where the logarithm is defined.
         self._weight *= math.exp(math.log(1.0 - self._random.random()) / self._size)
-        passed = math.log(1.0 - self._random.random()) / math.log1p(-self._weight)
-        self._next += int(passed) + 1
+        skipped = math.log(1.0 - self._random.random()) / math.log1p(-self._weight)
+        self._next += int(skipped) + 1
 
     def items(self) -> list[str]:
-        """The sample."""
+        """Returns the sample."""
         return [item for _, item in sorted(self._items)]
 
 
-def _sample(input_files: list[str], settings: Settings, counts: Counts) -> list[str]:
+def _sample(input_files: list[str], settings: Settings, counts: SentenceCounts) -> list[str]:
     """Reads, normalises and samples the sentences of all files."""
     reservoir = Reservoir(settings.input_sentence_size, settings.random_seed)
     with Progress("reading", total_bytes(input_files)) as progress:
@@ -163,24 +163,24 @@ def _train(sentences: list[str], settings: Settings) -> bytes:
 
 
 def _explain(error: RuntimeError, settings: Settings) -> AlbertError:
-    """SentencePiece's message as a sentence."""
+    """Translates SentencePiece's message."""
     message = str(error)
     if too_high := re.search(r"too high.*value <= (\d+)", message):
         return AlbertError(
             f"The text is too small for a vocabulary of {settings.vocab_size} pieces; it allows "
-            f"at most {too_high.group(1)}: set --vocab_size, or give more text."
+            f"at most {too_high.group(1)}: set `vocab_size`, or give more text."
         )
     if too_low := re.search(r"smaller than required_chars.*? (\d+) vs (\d+)", message):
         return AlbertError(
-            f"--vocab_size={settings.vocab_size} is too small: the characters of the text and the "
+            f"`vocab_size`={settings.vocab_size} is too small: the characters of the text and the "
             f"special pieces alone are {too_low.group(2)}; raise it, or lower "
-            "--character_coverage."
+            "`character_coverage`."
         )
     return AlbertError(f"SentencePiece could not train: {message}")
 
 
 def _check_layout(tokenizer: Tokenizer) -> None:
-    """The ids that ALBERT's checkpoints and data builders rely on."""
+    """Checks the ids that ALBERT's checkpoints and data builders rely on."""
     expected = [PADDING, UNKNOWN, *CONTROL_SYMBOLS, *USER_SYMBOLS]
     pieces = [tokenizer.id_to_piece(i) for i in range(len(expected))]
     if pieces != expected:
@@ -191,7 +191,7 @@ def _check_layout(tokenizer: Tokenizer) -> None:
 
 
 def _report(tokenizer: Tokenizer, sentences: list[str]) -> dict[str, float]:
-    """How well the vocabulary fits an even selection of the sample."""
+    """Measures how well the vocabulary fits an evenly spaced part of the sample."""
     selection = sentences[:: -(-len(sentences) // _REPORT_SENTENCES)]
     ids = [i for encoded in tokenizer.encode_batch(selection) for i in encoded]
     words = sum(sentence.count(" ") + 1 for sentence in selection)
@@ -209,21 +209,22 @@ def train_sentencepiece(
 ) -> dict[str, object]:
     """Trains a vocabulary; writes PREFIX.model, PREFIX.vocab, PREFIX.training.json, tokenizer.json.
 
-    Equal text and settings give equal bytes. If the files are there already, made from the same
-    text with the same settings, nothing is done.
+    Equal text and settings give equal bytes. Does nothing if the files already exist, made from
+    the same text with the same settings.
 
     Args:
-      input_files: one sentence a line; blank lines are passed over. UTF-8, plain or compressed.
-      output_prefix: path of the results without their suffix; tokenizer.json goes beside them.
+      input_files: one sentence a line; blank lines are skipped. UTF-8, plain or compressed.
+      output_prefix: path of the results without their suffix; tokenizer.json goes into the same
+        folder.
       settings: see Settings.
       overwrite: replace results of other text or settings.
 
     Returns:
-      What PREFIX.training.json holds: settings, inputs, counts, fit and the model's sha256.
+      The content of PREFIX.training.json: settings, inputs, counts, fit and the model's sha256.
 
     Raises:
-      AlbertError: bad input, text too small for the vocabulary, results are in the way or among
-        the input files, or another process writes to the folder.
+      AlbertError: bad input, text too small for the vocabulary, output files that exist already or
+        are input files, or another process that writes to the folder.
     """
     with lock_folder(os.path.dirname(output_prefix), "training a vocabulary"):
         return _train_and_save(input_files, output_prefix, settings or Settings(), overwrite)
@@ -233,7 +234,7 @@ def _train_and_save(
     input_files: list[str], output_prefix: str, settings: Settings, overwrite: bool
 ) -> dict[str, object]:
     for path in _outputs(output_prefix):
-        files.check_output(path, input_files, overwrite=True)  # See `_existing` for the rest.
+        files.check_output(path, input_files, overwrite=True)  # `_existing` checks the rest.
     made_from = {
         "settings": dataclasses.asdict(settings),
         "input_sha256": [files.sha256(path) for path in input_files],
@@ -242,12 +243,12 @@ def _train_and_save(
     if existing is not None:
         print(f"{output_prefix}.model is there already, made from the same text and settings.")
         return existing
-    counts = Counts()
+    counts = SentenceCounts()
     sentences = _sample(input_files, settings, counts)
     print(
         f"Training {settings.vocab_size} pieces on {counts.sentences_sampled} of "
         f"{counts.sentences_read} sentences ({counts.sentences_too_long} too long); this takes "
-        "from seconds to hours, and shows no progress.",
+        "from seconds to hours, without progress output.",
         flush=True,
     )
     model = _train(sentences, settings)
@@ -268,8 +269,8 @@ def _train_and_save(
         **_report(tokenizer, sentences),
         "model_sha256": spec.sha256,
     }
-    # The record comes first: it tells the same command, if it is stopped here, that these are its
-    # own results. tokenizer.json comes last.
+    # The record comes first: should the command be stopped here and run again, it recognises its
+    # own results by it. tokenizer.json comes last.
     files.write_json(f"{output_prefix}.training.json", result)
     files.write_text(f"{output_prefix}.vocab", "".join(_vocab_lines(model)))
     tokenizer.save(os.path.dirname(output_prefix))
@@ -277,13 +278,13 @@ def _train_and_save(
 
 
 def _outputs(output_prefix: str) -> list[str]:
-    """All files that are written."""
+    """Returns the paths of all output files: model, vocab, training.json, tokenizer.json."""
     spec_path = os.path.join(os.path.dirname(output_prefix), SPEC_FILE)
     return [f"{output_prefix}.{end}" for end in ("model", "vocab", "training.json")] + [spec_path]
 
 
 def _vocab_lines(model: bytes) -> Iterator[str]:
-    """Lines "piece<tab>log probability", as SentencePiece's own trainer writes them."""
+    """Yields lines "piece<tab>log probability", as in the .vocab files of SentencePiece."""
     import sentencepiece as spm
 
     processor = spm.SentencePieceProcessor(model_proto=model)
@@ -294,33 +295,30 @@ def _vocab_lines(model: bytes) -> Iterator[str]:
 def _existing(
     output_prefix: str, made_from: dict[str, object], overwrite: bool
 ) -> dict[str, object] | None:
-    """The record of earlier results if they can be kept; None if they are to be made, or finished.
+    """Returns the record of earlier results if they are complete; None if training is needed.
 
     Raises:
-      AlbertError: results of other text or settings are there, and may not be overwritten.
+      AlbertError: the files of other text or settings exist and must not be overwritten.
     """
-    import tensorflow as tf
-
-    exists = tf.io.gfile.exists
-    record_path, model_path = f"{output_prefix}.training.json", f"{output_prefix}.model"
-    spec_path = os.path.join(os.path.dirname(output_prefix), SPEC_FILE)
+    exists = files.exists
+    model_path, _, record_path, spec_path = paths = _outputs(output_prefix)
     if exists(record_path):
         record = files.read_object(record_path, "training record")
         made_the_same = all(record.get(key) == value for key, value in made_from.items())
         whole = exists(model_path) and record.get("model_sha256") == files.sha256(model_path)
         if made_the_same and (whole or not exists(model_path)):
             return record if whole and exists(spec_path) else None
-    in_the_way = [path for path in _outputs(output_prefix) if exists(path)]
+    in_the_way = [path for path in paths if exists(path)]
     if in_the_way and not overwrite:
         raise AlbertError(
             f"{in_the_way[0]} is there already, made from other text or settings; choose another "
-            "--output_prefix in another folder, or set --overwrite."
+            "`output_prefix` in another folder, or set `overwrite`."
         )
     return None
 
 
 def define_flags() -> None:
-    """Flags of this script."""
+    """Defines the flags."""
     defaults = Settings()
     define_paths(
         "input_file",
@@ -333,37 +331,36 @@ def define_flags() -> None:
     define_path(
         "output_prefix",
         None,
-        "Path of the results without their suffix: PREFIX.model, PREFIX.vocab and "
-        "PREFIX.training.json are written, and tokenizer.json into the same folder.",
+        "Path of the output files without their suffix: PREFIX.model, PREFIX.vocab and "
+        "PREFIX.training.json; tokenizer.json goes into the same folder.",
         required=True,
         check=lambda prefix: files.check_output_file(f"{prefix}.model"),
     )
     flags.DEFINE_integer(
         "vocab_size",
         defaults.vocab_size,
-        "Number of pieces, special ones included.",
+        "Number of pieces, including special ones.",
         lower_bound=len(CONTROL_SYMBOLS) + len(USER_SYMBOLS) + 3,
     )
     flags.DEFINE_bool("do_lower_case", defaults.lower_case, "Lower-case the text.")
     flags.DEFINE_bool(
         "strip_accents",
         defaults.strip_accents,
-        "Drop accents (é becomes e), as the English releases do. Turn off for languages whose "
-        "words differ by them.",
+        "Remove accents (é becomes e), as for the English releases. Turn off for languages where "
+        "accents distinguish words.",
     )
     flags.DEFINE_float(
         "character_coverage",
         defaults.character_coverage,
-        "Share of the text's characters that get a piece of their own; the rarest others become "
-        "<unk>.",
+        "Share of the text's characters that get their own piece; the rarest others become <unk>.",
         lower_bound=0.9,
         upper_bound=1.0,
     )
     flags.DEFINE_integer(
         "input_sentence_size",
         defaults.input_sentence_size,
-        "Train on at most so many sentences, drawn uniformly from all of the text. Memory grows "
-        "with this number: about 3 kB a sentence, nearly all of it in SentencePiece's trainer.",
+        "Largest number of training sentences, drawn uniformly from all of the text. Memory grows "
+        "with it: about 3 kB a sentence, nearly all of it in SentencePiece's trainer.",
         lower_bound=1,
     )
     flags.DEFINE_integer("random_seed", defaults.random_seed, "Seed of the sample.")

@@ -4,8 +4,8 @@
 
   python -m data_prep.verify_records --input_file=records
 
-Names the shard, the record and its byte offset of the first fault in each shard, counts the others,
-and exits with status 1 if there is any.
+For each faulty shard, prints the path, the record and the byte offset of the first fault and the
+number of further faults. Exits with status 1 if there is any.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
 
     end_on_interrupt()
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 
@@ -22,54 +23,38 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path, define_paths
 from albert_tf.data.record_faults import scan_shard
 from albert_tf.data.records import Section, ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
-from data_prep.record_files import RecordFiles, find_record_folders
+from data_prep.record_files import RecordFiles, define_record_flags, find_record_folders
 
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_paths(
-        "input_file",
-        None,
-        "Comma list of TFRecord files, globs, and folders with a manifest.json.",
-        required=True,
-        check=check_records,
-    )
-    define_path(
-        "vocab_file",
-        None,
-        "SentencePiece model, WordPiece vocabulary or tokenizer.json of the records. Default: the "
-        "tokenizer.json beside them; without any, ids are not checked against a vocabulary.",
-        check=check_vocabulary,
-    )
+    define_record_flags("; if there is none, ids are not checked against a vocabulary")
 
 
 def verify_shard(
-    found: RecordFiles, path: str, listed: ShardInfo | None, on_read: Callable[[int], None]
+    records: RecordFiles, path: str, listed: ShardInfo | None, on_read: Callable[[int], None]
 ) -> int:
-    """Checks one shard; returns the number of its records.
+    """Checks one shard and returns the number of its records.
 
     Args:
-      found: the shards that this is one of.
-      path: of the shard.
-      listed: what the manifest says of it; None without one.
-      on_read: told, now and then, how many more bytes have been read.
+      records: the shard's layout and tokenizer.
+      path: path of the shard.
+      listed: the shard's entry in the manifest; None if there is no manifest.
+      on_read: called from time to time with the number of further bytes read.
 
     Raises:
-      AlbertError: a fault: names the shard, and where it is in it.
+      AlbertError: the shard is faulty; names the shard and the place of the first fault.
     """
-    scan = scan_shard(path, found.features, found.tokenizer, on_read=on_read)
+    scan = scan_shard(path, records.features, records.tokenizer, on_read=on_read)
     if scan.faults:
         others = len(scan.faults) - 1
-        raise AlbertError(
-            scan.faults[0].place(path)
-            + (f" (and {others:,} more faulty records)" if others else "")
-        )
+        more = f" (and {others:,} more faulty records)" if others else ""
+        raise AlbertError(scan.faults[0].place(path) + more)
     count, size = len(scan.offsets), total_bytes([path])
     if listed:
         if (count, size) != (listed.examples, listed.bytes):
@@ -78,18 +63,18 @@ def verify_shard(
                 f"{listed.examples} and {listed.bytes}."
             )
         if files.sha256(path) != listed.sha256:
-            raise AlbertError(f"{path} does not have the checksum that its manifest says.")
+            raise AlbertError(f"{path} does not have the checksum in its manifest.")
         _check_sections(path, listed.sections, scan.offsets)
     return count
 
 
 def _check_sections(path: str, sections: Sequence[Section], offsets: np.ndarray) -> None:
-    """Raises AlbertError if a section does not begin where a record does.
+    """Raises AlbertError if a section does not start where a record does.
 
     Args:
-      path: the shard.
-      sections: those that the manifest lists for it; their sums are right.
-      offsets: int64 [records]: the byte where each record begins.
+      path: path of the shard.
+      sections: the shard's sections in the manifest, whose sums are known to be right.
+      offsets: int64 [records]: the byte where each record starts.
     """
     first, offset = 0, 0
     for section in sections:
@@ -102,16 +87,17 @@ def _check_sections(path: str, sections: Sequence[Section], offsets: np.ndarray)
 
 
 def verify(*folders: RecordFiles) -> int:
-    """Checks all shards and prints a line for each; returns how many are faulty."""
-    paths = [path for found in folders for path in found.paths]
+    """Checks all shards, prints a line for each and returns the number of faulty ones."""
+    paths = [path for records in folders for path in records.paths]
     faulty = total = 0
     with Progress("verifying", total_bytes(paths)) as progress:
-        for found in folders:
-            # In the order of the paths; shards of two folders may have the same name.
-            listed = found.manifest.shards if found.manifest else [None] * len(found.paths)
-            for path, shard in zip(found.paths, listed):
+        for records in folders:
+            # By position, because shards of two folders may have the same name.
+            manifest = records.manifest
+            listed = manifest.shards if manifest else [None] * len(records.paths)
+            for path, shard in zip(records.paths, listed):
                 try:
-                    count = verify_shard(found, path, shard, progress.update)
+                    count = verify_shard(records, path, shard, progress.update)
                 except AlbertError as error:
                     faulty += 1
                     progress.note(f"error: {error}")
@@ -119,12 +105,12 @@ def verify(*folders: RecordFiles) -> int:
                 total += count
                 print(f"{path}: {count} records, good")
     print(f"{len(paths) - faulty} of {len(paths)} shards are good, {total} records.")
-    for found in folders:
-        where = os.path.dirname(found.paths[0]) or "."
-        if not found.manifest:
-            print(f"{where} has no manifest.json: numbers and checksums were not compared.")
-        if not found.tokenizer:
-            print(f"{where} has no tokenizer.json: ids were not compared with a vocabulary.")
+    for records in folders:
+        folder = os.path.dirname(records.paths[0]) or "."
+        if not records.manifest:
+            print(f"{folder} has no manifest.json: numbers and checksums were not compared.")
+        if not records.tokenizer:
+            print(f"{folder} has no tokenizer.json: ids were not compared with a vocabulary.")
     return faulty
 
 
@@ -133,10 +119,7 @@ def _main() -> int:
     return 1 if verify(*folders) else 0
 
 
-def main() -> None:
-    """Entry point."""
-    script.run(_main, define_flags)
-
+main = functools.partial(script.run, _main, define_flags)
 
 if __name__ == "__main__":
     main()

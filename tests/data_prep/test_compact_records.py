@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compact records: the text of the masked ones, in a tenth of the space; tools that read them."""
 
-import gzip
 import itertools
-import os
-import pathlib
 
 import numpy as np
 import pytest
@@ -18,78 +15,61 @@ from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.task import open_records
-from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.inspect_records import inspect
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.record_files import find_records
 from data_prep.verify_records import verify
+from tests.support.builders import write_tokenizer
+from tests.support.corpora import (
+    VOCAB_SIZE,
+    WORD_IDS,
+    build,
+    corpus,
+    read_columns,
+    unmasked_ids,
+    write_corpus_vocabulary,
+)
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
-DATA = pathlib.Path(os.environ.get("ALBERT_DATA_DIR", ROOT.parent / "shared" / "data"))
-WORDS = [f"w{i}" for i in range(200)]
-SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LENGTH = 64
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A text, and a vocabulary in which words have one to three pieces."""
+def build_here(tmp_path_factory):
+    """Builds records of one corpus."""
     folder = tmp_path_factory.mktemp("text")
-    (folder / "vocab.txt").write_text("\n".join([*SPECIALS, *WORDS, "##x", "##y"]))
-    rng = np.random.default_rng(0)
-    lines = []
-    for _ in range(60):
-        for _ in range(rng.integers(2, 20)):
-            words = rng.choice(WORDS, rng.integers(3, 15))
-            suffixes = rng.choice(["", "", "x", "xy"], len(words))
-            lines.append(" ".join(w + s for w, s in zip(words, suffixes)))
-        lines.append("")
-    (folder / "text.txt").write_text("\n".join(lines) + "\n")
-    return folder
+    (folder / "text.txt").write_text(corpus(60, 20))
+    vocabulary = write_corpus_vocabulary(folder)
 
+    def build_into(output, **options):
+        options = PretrainingOptions(max_seq_length=LENGTH, **options)
+        return build(str(folder / "text.txt"), vocabulary, output, options)
 
-def build(folder, output, **options):
-    return build_pretraining_data(
-        [str(folder / "text.txt")],
-        TokenizerSource(str(folder / "vocab.txt")),
-        Output(str(output)),
-        PretrainingOptions(max_seq_length=LENGTH, **options),
-    )
+    return build_into
 
 
 @pytest.fixture(scope="module")
-def compact(folder):
-    build(folder, folder / "compact", record_format="compact")
-    return folder / "compact"
+def compact(tmp_path_factory, build_here):
+    folder = tmp_path_factory.mktemp("compact")
+    build_here(folder, record_format="compact")
+    return folder
 
 
-def read_all(output):
-    found = find_records(str(output), None)
-    examples = [e for path in found.paths for e in records.read_examples(path)]
-    parsed = records.parse_columns(tf.constant(examples), found.features)
-    return {name: value.numpy() for name, value in parsed.items()}
-
-
-def test_compact_records_hold_the_text_of_masked_ones_in_the_order_of_the_text(folder, compact):
-    build(folder, folder / "masked", dupe_factor=1)
-    masked, columns = read_all(folder / "masked"), read_all(compact)
+def test_compact_records_hold_the_text_of_masked_ones_in_text_order(tmp_path, build_here, compact):
+    build_here(tmp_path, dupe_factor=1)
+    masked, columns = read_columns(tmp_path), read_columns(compact)
     assert len(columns["text_ids"]) == len(masked["input_ids"]) > 100
-    swapped = 0
+    swapped = masked["next_sentence_labels"]
+    originals = unmasked_ids(masked)
     for row, (a, b) in enumerate(columns["segment_lengths"]):
-        ids = masked["input_ids"][row].copy()
-        used = masked["masked_lm_weights"][row] > 0
-        ids[masked["masked_lm_positions"][row][used]] = masked["masked_lm_ids"][row][used]
         text = columns["text_ids"][row][: a + b].tolist()
         segments = [text[:a], text[a:]]
-        if masked["next_sentence_labels"][row]:
+        if swapped[row]:
             segments.reverse()
-            swapped += 1
         whole = [2, *segments[0], 3, *segments[1], 3]
-        assert ids.tolist() == whole + [0] * (LENGTH - len(whole))
+        assert originals[row].tolist() == whole + [0] * (LENGTH - len(whole))
         starts = np.unpackbits(columns["word_starts"][row])[: a + b]
-        assert starts.tolist() == [i < 205 for i in text]
-    assert 0.3 < swapped / len(columns["text_ids"]) < 0.7
+        assert starts.tolist() == [i in WORD_IDS for i in text]
+    assert 0.3 < swapped.mean() < 0.7
 
 
 def test_the_manifest_describes_compact_records(compact):
@@ -98,40 +78,40 @@ def test_the_manifest_describes_compact_records(compact):
     assert manifest.options["record_format"] == "compact"
     assert manifest.options["dupe_factor"] == 1
     assert manifest.options["max_predictions_per_seq"] == 10
-    assert manifest.features == records.compact_features(LENGTH, 207)
+    assert manifest.features == records.compact_features(LENGTH, VOCAB_SIZE)
     statistics = manifest.statistics
-    columns = read_all(compact)
+    columns = read_columns(compact)
     assert statistics["instances"] == len(columns["text_ids"])
     tokens = columns["segment_lengths"].sum() + 3 * len(columns["text_ids"])
     assert statistics["fill_ratio"] == pytest.approx(tokens / columns["text_ids"].size, abs=1e-5)
     assert "masked_share" not in statistics and "label_1_share" not in statistics
 
 
-def test_compact_records_take_less_than_a_tenth_of_ten_passes(folder, compact):
-    masked = build(folder, folder / "ten", dupe_factor=10)
+def test_compact_records_take_less_than_a_tenth_of_ten_passes(tmp_path, build_here, compact):
+    masked = build_here(tmp_path, dupe_factor=10)
     sizes = [sum(s.bytes for s in m.shards) for m in (masked, Manifest.load(str(compact)))]
     assert sizes[0] > 10 * sizes[1]
 
 
-def test_one_segment_is_compact_too_and_more_passes_cut_otherwise(folder, tmp_path):
-    build(folder, tmp_path, record_format="compact", sentence_objective="none", dupe_factor=2)
+def test_one_segment_may_be_compact_and_further_passes_cut_differently(tmp_path, build_here):
+    build_here(tmp_path, record_format="compact", sentence_objective="none", dupe_factor=2)
     assert verify(find_records(str(tmp_path), None)) == 0
-    columns = read_all(tmp_path)
+    columns = read_columns(tmp_path)
     assert not columns["segment_lengths"][:, 1].any()
     assert columns["segment_lengths"][:, 0].max() == LENGTH - 2
     assert len(np.unique(columns["text_ids"], axis=0)) > 0.5 * len(columns["text_ids"])
 
 
 @pytest.mark.parametrize(
-    ("options", "flag"),
+    ("options", "option"),
     [
-        ({"sentence_objective": "nsp"}, "--sentence_objective=nsp"),
-        ({"do_permutation": True}, "--do_permutation"),
-        ({"compat": "google_research"}, "--compat=google_research"),
+        ({"sentence_objective": "nsp"}, "`sentence_objective`=nsp"),
+        ({"do_permutation": True}, "`do_permutation`"),
+        ({"compat": "google_research"}, "`compat`=google_research"),
     ],
 )
-def test_what_training_cannot_draw_is_refused(options, flag):
-    with pytest.raises(AlbertError, match=f"{flag} does not go with --record_format=compact"):
+def test_options_that_training_does_not_implement_are_refused(options, option):
+    with pytest.raises(AlbertError, match=f"^{option} does not go with `record_format`=compact"):
         PretrainingOptions(record_format="compact", **options)
 
 
@@ -162,33 +142,31 @@ def test_packed_features_are_lists_of_known_length(shape):
         records.FeatureSpec("uint16", shape)
 
 
+def write_compact(folder, words, length, columns):
+    """Writes one shard with its manifest and tokenizer; returns the serialized examples."""
+    tokenizer = write_tokenizer(folder, words)
+    tokenizer.save(str(folder))
+    features = records.compact_features(length, tokenizer.vocab_size)
+    examples = records.encode_examples(columns, features)
+    info = records.write_shard(str(folder / "shard"), examples)
+    spec = tokenizer.spec.to_dict()
+    Manifest("compact_pretraining", features, [info], spec, {}, {}).save(str(folder))
+    return examples
+
+
 def test_inspection_shows_compact_records_as_text(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIALS, "sing", "##ing", "bird", "the"]))
-    tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
-    features = records.compact_features(12, 9)
     columns = {
         "text_ids": [np.array([8, 7, 5, 6, 7]), np.array([8, 7])],
         "word_starts": [np.array([0b11101000]), np.array([0b11000000])],
         "segment_lengths": np.array([[2, 3], [2, 0]]),
     }
-    tokenizer.save(str(tmp_path))
-    info = records.write_shard(str(tmp_path / "shard"), records.encode_examples(columns, features))
-    manifest = Manifest("compact_pretraining", features, [info], tokenizer.spec.to_dict(), {}, {})
-    manifest.save(str(tmp_path))
+    write_compact(tmp_path, ["sing", "##ing", "bird", "the"], 12, columns)
     assert list(inspect(find_records(str(tmp_path), None), 2)) == [
         "record 0: 8 of 12 tokens, not masked or swapped yet\n"
         "A  [CLS] the bird [SEP]\n"
         "B  singing bird [SEP]",
         "record 1: 4 of 12 tokens, not masked or swapped yet\nA  [CLS] the bird [SEP]",
     ]
-
-
-def good_columns():
-    return {
-        "text_ids": [np.array([5, 6, 7, 5])] * 10,
-        "word_starts": [np.array([0b10110000])] * 10,
-        "segment_lengths": np.array([[3, 1]] * 10),
-    }
 
 
 FAULTS = [
@@ -206,17 +184,14 @@ FAULTS = [
 
 @pytest.mark.parametrize(("feature", "value", "message"), [(None, None, None), *FAULTS])
 def test_verification_finds_faults_of_compact_records(tmp_path, capsys, feature, value, message):
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIALS, "a", "##b", "c", "d"]))
-    tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
-    tokenizer.save(str(tmp_path))
-    columns = good_columns()
+    columns = {
+        "text_ids": [np.array([5, 6, 7, 5])] * 10,
+        "word_starts": [np.array([0b10110000])] * 10,
+        "segment_lengths": np.array([[3, 1]] * 10),
+    }
     if feature:
         columns[feature][6] = np.array(value)
-    features = records.compact_features(8, 9)
-    examples = records.encode_examples(columns, features)
-    info = records.write_shard(str(tmp_path / "shard"), examples)
-    spec = tokenizer.spec.to_dict()
-    Manifest("compact_pretraining", features, [info], spec, {}, {}).save(str(tmp_path))
+    examples = write_compact(tmp_path, ["a", "##b", "c", "d"], 8, columns)
     faulty = verify(find_records(str(tmp_path), None))
     assert faulty == (feature is not None)
     if feature:
@@ -225,22 +200,12 @@ def test_verification_finds_faults_of_compact_records(tmp_path, capsys, feature,
 
 
 @pytest.mark.realdata
-def test_real_text_is_masked_while_training_as_by_the_builder(tmp_path):
-    source, model = DATA / "text" / "books_62mb.txt.gz", DATA / "spm" / "30k-clean.model"
-    if not source.exists():
-        pytest.skip(f"needs {source}")
-    with gzip.open(source, "rb") as f:
-        (tmp_path / "text.txt").write_bytes(f.read(1_000_000).rpartition(b"\n")[0] + b"\n")
-    for record_format in ("masked", "compact"):
+def test_training_masks_real_text_as_the_builder_does(tmp_path, real_text, real_model):
+    text = real_text(1_000_000)
+    for record_format in ("compact", "masked"):
         options = PretrainingOptions(max_seq_length=128, dupe_factor=1, record_format=record_format)
-        manifest = build_pretraining_data(
-            [str(tmp_path / "text.txt")],
-            TokenizerSource(str(model)),
-            Output(str(tmp_path / record_format)),
-            options,
-        )
-        if record_format == "masked":
-            expected = manifest.statistics
+        manifest = build(text, real_model, tmp_path / record_format, options)
+    expected = manifest.statistics
     config = AlbertConfig.load("albert_base_v2")
     opened = open_records(str(tmp_path / "compact"), config)
     batches = opened.train_input_fn(InputContext(100)).take(200)

@@ -6,17 +6,16 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from albert_tf.data import records
 from albert_tf.data.framing import read_frames
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import pretraining_build, spill
+from data_prep.encoding import Context
 from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.pretraining_shards import Context, write_pretraining_shard
-from data_prep.record_files import find_records
+from data_prep.pretraining_shards import write_pretraining_shard
+from tests.support.builders import write_vocabulary
+from tests.support.corpora import build, read_columns, unmasked_ids
 
 WORDS = [f"w{i}" for i in range(100)]
 #: Each document has a word of its own in all of its sentences.
@@ -26,9 +25,7 @@ PASSES = 10
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, *WORDS]))
-    return str(path)
+    return write_vocabulary(tmp_path_factory.mktemp("vocabulary"), [*NAMES, *WORDS])
 
 
 @pytest.fixture(scope="module")
@@ -43,48 +40,31 @@ def text(tmp_path_factory):
     return str(path)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def small_buckets(monkeypatch):
     """About thirty buckets, each of five or six documents."""
     monkeypatch.setattr(pretraining_build, "_BUCKET_BYTES", 1000)
 
 
-def build(text, vocabulary, folder, options, num_shards, runner=LocalRunner):
-    source, output = TokenizerSource(vocabulary), Output(str(folder), num_shards)
-    return build_pretraining_data([text], source, output, options, runner)
-
-
-def read(folder):
-    """Of each shard the tokens of its records before masking, int [records, length]."""
-    found = find_records(str(folder), None)
-    for path in found.paths:
-        examples = list(records.read_examples(path))
-        columns = records.parse_columns(tf.constant(examples), found.features)
-        if "text_ids" in columns:
-            yield columns["text_ids"].numpy()
-            continue
-        ids = columns["input_ids"].numpy()
-        rows, used = np.nonzero(columns["masked_lm_weights"].numpy())
-        positions = columns["masked_lm_positions"].numpy()[rows, used]
-        ids[rows, positions] = columns["masked_lm_ids"].numpy()[rows, used]
-        yield ids
+def tokens_by_shard(folder, manifest):
+    """Returns the tokens of each shard's records before masking, int [records, length]."""
+    columns = read_columns(folder)
+    ids = columns["text_ids"] if "text_ids" in columns else unmasked_ids(columns)
+    return np.split(ids, np.cumsum([shard.examples for shard in manifest.shards])[:-1])
 
 
 def documents(vocabulary, ids):
-    """The documents that some records are from."""
+    """Returns the documents that some records are from."""
     tokenizer = Tokenizer.from_file(vocabulary)
     pieces = map(tokenizer.id_to_piece, np.unique(ids).tolist())
     return {piece for piece in pieces if piece.startswith("d")}
 
 
-def test_a_tenth_of_ten_passes_sees_the_documents_of_all_buckets(
-    tmp_path, text, vocabulary, small_buckets
-):
+def test_a_tenth_of_ten_passes_sees_the_documents_of_all_buckets(tmp_path, text, vocabulary):
     options = PretrainingOptions(max_seq_length=32, dupe_factor=PASSES)
-    build(text, vocabulary, tmp_path, options, num_shards=2)
-    shards = list(read(tmp_path))
-    assert len(shards) == 2
-    for ids in shards:
+    manifest = build(text, vocabulary, tmp_path, options, num_shards=2)
+    assert len(manifest.shards) == 2
+    for ids in tokens_by_shard(tmp_path, manifest):
         seen = documents(vocabulary, ids[: len(ids) // PASSES])
         assert len(seen) >= 0.95 * len(documents(vocabulary, ids))
 
@@ -92,13 +72,11 @@ def test_a_tenth_of_ten_passes_sees_the_documents_of_all_buckets(
 @pytest.mark.parametrize(
     "kind", [{}, {"sentence_objective": "nsp"}, {"record_format": "compact"}], ids=str
 )
-def test_the_manifest_says_where_in_a_shard_each_pass_begins(
-    tmp_path, text, vocabulary, small_buckets, kind
-):
+def test_the_manifest_says_where_in_a_shard_each_pass_begins(tmp_path, text, vocabulary, kind):
     options = PretrainingOptions(max_seq_length=32, dupe_factor=3, **kind)
     manifest = build(text, vocabulary, tmp_path, options, num_shards=2)
     assert manifest.builder_version == 2
-    for shard, ids in zip(manifest.shards, read(tmp_path)):
+    for shard, ids in zip(manifest.shards, tokens_by_shard(tmp_path, manifest)):
         assert len(shard.sections) == 3
         offsets = [frame.offset for frame in read_frames(str(tmp_path / shard.name))]
         offsets.append(shard.bytes)
@@ -112,13 +90,11 @@ def test_the_manifest_says_where_in_a_shard_each_pass_begins(
         assert (begin, first_byte) == (shard.examples, shard.bytes)
 
 
-def test_each_pass_goes_over_the_buckets_in_an_order_of_its_own(
-    tmp_path, text, vocabulary, small_buckets
-):
+def test_each_pass_goes_over_the_buckets_in_an_order_of_its_own(tmp_path, text, vocabulary):
     options = PretrainingOptions(max_seq_length=32, dupe_factor=3)
-    (shard,) = build(text, vocabulary, tmp_path, options, num_shards=1).shards
-    (ids,) = read(tmp_path)
-    bounds = np.cumsum([0, *(section.examples for section in shard.sections)])
+    manifest = build(text, vocabulary, tmp_path, options, num_shards=1)
+    (ids,) = tokens_by_shard(tmp_path, manifest)
+    bounds = np.cumsum([0, *(section.examples for section in manifest.shards[0].sections)])
     orders = []
     for begin, end in zip(bounds, bounds[1:]):
         names = [min(documents(vocabulary, row)) for row in ids[begin:end]]
@@ -131,9 +107,7 @@ def test_each_pass_goes_over_the_buckets_in_an_order_of_its_own(
         assert abs(np.corrcoef(np.array(common).T)[0, 1]) < 0.5
 
 
-def test_what_a_pass_draws_depends_on_seed_bucket_and_pass_alone(
-    tmp_path, text, vocabulary, small_buckets
-):
+def test_what_a_pass_draws_depends_on_seed_bucket_and_pass_alone(tmp_path, text, vocabulary):
     """So the first two of three passes are those of a build of two."""
     two, three = (PretrainingOptions(max_seq_length=32, dupe_factor=n) for n in (2, 3))
     short = build(text, vocabulary, tmp_path / "two", two, num_shards=2)
@@ -147,7 +121,7 @@ def test_what_a_pass_draws_depends_on_seed_bucket_and_pass_alone(
 
 
 def test_a_shard_reads_the_tokenized_text_once_and_leaves_no_copies(
-    tmp_path, text, vocabulary, small_buckets, monkeypatch
+    tmp_path, text, vocabulary, monkeypatch
 ):
     class Watching(LocalRunner):
         def write_shards(self, tasks, all_tokens):
@@ -168,7 +142,7 @@ def test_a_shard_reads_the_tokenized_text_once_and_leaves_no_copies(
 
 
 @pytest.mark.parametrize("passes", [1, 3])
-def test_all_work_is_reported(tmp_path, text, vocabulary, small_buckets, passes):
+def test_all_work_is_reported(tmp_path, text, vocabulary, passes):
     class Counting(LocalRunner):
         def write_shards(self, tasks, all_tokens):
             for task in tasks:

@@ -1,0 +1,289 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Builds of records: determinism, resume, files in the way, bad text, with both runners."""
+
+import dataclasses
+import functools
+import gzip
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from albert_tf.errors import AlbertError, StoppedError
+from data_prep import pretraining_build, spill
+from data_prep.beam_runner import BeamRunner
+from data_prep.local_runner import LocalRunner
+from data_prep.pretraining_options import PretrainingOptions
+from data_prep.record_files import find_records
+from data_prep.verify_records import verify
+from tests.support.corpora import SMALL, build, corpus, digests
+
+ROOT = pathlib.Path(__file__).parents[2]
+RUNNERS = {"local": LocalRunner, "beam": BeamRunner}
+
+
+def modified(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def test_the_number_of_workers_changes_nothing(tmp_path, vocabulary, monkeypatch):
+    monkeypatch.setattr(spill, "_RUN_NUMBERS", 2000)
+    monkeypatch.setattr(pretraining_build, "_BUCKET_BYTES", 2000)
+    path = tmp_path / "text.txt"
+    path.write_text(corpus(300))
+    options = PretrainingOptions(max_seq_length=32, dupe_factor=2, sentence_objective="nsp")
+    one = build(str(path), vocabulary, tmp_path / "one", options)
+    two_workers = functools.partial(LocalRunner, num_workers=2)
+    build(str(path), vocabulary, tmp_path / "two", options, two_workers)
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    assert len(one.shards) == 10
+    other = dataclasses.replace(options, random_seed=1)
+    three = build(str(path), vocabulary, tmp_path / "three", other)
+    assert three.fingerprint() != one.fingerprint()
+
+
+def test_crlf_and_compressed_text_give_the_same_records(tmp_path, text, vocabulary):
+    expected = build(text, vocabulary, tmp_path / "out").fingerprint()
+    crlf, packed = tmp_path / "crlf.txt", tmp_path / "text.txt.gz"
+    crlf.write_bytes(corpus().replace("\n", "\r\n").encode())
+    packed.write_bytes(gzip.compress(corpus().encode()))
+    for path in (crlf, packed):
+        assert build(str(path), vocabulary, tmp_path / path.stem).fingerprint() == expected
+
+
+def test_a_second_build_at_the_same_time_is_refused_unless_records_are_complete(
+    tmp_path, text, vocabulary, hold
+):
+    refused = pytest.raises(AlbertError, match=f"^{tmp_path}/out is in use: process ")
+    with hold(tmp_path / "out"), refused:
+        build(text, vocabulary, tmp_path / "out")
+    assert not (tmp_path / "out/_build").exists()
+    manifest = build(text, vocabulary, tmp_path / "out")
+    with hold(tmp_path / "out"):
+        assert build(text, vocabulary, tmp_path / "out") == manifest
+
+
+@pytest.mark.parametrize(
+    "name", ["pretraining-00001-of-00002.tfrecord", "tokenizer.json", "vocab.txt"]
+)
+def test_other_files_are_not_overwritten(tmp_path, text, vocabulary, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(AlbertError, match=f"{name} is there already; .* overwrite"):
+        build(text, vocabulary, tmp_path, num_shards=2)
+    assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "{}"
+    build(text, vocabulary, tmp_path, num_shards=2, overwrite=True)
+    assert verify(find_records(str(tmp_path), None)) == 0
+
+
+def test_input_files_are_never_overwritten(tmp_path, vocabulary):
+    text = tmp_path / "text.txt"
+    text.write_text(corpus())
+    for overwrite in (False, True):
+        with pytest.raises(AlbertError, match=r"text\.txt is read as well; give another path"):
+            build(str(text), vocabulary, tmp_path, names=["a", "text.txt"], overwrite=overwrite)
+    assert os.listdir(tmp_path) == ["text.txt"]
+    # A shard of another build that has been replaced by text.
+    build(str(text), vocabulary, tmp_path, names=["a", "b"])
+    (tmp_path / "b").write_text(corpus(seed=1))
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(AlbertError, match="/b is read as well"):
+        build(f"{tmp_path}/b", vocabulary, tmp_path, names=["c"], overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_overwriting_leaves_nothing_of_the_other_build(tmp_path, text, vocabulary, monkeypatch):
+    other = dataclasses.replace(SMALL, random_seed=1)
+    build(text, vocabulary, tmp_path / "expected", other, num_shards=2)
+    build(text, vocabulary, tmp_path / "finished", num_shards=3)
+
+    def fail(*_):
+        raise StoppedError("killed")
+
+    with monkeypatch.context() as patch, pytest.raises(StoppedError):
+        patch.setattr(pretraining_build._Build, "_manifest", fail)
+        build(text, vocabulary, tmp_path / "unfinished", num_shards=3)
+    for name in ("finished", "unfinished"):
+        with pytest.raises(AlbertError, match="set `overwrite`"):
+            build(text, vocabulary, tmp_path / name, other, num_shards=2)
+        build(text, vocabulary, tmp_path / name, other, num_shards=2, overwrite=True)
+        assert digests(tmp_path / name) == digests(tmp_path / "expected")
+        # Complete records are left alone, even with `overwrite`.
+        before = (tmp_path / name / "manifest.json").stat().st_mtime_ns
+        build(text, vocabulary, tmp_path / name, other, num_shards=2, overwrite=True)
+        assert (tmp_path / name / "manifest.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)
+def test_a_finished_build_is_left_alone_and_another_is_refused(tmp_path, text, vocabulary, runner):
+    first = build(text, vocabulary, tmp_path)
+    times = modified(tmp_path)
+    assert build(text, vocabulary, tmp_path, runner=runner) == first
+    assert modified(tmp_path) == times
+    with pytest.raises(AlbertError, match="holds records of another"):
+        build(text, vocabulary, tmp_path, dataclasses.replace(SMALL, dupe_factor=4), runner)
+    assert modified(tmp_path) == times
+
+
+def test_the_work_folder_of_a_build_that_was_killed_at_its_end_is_removed(
+    tmp_path, text, vocabulary
+):
+    manifest = build(text, vocabulary, tmp_path)
+    expected = digests(tmp_path)
+    (tmp_path / "_build").mkdir()
+    (tmp_path / "_build/run-00000-00000.bin").touch()
+    assert build(text, vocabulary, tmp_path) == manifest
+    assert digests(tmp_path) == expected
+
+
+def test_missing_shards_of_a_finished_build_are_built_again(tmp_path, text, vocabulary):
+    build(text, vocabulary, tmp_path)
+    expected = digests(tmp_path)
+    next(tmp_path.glob("*.tfrecord")).unlink()
+    build(text, vocabulary, tmp_path)
+    assert digests(tmp_path) == expected
+
+
+def test_records_of_an_older_builder_are_refused_if_their_order_matters(
+    tmp_path, text, vocabulary, monkeypatch
+):
+    manifest = build(text, vocabulary, tmp_path)
+    shards = [dataclasses.replace(shard, sections=()) for shard in manifest.shards]
+    old = dataclasses.replace(manifest, shards=shards, builder_version=1)
+    old.save(str(tmp_path))
+    expected = digests(tmp_path)
+    # A small corpus is well mixed and needs no new build, even with `overwrite`.
+    for overwrite in (False, True):
+        assert build(text, vocabulary, tmp_path, overwrite=overwrite) == old
+    monkeypatch.setattr("albert_tf.data.manifest._BUCKET_TOKENS", 10)
+    with pytest.raises(AlbertError, match="version 1 of the builder"):
+        build(text, vocabulary, tmp_path)
+    assert digests(tmp_path) == expected
+    assert build(text, vocabulary, tmp_path, overwrite=True) == manifest
+
+
+@pytest.fixture
+def blocked(tmp_path):
+    """A folder in place of the fifth shard, so that it cannot be written."""
+    path = tmp_path / "out" / "pretraining-00004-of-00010.tfrecord"
+    (path / "inside").mkdir(parents=True)
+    return path
+
+
+def test_a_build_that_failed_continues_with_either_runner(tmp_path, text, vocabulary, blocked):
+    for runner in RUNNERS.values():
+        with pytest.raises(AlbertError, match=r"pretraining-00004.* cannot be written: [^\[]*$"):
+            build(text, vocabulary, tmp_path / "out", runner=runner)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    first = tmp_path / "out" / "pretraining-00000-of-00010.tfrecord"
+    written = first.stat().st_mtime_ns
+    (blocked / "inside").rmdir()
+    blocked.rmdir()
+    build(text, vocabulary, tmp_path / "out", runner=BeamRunner)
+    build(text, vocabulary, tmp_path / "whole")
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+    assert first.stat().st_mtime_ns == written
+
+
+def test_an_unfinished_build_of_an_older_builder_is_not_continued(
+    tmp_path, text, vocabulary, blocked
+):
+    with pytest.raises(AlbertError, match="cannot be written"):
+        build(text, vocabulary, tmp_path / "out")
+    plan = tmp_path / "out/_build/plan.json"
+    values = json.loads(plan.read_text())
+    del values["builder_version"]
+    plan.write_text(json.dumps(values))
+    with pytest.raises(AlbertError, match=r"unfinished build of another .* or version"):
+        build(text, vocabulary, tmp_path / "out")
+
+
+# Not slow: builds that fail and continue, above, and tests/faults, which kill a local runner.
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", [["--num_workers=2"], ["--runner=beam"]], ids=RUNNERS)
+def test_a_killed_build_continues_with_the_missing_shards(tmp_path, vocabulary, runner):
+    text, killed = tmp_path / "text.txt", tmp_path / "killed"
+    text.write_text(corpus(700))
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "data_prep.create_pretraining_data", *runner),
+            *(f"--input_file={text}", f"--vocab_file={vocabulary}", f"--output_dir={killed}"),
+            *("--max_seq_length=32", "--dupe_factor=40"),
+        ],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+    )
+    notes = killed / "_build"
+    deadline = time.monotonic() + 120
+    while not list(notes.glob("*.tfrecord.json")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    finished = [killed / note.stem for note in notes.glob("*.tfrecord.json")]
+    assert 1 <= len(finished) < 10
+    times = [path.stat().st_mtime_ns for path in finished]
+    assert not (killed / "manifest.json").exists()
+
+    options = PretrainingOptions(max_seq_length=32, dupe_factor=40)
+    for each in RUNNERS.values():
+        with pytest.raises(AlbertError, match="unfinished build of another"):
+            build(str(text), vocabulary, killed, SMALL, each)
+    build(str(text), vocabulary, killed, options)
+    build(str(text), vocabulary, tmp_path / "whole", options)
+    assert digests(killed) == digests(tmp_path / "whole")
+    assert [path.stat().st_mtime_ns for path in finished] == times
+
+
+#: Content of the text, number of shards, and the error, by kind; for some kinds also with Beam.
+BAD_TEXT = {
+    "empty": (b"", None, "corpus is empty"),
+    "blank": (b"\n \n\n", None, "corpus is empty"),
+    "latin": (b"w1 w2\nw3\ncaf\xe9\n", None, r"/bad.txt:3: not UTF-8 \(byte 0xe9\); [^\[]*$"),
+    "nul": (b"w1 w2\na\0b\n", None, r"/bad.txt:2: a NUL byte"),
+    "long": (
+        b"w1 " * 3_500_000 + b"\n", None, r"/bad.txt:1: the line is longer than \d+ bytes; [^\[]*$"
+    ),
+    "single": (b"w1 w2\n\nw3 w4\n", None, "gives no instance: 2 documents, 2 sentences"),
+    "truncated": (gzip.compress(corpus().encode())[:-200], None, "bad.txt.gz is truncated"),
+    "small": (
+        b"w1 w2\nw3\n\nw4 w5\nw6\n", 3, "2 documents is too small for 3 shards; ask for at most 2"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("runner", "kind"),
+    [
+        *(("local", kind) for kind in BAD_TEXT),
+        *(("beam", kind) for kind in ("blank", "latin", "long", "single", "small")),
+    ],
+)
+def test_bad_text_is_reported_and_leaves_nothing(tmp_path, vocabulary, caplog, runner, kind):
+    content, num_shards, message = BAD_TEXT[kind]
+    path = tmp_path / ("bad.txt.gz" if kind == "truncated" else "bad.txt")
+    path.write_bytes(content)
+    with pytest.raises(AlbertError, match=message):
+        build(
+            str(path), vocabulary, tmp_path / "out", runner=RUNNERS[runner], num_shards=num_shards
+        )
+    assert not (tmp_path / "out").exists()
+    assert "Traceback" not in caplog.text
+
+
+def test_a_small_corpus_gets_fewer_shards(tmp_path, vocabulary):
+    (tmp_path / "text.txt").write_text(corpus(3))
+    assert len(build(f"{tmp_path}/text.txt", vocabulary, tmp_path / "out").shards) == 3
+
+
+def test_a_vocabulary_without_special_pieces_is_refused(tmp_path, text):
+    (tmp_path / "vocab.txt").write_text("a\nb\n")
+    with pytest.raises(AlbertError, match="lacks"):
+        build(text, f"{tmp_path}/vocab.txt", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
