@@ -14,31 +14,30 @@ from data_prep.spill import Document, SpillWriter, read_bucket
 
 
 class Letters:
-    """One token for each letter of a sentence; a question mark gives none."""
+    """A tokenizer with one token for each letter; none for a question mark."""
 
     def encode_batch(self, texts):
         return [[ord(letter) for letter in text if letter != "?"] for text in texts]
 
 
 def documents_of(paths, files_end_documents=True):
+    """Returns (number, sentences) of the documents, and the counts."""
     counts = Counter()
     blocks = read_blocks([str(path) for path in paths], files_end_documents)
     tokenized = (tokenize_block(block, Letters()) for block in blocks)
-    found = []
+    documents = []
     for document in split_documents(tokenized, counts):
-        text = "".join(map(chr, document.tokens))
-        bounds = np.cumsum(document.sentence_lengths)[:-1]
-        sentences = ["".join(part) for part in np.split(np.array(list(text)), bounds)]
-        found.append((document.number, sentences))
-    return found, counts
+        sentences = np.split(document.tokens, np.cumsum(document.sentence_lengths)[:-1])
+        documents.append((document.number, ["".join(map(chr, tokens)) for tokens in sentences]))
+    return documents, counts
 
 
 def test_blank_lines_and_file_ends_separate_documents(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_text("\n\nab\ncd\n \n\nef\n")
     two.write_text("gh\n?\nij")
-    found, counts = documents_of([one, two])
-    assert found == [(0, ["ab", "cd"]), (1, ["ef"]), (2, ["gh", "ij"])]
+    documents, counts = documents_of([one, two])
+    assert documents == [(0, ["ab", "cd"]), (1, ["ef"]), (2, ["gh", "ij"])]
     assert counts == {
         "documents": 3,
         "sentences": 5,
@@ -46,8 +45,8 @@ def test_blank_lines_and_file_ends_separate_documents(tmp_path):
         "sentences_without_tokens": 1,
         "long_document_cuts": 0,
     }
-    found, counts = documents_of([one, two], files_end_documents=False)
-    assert found == [(0, ["ab", "cd"]), (1, ["ef", "gh", "ij"])]
+    documents, counts = documents_of([one, two], files_end_documents=False)
+    assert documents == [(0, ["ab", "cd"]), (1, ["ef", "gh", "ij"])]
     assert counts["documents"] == 2
 
 
@@ -66,30 +65,40 @@ def test_long_documents_are_cut_into_parts_of_the_same_number(tmp_path, monkeypa
     monkeypatch.setattr(documents_module, "_BLOCK_CHARACTERS", characters)
     path = tmp_path / "text"
     path.write_text("abc\ndef\nghij\nkl\nm\n\nno\n")
-    found, counts = documents_of([path])
-    assert [number for number, _ in found] == [0] * (len(found) - 1) + [1]
-    assert counts["long_document_cuts"] == len(found) - 2 >= 1
+    parts, counts = documents_of([path])
+    assert [number for number, _ in parts] == [0] * (len(parts) - 1) + [1]
+    assert counts["long_document_cuts"] == len(parts) - 2 >= 1
     assert counts["documents"] == 2
-    sentences = [sentence for _, part in found for sentence in part]
+    sentences = [sentence for _, part in parts for sentence in part]
     assert sentences == ["abc", "def", "ghij", "kl", "m", "no"]
-    for _, part in found:
+    for _, part in parts:
         assert sum(map(len, part[:-1])) < 2 * 6
 
 
-def some_documents(rng, n=200):
+def random_documents(seed, n):
+    rng = np.random.default_rng(seed)
+    documents = []
     for number in range(n):
         lengths = rng.integers(1, 9, rng.integers(1, 12)).astype(np.int32)
-        yield Document(number, lengths, rng.integers(0, 30000, lengths.sum()).astype(np.int32))
+        tokens = rng.integers(0, 30000, lengths.sum()).astype(np.int32)
+        documents.append(Document(number, lengths, tokens))
+    return documents
+
+
+def write_buckets(folder, documents, num_buckets):
+    writer = SpillWriter(str(folder), num_buckets)
+    for document in documents:
+        writer.add(document)
+    return writer.finish()
 
 
 @pytest.mark.parametrize("run_numbers", [1 << 23, 500])
-def test_buckets_come_back_even_and_in_order(tmp_path, monkeypatch, run_numbers):
+def test_buckets_are_read_as_written_in_equal_sizes_and_in_order(
+    tmp_path, monkeypatch, run_numbers
+):
     monkeypatch.setattr(spill, "_RUN_NUMBERS", run_numbers)
-    documents = list(some_documents(np.random.default_rng(0)))
-    writer = SpillWriter(str(tmp_path), 7)
-    for document in documents:
-        writer.add(document)
-    runs, tokens = writer.finish()
+    documents = random_documents(0, 200)
+    runs, tokens = write_buckets(tmp_path, documents, 7)
     assert (runs.num_files == 1) == (run_numbers > 500)
     assert sum(tokens) == sum(len(d.tokens) for d in documents)
     assert max(tokens) - min(tokens) < 100
@@ -109,11 +118,8 @@ def test_buckets_come_back_even_and_in_order(tmp_path, monkeypatch, run_numbers)
     assert sorted(seen) == list(range(200))
 
 
-def test_a_bucket_is_read_with_its_neighbour_after_it(tmp_path):
-    writer = SpillWriter(str(tmp_path), 2)
-    for document in some_documents(np.random.default_rng(1), 20):
-        writer.add(document)
-    runs, tokens = writer.finish()
+def test_documents_of_another_bucket_can_be_appended(tmp_path):
+    runs, tokens = write_buckets(tmp_path, random_documents(1, 20), 2)
     alone = read_bucket(str(tmp_path), runs, [1])
     both = read_bucket(str(tmp_path), runs, [1, 0])
     assert both.own_documents == len(alone.document_ids)

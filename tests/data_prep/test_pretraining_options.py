@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a build: what follows from others, and what is warned of."""
+"""Options of a build: defaults that depend on others, and the warning."""
 
 import re
 
@@ -16,18 +16,17 @@ def test_max_predictions_follow_the_length():
 
 
 @pytest.mark.parametrize(
-    ("length", "most", "share", "told"),
+    ("length", "most", "share", "message"),
     [
         (512, None, 0.15, None),
         (512, 77, 0.15, None),
-        (512, 76, 0.15, "=76 leaves 14.8% of an instance of 512 tokens to be predicted, not the"),
-        (512, 20, 0.15, "=20 leaves 3.9% of an instance of 512 .* 15% of .* which take 77"),
+        (512, 76, 0.15, "`=76 lets 14.8% of an instance of 512 tokens be predicted"),
+        (512, 20, 0.15, "=20 lets 3.9% of an instance of 512 .*`=0.15 asks for 77 tokens .15%"),
         (128, 20, 0.15, None),
         (128, 19, 0.15, None),  # 19.2 tokens are rounded.
-        (128, 20, 0.3, "=20 leaves 15.6% of an instance of 128 .* 30% of .* which take 38"),
+        (128, 20, 0.3, "=20 lets 15.6% of an instance of 128 .*`=0.3 asks for 38 tokens .30%"),
     ],
 )
-def test_too_few_predictions_for_the_share_draw_a_warning(length, most, share, told):
-    options = PretrainingOptions(length, most, share)
-    warning = options.warning()
-    assert (warning is None) if told is None else re.search(told, warning)
+def test_too_few_predictions_for_the_share_cause_a_warning(length, most, share, message):
+    warning = PretrainingOptions(length, most, share).warning()
+    assert (warning is None) if message is None else re.search(message, warning)

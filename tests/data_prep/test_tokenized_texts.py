@@ -1,16 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Texts tokenized one by one, dealt, and brought to their buckets."""
+"""Texts that are tokenized independently, then dealt and sorted into buckets."""
 
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.documents import read_blocks, split_documents, tokenize_block
+from data_prep.encoding import Context
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.pretraining_shards import Context
 from data_prep.spill import RUN_PER_BUCKET, SpillWriter, read_bucket
 from data_prep.tokenized_texts import (
     deal_texts,
@@ -19,6 +18,7 @@ from data_prep.tokenized_texts import (
     scatter_text,
     tokenize_text,
 )
+from tests.support.builders import write_tokenizer
 
 WORDS = [f"w{i}" for i in range(50)]
 NUM_BUCKETS = 7
@@ -26,9 +26,7 @@ NUM_BUCKETS = 7
 
 @pytest.fixture
 def context(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
-    return Context(Tokenizer.from_file(str(path)), PretrainingOptions())
+    return Context(write_tokenizer(tmp_path, WORDS), PretrainingOptions())
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def as_lists(bucket):
     return [x.tolist() for x in (bucket.tokens, bucket.sentence_bounds, bucket.document_ids)]
 
 
-def test_buckets_are_those_of_a_corpus_read_in_one_piece(tmp_path, context, texts):
+def test_buckets_equal_those_of_a_corpus_tokenized_as_a_whole(tmp_path, context, texts):
     folder = str(tmp_path)
     for number in (2, 0, 1):  # Workers finish in any order.
         tokenize_text(context, folder, number, [texts[number]])

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Verification finds every kind of fault and names its place."""
+"""Verification finds all kinds of faults and locates them."""
 
 import dataclasses
 import pathlib
@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from albert_tf.data import records
+from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
-from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.record_files import find_record_folders, find_records
 from data_prep.verify_records import verify
+from tests.support.builders import vocabulary, write_tokenizer, write_vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf1_records"
 LENGTH, PREDICTIONS = 12, 3
 FEATURES = records.pretraining_features(LENGTH, PREDICTIONS)
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d"]
+WORDS = ["a", "b", "c", "d"]
 
 
 def good_columns(n=20):
@@ -35,24 +36,41 @@ def good_columns(n=20):
     return {name: np.array([value] * n) for name, value in row.items()}
 
 
-def write(folder, columns, with_manifest=True):
-    examples = records.encode_examples(columns, FEATURES)
+def write(folder, examples, manifest=True):
+    """Writes a shard a.tfrecord, a vocabulary and a manifest."""
     info = records.write_shard(str(folder / "a.tfrecord"), examples)
-    (folder / "vocab.txt").write_text("\n".join(PIECES))
-    if with_manifest:
+    write_vocabulary(folder, WORDS)
+    if manifest:
         Manifest("pretraining", FEATURES, [info], {}, {}, {}).save(str(folder))
-    return info
 
 
-def check(folder, capsys, source=None):
-    vocabulary = None if (folder / "manifest.json").exists() else str(folder / "vocab.txt")
-    faulty = verify(find_records(str(source or folder), vocabulary))
-    return faulty, capsys.readouterr().err
+def encoded(columns):
+    return records.encode_examples(columns, FEATURES)
 
 
-def test_good_records_are_good(tmp_path, capsys):
-    write(tmp_path, good_columns())
-    faulty, printed = check(tmp_path, capsys)
+def flip_a_bit(path, position):
+    data = bytearray(path.read_bytes())
+    data[position] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def check(tmp_path, capsys):
+    """Verifies the shard; returns the number of faulty shards and standard error."""
+
+    def verified():
+        if (tmp_path / "manifest.json").exists():
+            found = find_records(str(tmp_path), None)
+        else:
+            found = find_records(f"{tmp_path}/a.tfrecord", f"{tmp_path}/vocab.txt")
+        return verify(found), capsys.readouterr().err
+
+    return verified
+
+
+def test_good_records_pass(tmp_path, check):
+    write(tmp_path, encoded(good_columns()))
+    faulty, printed = check()
     assert faulty == 0 and "error" not in printed
 
 
@@ -81,52 +99,50 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("feature", "column", "value", "message"), FAULTS)
-def test_a_fault_is_named_by_shard_record_and_byte(
-    tmp_path, capsys, feature, column, value, message
+def test_a_fault_is_located_by_shard_record_and_byte(
+    tmp_path, check, feature, column, value, message
 ):
     columns = good_columns()
     columns[feature] = columns[feature].astype(np.float32 if value == 0.5 else np.int64)
     columns[feature][13 if column is None else (13, column)] = value
-    write(tmp_path, columns, with_manifest=False)
-    faulty, error = check(tmp_path, capsys, tmp_path / "a.tfrecord")
-    offset = 13 * (len(records.encode_examples(good_columns(1), FEATURES)[0]) + 16)
+    write(tmp_path, encoded(columns), manifest=False)
+    faulty, error = check()
+    offset = 13 * (len(encoded(good_columns(1))[0]) + FRAME_BYTES)
     assert faulty == 1
     assert re.search(message, error)
     assert f"a.tfrecord: record 13 (byte {offset}): " in error
 
 
-def test_another_layout_is_named_by_record(tmp_path, capsys):
-    examples = records.encode_examples(good_columns(), FEATURES)
-    features = records.pretraining_features(LENGTH, PREDICTIONS + 1)
+def test_a_record_of_another_layout_is_located(tmp_path, check):
+    examples = encoded(good_columns())
     columns = good_columns(1)
     for name in ("positions", "ids", "weights"):
         columns[f"masked_lm_{name}"] = np.zeros((1, PREDICTIONS + 1), int)
+    features = records.pretraining_features(LENGTH, PREDICTIONS + 1)
     examples[7] = records.encode_examples(columns, features)[0]
-    (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
-    records.write_shard(str(tmp_path / "a.tfrecord"), examples)
-    faulty, error = check(tmp_path, capsys, tmp_path / "a.tfrecord")
+    write(tmp_path, examples, manifest=False)
+    faulty, error = check()
     assert faulty == 1
-    assert f"record 7 (byte {7 * (len(examples[0]) + 16)}): it does not have the layout" in error
+    offset = 7 * (len(examples[0]) + FRAME_BYTES)
+    assert f"record 7 (byte {offset}): it does not have the layout" in error
 
 
-def test_a_shard_that_is_not_the_manifests_is_named(tmp_path, capsys):
-    write(tmp_path, good_columns())
-    records.write_shard(
-        str(tmp_path / "a.tfrecord"), records.encode_examples(good_columns(19), FEATURES)
-    )
-    faulty, error = check(tmp_path, capsys)
-    assert faulty == 1
-    assert "has 19 records" in error
-    columns = good_columns()
-    columns["next_sentence_labels"][3] = 0
-    records.write_shard(str(tmp_path / "a.tfrecord"), records.encode_examples(columns, FEATURES))
-    faulty, error = check(tmp_path, capsys)
-    assert faulty == 1
-    assert "a.tfrecord does not have the checksum" in error
+def test_a_shard_that_differs_from_its_manifest_is_faulty(tmp_path, check):
+    write(tmp_path, encoded(good_columns()))
+    changed = good_columns()
+    changed["next_sentence_labels"][3] = 0
+    for columns, message in (
+        (good_columns(19), "has 19 records"),
+        (changed, "a.tfrecord does not have the checksum"),
+    ):
+        records.write_shard(str(tmp_path / "a.tfrecord"), encoded(columns))
+        faulty, error = check()
+        assert faulty == 1
+        assert message in error
 
 
-def test_sections_that_do_not_begin_with_a_record_are_named(tmp_path, capsys):
-    examples = records.encode_examples(good_columns(), FEATURES)
+def test_sections_must_start_with_a_record(tmp_path, check):
+    examples = encoded(good_columns())
     path = str(tmp_path / "a.tfrecord")
     good = records.write_sections(path, [examples[:12], examples[12:]])
     size = good.bytes // 20
@@ -137,52 +153,48 @@ def test_sections_that_do_not_begin_with_a_record_are_named(tmp_path, capsys):
     ):
         info = dataclasses.replace(good, sections=sections)
         Manifest("pretraining", FEATURES, [info], {}, {}, {}).save(str(tmp_path))
-        faulty, error = check(tmp_path, capsys)
+        faulty, error = check()
         assert faulty == bool(message)
         assert message in error
 
 
-def test_a_flipped_bit_is_named_and_other_shards_are_still_checked(tmp_path, capsys):
-    examples = records.encode_examples(good_columns(), FEATURES)
+def test_a_flipped_bit_is_located_and_other_shards_are_still_checked(tmp_path, capsys):
+    examples = encoded(good_columns())
     infos = [records.write_shard(str(tmp_path / f"{name}.tfrecord"), examples) for name in "abc"]
     Manifest("pretraining", FEATURES, infos, {}, {}, {}).save(str(tmp_path))
-    data = bytearray((tmp_path / "b.tfrecord").read_bytes())
-    frame = len(examples[0]) + 16
-    data[11 * frame + 50] ^= 4
-    (tmp_path / "b.tfrecord").write_bytes(data)
+    offset = 11 * (len(examples[0]) + FRAME_BYTES)
+    flip_a_bit(tmp_path / "b.tfrecord", offset + 50)
     faulty = verify(find_records(str(tmp_path), None))
     output = capsys.readouterr()
     assert faulty == 1
-    assert f"b.tfrecord: record 11 (byte {11 * frame}): its checksum is wrong" in output.err
+    assert f"b.tfrecord: record 11 (byte {offset}): its checksum is wrong" in output.err
     assert "2 of 3 shards are good" in output.out
 
 
-def test_records_of_the_tf1_release_are_good(capsys):
+def test_records_of_the_tf1_release_pass(capsys):
     for path in sorted(GOLDEN.glob("*.tfrecord")):
         assert verify(find_records(str(path), None)) == 0
     assert "has no manifest.json: numbers" in capsys.readouterr().out
 
 
-def test_shards_of_one_name_are_compared_with_the_manifest_beside_them(tmp_path, capsys):
+def test_shards_with_one_name_are_compared_with_the_manifest_in_their_folder(tmp_path, capsys):
     for name, number in (("one", 20), ("two", 7)):
         (tmp_path / name).mkdir()
-        write(tmp_path / name, good_columns(number))
+        write(tmp_path / name, encoded(good_columns(number)))
     assert verify(*find_record_folders(f"{tmp_path}/one,{tmp_path}/two", None)) == 0
     assert "2 of 2 shards are good, 27 records" in capsys.readouterr().out
-    data = bytearray((tmp_path / "two/a.tfrecord").read_bytes())
-    data[50] ^= 4
-    (tmp_path / "two/a.tfrecord").write_bytes(data)
+    flip_a_bit(tmp_path / "two/a.tfrecord", 50)
     assert verify(*find_record_folders(f"{tmp_path}/*", None)) == 1
     assert "two/a.tfrecord: record 0 (byte 0): its checksum" in capsys.readouterr().err
 
 
-def test_each_folder_is_verified_by_its_own_tokenizer(tmp_path, capsys):
+def test_each_folder_is_verified_with_its_own_tokenizer(tmp_path, capsys):
     columns = good_columns()
-    columns["input_ids"][4, 5] = len(PIECES)
+    columns["input_ids"][4, 5] = len(vocabulary(WORDS))
     for name, more in (("one", []), ("two", ["e"])):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name, columns, with_manifest=False)
-        (tmp_path / name / "vocab.txt").write_text("\n".join(PIECES + more))
-        Tokenizer.from_file(str(tmp_path / name / "vocab.txt")).save(str(tmp_path / name))
+        folder = tmp_path / name
+        folder.mkdir()
+        write(folder, encoded(columns), manifest=False)
+        write_tokenizer(folder, [*WORDS, *more]).save(str(folder))
     assert verify(*find_record_folders(f"{tmp_path}/*/*.tfrecord", None)) == 1
     assert "one/a.tfrecord: record 4 (byte" in capsys.readouterr().err
