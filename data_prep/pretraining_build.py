@@ -133,7 +133,7 @@ def build_pretraining_data(
     """
     build = _Build(input_files, tokenizer_source.load(), output, options)
     finished = None if overwrite else build.finished()
-    if finished and not _gfile().exists(build.work_folder):
+    if finished and not files.exists(build.work_folder):
         return finished
     with lock_folder(output.folder, "building records"):
         if overwrite:
@@ -207,7 +207,7 @@ class _Build:
         Raises:
           AlbertError: the folder has other records.
         """
-        if not _gfile().exists(self._path(FILE_NAME)):
+        if not files.exists(self._path(FILE_NAME)):
             return None
         manifest = Manifest.load(self._folder)
         others = ""
@@ -224,20 +224,20 @@ class _Build:
             )
         if not all(is_complete(self._folder, shard) for shard in manifest.shards):
             return None
-        if clean_up and _gfile().exists(self.work_folder):
+        if clean_up and files.exists(self.work_folder):
             self._remove_work_folder()
         return manifest
 
     def remove_others(self) -> None:
         """Deletes the files of other builds, finished or not, unless they are input files."""
         names: list[str] = []
-        if _gfile().exists(self._path(FILE_NAME)):
+        if files.exists(self._path(FILE_NAME)):
             manifest = Manifest.load(self._folder)
             if not self._is_planned(manifest) or manifest.order_warning():
                 # The manifest goes first: as long as it exists, its shards are complete.
                 names = [FILE_NAME, *(shard.name for shard in manifest.shards)]
         plan = self._plan
-        if _gfile().exists(self._plan_path):
+        if files.exists(self._plan_path):
             plan = files.read_object(self._plan_path, "build plan")
         if plan != self._plan:
             names += self._shard_names(plan.get("options", {}).get("shard_names", []))
@@ -245,7 +245,7 @@ class _Build:
         for path in paths:
             files.check_output(path, self._input_files, overwrite=True)
         for path in paths:
-            if _gfile().exists(path):
+            if files.exists(path):
                 _gfile().remove(path)
         if plan != self._plan:
             self._remove_work_folder()
@@ -255,10 +255,10 @@ class _Build:
         tokenizer_names = [SPEC_FILE, self._tokenizer.spec.model_file]
         # A folder cannot be overwritten by mistake; writing the shard will report it.
         names = self._shard_names(self._output.names)
-        shards = [name for name in names if not _gfile().isdir(self._path(name))]
+        shards = [name for name in names if not files.isdir(self._path(name))]
         for name in [FILE_NAME, *tokenizer_names, *shards]:
             files.check_output(self._path(name), self._input_files, overwrite=True)
-        if _gfile().exists(self._plan_path) or _gfile().exists(self._path(FILE_NAME)):
+        if files.exists(self._plan_path) or files.exists(self._path(FILE_NAME)):
             return  # `finished` and `_start` check of which plan these are.
         for name in shards if self._has_this_tokenizer() else [*shards, *tokenizer_names]:
             files.check_output(self._path(name), (), overwrite)
@@ -267,7 +267,7 @@ class _Build:
         """Returns whether the tokenizer's files, if they exist, are those of this tokenizer."""
         spec = self._tokenizer.spec
         spec_path, model_path = self._path(SPEC_FILE), self._path(spec.model_file)
-        exists = _gfile().exists
+        exists = files.exists
         return (not exists(model_path) or files.sha256(model_path) == spec.sha256) and (
             not exists(spec_path) or files.read_json(spec_path, "tokenizer") == spec.to_dict()
         )
@@ -304,7 +304,7 @@ class _Build:
 
     def _start(self) -> None:
         """Starts a build, or continues one that was killed."""
-        if not _gfile().exists(self._plan_path):
+        if not files.exists(self._plan_path):
             files.write_json(self._plan_path, self._plan)
             return
         if files.read_json(self._plan_path, "build plan") != self._plan:
@@ -318,7 +318,7 @@ class _Build:
     def _tokenize(self, runner: Runner) -> Spill:
         """Tokenizes the corpus into buckets, unless an earlier run has done so."""
         path = os.path.join(self.work_folder, "spill.json")
-        if _gfile().exists(path):
+        if files.exists(path):
             return Spill.load(path)
         try:
             spill = runner.tokenize(self._input_files, self._num_buckets())

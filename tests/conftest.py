@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: settings of the processes that run them, and ways to run scripts."""
+"""Settings of the test processes, and fixtures that run scripts."""
 
 import contextlib
 import gc
@@ -12,43 +12,42 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from absl import flags
 
 from tests.support.script_server import ScriptServer
+from tests.support.temporary_flags import temporary_flags
 
-#: Memory of a process that runs half of the tests; compiled functions are kept until it ends.
+#: Memory of a process that runs half of the tests; it keeps compiled functions until it ends.
 _PROCESS_BYTES = 8 * 2**30
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Our scripts set this too, and tests compare results of scripts with results computed here.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-# Several test processes share the cores. What they start inherits this.
+# Several test processes share the cores. Their children inherit this.
 _processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _cores = len(os.sched_getaffinity(0))
 if _processes > 1:
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, _cores // _processes)))
-# A shell that starts the tests in the background has them ignore SIGINT, and so would the programs
-# that they start.
+# A shell that starts the tests in the background makes them, and their children, ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Returns how many processes `pytest -n auto` starts: one a core, if the memory suffices."""
+    """Returns the number of processes for `pytest -n auto`: one a core, if memory suffices."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(_cores, memory // _PROCESS_BYTES))
 
 
 def pytest_collection_finish():
-    """Keeps the garbage collector from visiting what the imports have made, again and again."""
+    """Keeps the garbage collector from visiting all imported objects again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
 
 
 def pytest_sessionfinish():
-    """Leaves TensorFlow's functions alone when Python ends.
+    """Disables the finalizer of TensorFlow's functions.
 
-    They would remove themselves from a context that is gone by then; Python would print errors.
+    When Python ends, they would remove themselves from a deleted context and print errors.
     """
     name = "tensorflow.python.eager.polymorphic_function.atomic_function"
     if name in sys.modules:
@@ -58,8 +57,8 @@ def pytest_sessionfinish():
 @pytest.fixture(scope="session", autouse=True)
 def two_logical_cpus():
     """Gives MirroredStrategy two replicas."""
-    # Only possible before TensorFlow's first operation. Tests that do not import TensorFlow when
-    # collected need no replicas, and should not wait for the import.
+    # Only possible before TensorFlow's first operation. Tests that do not import TensorFlow need no
+    # replicas and should not wait for the import.
     if "tensorflow" in sys.modules:
         import tensorflow as tf
 
@@ -70,11 +69,16 @@ def two_logical_cpus():
 
 
 class Finished(NamedTuple):
-    """What a script left: exit status, standard output, standard error."""
+    """A finished script: exit status, standard output, standard error."""
 
     returncode: int
     stdout: str
     stderr: str
+
+    def ok(self):
+        """Asserts success; returns this result."""
+        assert self.returncode == 0, self.stderr
+        return self
 
 
 _HOLD = """
@@ -90,7 +94,7 @@ with lock(sys.argv[1], "training"):
 
 @pytest.fixture
 def hold():
-    """Another process that holds a folder, or with `file=True` a file to be written."""
+    """Starts another process that locks a folder, or with `file=True` an output file."""
 
     @contextlib.contextmanager
     def held(path, more="pass", file=False):
@@ -115,22 +119,18 @@ def hold():
 def run_script(capfd, monkeypatch):
     """Runs a script's main() in this process, as `run_script(module, *flags)`.
 
-    Everything but the start of a Python process is real: flags, messages, exit status.
+    Flags, messages and the exit status are those of a new Python process.
     """
 
     def run(module, *arguments):
-        known = set(flags.FLAGS)
         monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, arguments)])
         capfd.readouterr()
-        try:
-            module.main()
-            status = 0
-        except SystemExit as stop:
-            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        finally:
-            flags.FLAGS.unparse_flags()
-            for name in set(flags.FLAGS) - known:
-                delattr(flags.FLAGS, name)
+        with temporary_flags():
+            try:
+                module.main()
+                status = 0
+            except SystemExit as stop:
+                status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         return Finished(status, *capfd.readouterr())
 
     return run
@@ -138,14 +138,14 @@ def run_script(capfd, monkeypatch):
 
 @pytest.fixture(scope="session")
 def script_server():
-    """Starts scripts as processes of their own that need not import TensorFlow again."""
+    """Starts scripts in separate processes that need not import TensorFlow again."""
     with ScriptServer() as server:
         yield server
 
 
 @pytest.fixture
 def run_process(script_server, tmp_path_factory):
-    """Runs a script as a process of its own and waits, as `run_process("run_squad", *flags)`."""
+    """Runs a script in a separate process and waits, as `run_process("run_squad", *flags)`."""
 
     def run(script, *arguments):
         folder = tmp_path_factory.mktemp("outputs")
@@ -160,7 +160,7 @@ def run_process(script_server, tmp_path_factory):
 
 @pytest.fixture
 def self_check_here():
-    """Checks exports in this process; for kinds that another test has checked in a fresh one."""
+    """Checks exports in this process; for kinds that another test checks in a fresh process."""
     from tests.support.self_checks import checked_in_this_process
 
     with checked_in_this_process():

@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The main job where no file is on a disk: every input and output is below ram://.
+"""The main job without a disk: all inputs and outputs are below ram://.
 
-TensorFlow's file system in memory stands for buckets: what opens a path by other means than
+TensorFlow's file system in memory stands for buckets. Code that opens a path by other means than
 tf.io.gfile finds nothing there.
 """
 
@@ -17,7 +17,6 @@ import tensorflow as tf
 import export_tfhub
 import run_classifier
 import run_pretraining
-from albert_tf.config import AlbertConfig
 from albert_tf.io import files
 from data_prep import (
     create_pretraining_data,
@@ -26,19 +25,22 @@ from data_prep import (
     train_sentencepiece,
     verify_records,
 )
+from tests.support.builders import tiny_config
 from tests.support.self_checks import checked_in_this_process
 
 DEMO = Path(__file__).parents[1] / "demo/data"
 ROOT = "ram://any-file-system"
-CONFIG = AlbertConfig(
-    vocab_size=400,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=64,
-)
+VOCABULARY = f"{ROOT}/vocabulary/books.model"
+CONFIG = tiny_config(400, max_position_embeddings=64)
+PRETRAINING = {
+    "input_file": f"{ROOT}/records/train",
+    "albert_config_file": f"{ROOT}/config.json",
+    "output_dir": f"{ROOT}/pretrained",
+    "train_batch_size": 8,
+    "num_warmup_steps": 2,
+    "save_checkpoints_steps": 2,
+    "log_every_steps": 2,
+}
 CLASSIFIER = {
     "task_name": "custom",
     "do_train": True,
@@ -59,20 +61,19 @@ CLASSIFIER = {
 
 @pytest.fixture
 def run(run_script, tmp_path, monkeypatch):
-    """Runs a script in an empty folder, in which nothing may be when it has ended."""
-    # Whatever is taken for the name of a local file would be made here.
+    """Runs scripts in an empty folder, which must stay empty."""
+    # A path that is mistaken for a local one would be created here.
     monkeypatch.chdir(tmp_path)
 
     def run(module, **flags):
-        done = run_script(module, *(f"--{name}={value}" for name, value in flags.items()))
-        assert done.returncode == 0, done.stderr
+        done = run_script(module, *(f"--{name}={value}" for name, value in flags.items())).ok()
         return done.stdout
 
     yield run
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def inputs():
     """Some chapters, some labelled sentences and a configuration, in memory."""
     for part in ("train", "heldout"):
@@ -86,75 +87,26 @@ def inputs():
     tf.io.gfile.rmtree(ROOT)
 
 
-def test_a_short_chain_runs_with_every_path_below_ram(inputs, run):
-    """The demo with one half of the books, no evaluation while pretraining, and one export."""
-    text, vocabulary = f"{ROOT}/text/train.txt", f"{ROOT}/vocabulary/books.model"
-    records, pretrained = f"{ROOT}/records/train", f"{ROOT}/pretrained"
-    run(split_sentences, input_file=f"{ROOT}/books/train/*.txt", output_file=text)
-    run(
-        train_sentencepiece,
-        input_file=text,
-        output_prefix=vocabulary.removesuffix(".model"),
-        vocab_size=CONFIG.vocab_size,
-    )
-    run(
-        create_pretraining_data,
-        input_file=text,
-        output_dir=records,
-        spm_model_file=vocabulary,
-        max_seq_length=64,
-        record_format="compact",
-        num_shards=2,
-        num_workers=1,
-    )
-    run(verify_records, input_file=records)
-    assert "[CLS]" in run(inspect_records, input_file=records)
-    run(
-        run_pretraining,
-        input_file=records,
-        albert_config_file=f"{ROOT}/config.json",
-        output_dir=pretrained,
-        train_batch_size=8,
-        num_train_steps=4,
-        num_warmup_steps=2,
-        save_checkpoints_steps=2,
-        keep_checkpoint_max=1,
-        log_every_steps=2,
-    )
-    kept = tf.io.gfile.glob(f"{pretrained}/checkpoints/*.index")
-    assert kept == [f"{pretrained}/checkpoints/ckpt-4.index"]
-    run(run_classifier, **CLASSIFIER, freeze="encoder")
-    assert 0 <= files.read_json(f"{ROOT}/classifier/eval_results.json")["accuracy"] <= 1
-    assert len(files.read_text(f"{ROOT}/classifier/predictions.tsv").splitlines()) == 40
-    export = f"{ROOT}/export"
-    with checked_in_this_process():
-        run(export_tfhub, albert_directory=pretrained, export_path=export)
-    assert json.loads(files.read_text(f"{export}/self_check.json"))["probes"]
-    encoder = tf.saved_model.load(export)
-    assert encoder.do_lower_case.numpy() and not hasattr(encoder, "mlm")
-
-
-@pytest.mark.slow
-def test_the_demo_runs_with_every_path_below_ram(inputs, run):
-    for part in ("train", "heldout"):
+def prepare_records(run, **record_formats):
+    """Runs the scripts of data_prep; takes the format of the records of each part."""
+    for part in record_formats:
         run(
             split_sentences,
             input_file=f"{ROOT}/books/{part}/*.txt",
             output_file=f"{ROOT}/text/{part}.txt",
         )
-    vocabulary = f"{ROOT}/vocabulary/books.model"
     run(
         train_sentencepiece,
         input_file=f"{ROOT}/text/train.txt",
-        output_prefix=vocabulary.removesuffix(".model"),
+        output_prefix=VOCABULARY.removesuffix(".model"),
         vocab_size=CONFIG.vocab_size,
     )
-    for part, record_format in (("train", "compact"), ("heldout", "masked")):
+    for part, record_format in record_formats.items():
         run(
             create_pretraining_data,
             input_file=f"{ROOT}/text/{part}.txt",
             output_dir=f"{ROOT}/records/{part}",
-            spm_model_file=vocabulary,
+            spm_model_file=VOCABULARY,
             max_seq_length=64,
             record_format=record_format,
             num_shards=2,
@@ -162,28 +114,50 @@ def test_the_demo_runs_with_every_path_below_ram(inputs, run):
         )
         run(verify_records, input_file=f"{ROOT}/records/{part}")
     assert "[CLS]" in run(inspect_records, input_file=f"{ROOT}/records/train")
+
+
+def check_checkpoints(*steps):
+    kept = tf.io.gfile.glob(f"{ROOT}/pretrained/checkpoints/*.index")
+    assert sorted(kept) == [f"{ROOT}/pretrained/checkpoints/ckpt-{i}.index" for i in steps]
+
+
+def check_classifier():
+    assert 0 <= files.read_json(f"{ROOT}/classifier/eval_results.json")["accuracy"] <= 1
+    assert len(files.read_text(f"{ROOT}/classifier/predictions.tsv").splitlines()) == 40
+
+
+def test_a_short_chain_runs_with_all_paths_below_ram(run):
+    """Runs the demo with half of the books, no evaluation in pretraining, and one export."""
+    prepare_records(run, train="compact")
+    run(run_pretraining, **PRETRAINING, num_train_steps=4, keep_checkpoint_max=1)
+    check_checkpoints(4)
+    run(run_classifier, **CLASSIFIER, freeze="encoder")
+    check_classifier()
+    export = f"{ROOT}/export"
+    with checked_in_this_process():
+        run(export_tfhub, albert_directory=f"{ROOT}/pretrained", export_path=export)
+    assert json.loads(files.read_text(f"{export}/self_check.json"))["probes"]
+    encoder = tf.saved_model.load(export)
+    assert encoder.do_lower_case.numpy() and not hasattr(encoder, "mlm")
+
+
+@pytest.mark.slow
+def test_the_demo_runs_with_all_paths_below_ram(run):
+    prepare_records(run, train="compact", heldout="masked")
     pretraining = {
-        "input_file": f"{ROOT}/records/train",
+        **PRETRAINING,
         "eval_input_file": f"{ROOT}/records/heldout",
-        "albert_config_file": f"{ROOT}/config.json",
-        "output_dir": f"{ROOT}/pretrained",
         "do_eval": True,
-        "train_batch_size": 8,
         "num_train_steps": 6,
-        "num_warmup_steps": 2,
         "eval_every_steps": 3,
-        "save_checkpoints_steps": 2,
         "keep_checkpoint_max": 2,
-        "log_every_steps": 2,
         "max_eval_steps": 2,
     }
     run(run_pretraining, **pretraining)
     assert "already trained to step 6" in run(run_pretraining, **pretraining)
-    kept = tf.io.gfile.glob(f"{ROOT}/pretrained/checkpoints/*.index")
-    assert sorted(kept) == [f"{ROOT}/pretrained/checkpoints/ckpt-{i}.index" for i in (4, 6)]
+    check_checkpoints(4, 6)
     run(run_classifier, **CLASSIFIER)
-    assert 0 <= files.read_json(f"{ROOT}/classifier/eval_results.json")["accuracy"] <= 1
-    assert len(files.read_text(f"{ROOT}/classifier/predictions.tsv").splitlines()) == 40
+    check_classifier()
     for kind, folder in (("classifier", "classifier"), ("model_with_mlm", "pretrained")):
         export = f"{ROOT}/export/{kind}"
         run(

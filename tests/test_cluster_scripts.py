@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts for clusters, run with stand-ins for the cluster's own commands alone."""
+"""The scripts for clusters, run with stand-ins for the commands of a cluster."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 import yaml
-from absl import flags
 
 import run_pretraining
 from albert_tf.tasks.training_flags import run_settings
 from albert_tf.training.specs import RunConfig
+from tests.support.temporary_flags import temporary_flags
 
 pytestmark = pytest.mark.tooling
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
-#: Shows what a process on a machine of the cluster is started with.
+#: Prints TF_CONFIG and the arguments of a process on a machine of the cluster.
 SHOW = "import os, sys; print(os.environ['TF_CONFIG'].replace('\\n', ' '), *sys.argv[1:], sep='|')"
 
 
@@ -39,7 +39,7 @@ def environment(folder, **variables):
 
 
 def resolve(tf_config, monkeypatch):
-    """The machines and this process's place among them, as MultiWorkerMirroredStrategy reads it."""
+    """Returns the machines and this process's index, as MultiWorkerMirroredStrategy reads them."""
     monkeypatch.setenv("TF_CONFIG", tf_config)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     assert resolver.task_type == "worker"
@@ -48,7 +48,7 @@ def resolve(tf_config, monkeypatch):
 
 @pytest.fixture
 def slurm(tmp_path):
-    """Slurm's commands: three machines, on which srun runs its command one after the other."""
+    """Runs the script with Slurm's commands for three machines; srun uses them in turn."""
     names = "node07 node08 node11"
     put_on_path(
         tmp_path,
@@ -75,24 +75,24 @@ def slurm(tmp_path):
     return run
 
 
-def test_slurm_starts_a_worker_a_machine_with_its_place_in_the_cluster(slurm, monkeypatch):
+def test_slurm_starts_one_worker_per_machine_with_its_index(slurm, monkeypatch):
     done = slurm(sys.executable, "-c", SHOW, "--output_dir=a b")
     assert done.returncode == 0, done.stderr
     lines = [line.split("|") for line in done.stdout.splitlines()]
     workers = ["node07:24567", "node08:24567", "node11:24567"]
-    found = [resolve(tf_config, monkeypatch) for tf_config, _ in lines]
-    assert found == [(workers, i) for i in range(3)]
+    resolved = [resolve(tf_config, monkeypatch) for tf_config, _ in lines]
+    assert resolved == [(workers, i) for i in range(3)]
     assert {argument for _, argument in lines} == {"--output_dir=a b"}
 
 
 @pytest.mark.parametrize(("status", "requeued"), [(143, True), (1, False), (0, False)])
-def test_slurm_queues_a_job_again_that_ran_out_of_time(slurm, tmp_path, status, requeued):
+def test_slurm_requeues_a_job_that_ran_out_of_time(slurm, tmp_path, status, requeued):
     assert slurm("bash", "-c", f"exit {status}").returncode == status
     log = tmp_path / "scontrol.log"
     assert (log.read_text() if log.exists() else "") == "requeue 1234567\n" * requeued
 
 
-def test_kubernetes_starts_pretraining_with_flags_it_has(tmp_path, monkeypatch):
+def test_kubernetes_starts_pretraining_with_existing_flags(tmp_path, monkeypatch):
     service, job = yaml.safe_load_all((SCRIPTS / "kubernetes_train.yaml").read_text())
     machines = job["spec"]["completions"]
     assert job["spec"]["parallelism"] == machines
@@ -102,27 +102,22 @@ def test_kubernetes_starts_pretraining_with_flags_it_has(tmp_path, monkeypatch):
     assert variables == {"MACHINES": str(machines)}
     put_on_path(tmp_path, "python", f'exec {sys.executable} -c "{SHOW}" "$@"')
     command = [*container["command"], *container["args"]]
-    found = []
+    resolved = []
     for index in range(machines):
         # Kubernetes sets the index in the pods of an Indexed job.
         env = environment(tmp_path, **variables, JOB_COMPLETION_INDEX=str(index))
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         tf_config, script, *given = done.stdout.strip().split("|")
-        found.append(resolve(tf_config, monkeypatch))
+        resolved.append(resolve(tf_config, monkeypatch))
     name = job["metadata"]["name"]
     domain = service["metadata"]["name"]
     assert service["spec"]["clusterIP"] == "None" and pod["subdomain"] == domain
-    assert found == [([f"{name}-{i}.{domain}:2222" for i in range(4)], j) for j in range(4)]
+    assert resolved == [([f"{name}-{i}.{domain}:2222" for i in range(4)], j) for j in range(4)]
     assert script == "run_pretraining.py"
-    known = set(flags.FLAGS)
-    run_pretraining.define_flags()
-    try:
-        assert flags.FLAGS([script, *given]) == [script]
+    with temporary_flags() as flags:
+        run_pretraining.define_flags()
+        assert flags([script, *given]) == [script]
         config = RunConfig(**{**run_settings(), "learning_rate": 0.001})
-    finally:
-        flags.FLAGS.unparse_flags()
-        for flag in set(flags.FLAGS) - known:
-            delattr(flags.FLAGS, flag)
     assert config.strategy == "multi_worker"
     replicas = machines * container["resources"]["limits"]["nvidia.com/gpu"]
     assert config.train_batch_size % (replicas * config.gradient_accumulation_steps) == 0
@@ -140,19 +135,21 @@ def keep_running(folder, text, **kwargs):
     )
 
 
-def test_a_command_is_started_again_until_it_succeeds(tmp_path):
+@pytest.mark.parametrize(
+    ("command", "status", "error"),
+    [
+        ("(($(wc -l < {count}) == 3)) || exit 143", 0, ""),
+        ("exit 1", 1, "exit status 1 three times within a minute"),
+    ],
+)
+def test_a_command_is_restarted_until_it_succeeds_or_fails_repeatedly(
+    tmp_path, command, status, error
+):
     count = tmp_path / "count"
-    loop = keep_running(tmp_path, f"echo >> {count}; (($(wc -l < {count}) == 3)) || exit 143")
-    assert loop.wait(30) == 0
+    loop = keep_running(tmp_path, f"echo >> {count}; {command.format(count=count)}")
+    assert loop.wait(30) == status
     assert len(count.read_text()) == 3
-
-
-def test_a_command_that_cannot_work_is_given_up(tmp_path):
-    count = tmp_path / "count"
-    loop = keep_running(tmp_path, f"echo >> {count}; exit 1")
-    assert loop.wait(30) == 1
-    assert len(count.read_text()) == 3
-    assert "exit status 1 three times within a minute" in loop.stderr.read()
+    assert error in loop.stderr.read()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

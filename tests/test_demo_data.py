@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""demo/data: the held-out half is held out, and the labelled set is fair."""
+"""demo/data: held-out text is not in the training text, and labels are balanced."""
 
 import collections
 import runpy
@@ -15,7 +15,7 @@ AUTHORS = ["darwin", "dickens", "doyle", "smith", "spinoza", "washington"]
 
 
 def words(part):
-    """The running text of each author, without line breaks."""
+    """Returns the text of each author without line breaks."""
     paths = sorted((DATA / "books" / part).glob("*.txt"))
     return {path.stem: " ".join(path.read_text("utf-8").split()) for path in paths}
 
@@ -26,14 +26,14 @@ def rows(name):
     return [tuple(line.split("\t")) for line in lines]
 
 
-def test_there_are_about_two_megabytes_of_six_books():
+def test_six_books_have_about_two_megabytes():
     train, held_out = words("train"), words("heldout")
     assert list(train) == list(held_out) == AUTHORS
     assert 1.8e6 < sum(len(text) for text in [*train.values(), *held_out.values()]) < 2.2e6
     assert min(map(len, held_out.values())) > 30_000
 
 
-def test_every_book_is_named_in_the_sources():
+def test_sources_name_all_books():
     sources = (DATA / "SOURCES.md").read_text("utf-8")
     assert [author for author in AUTHORS if f"`{author}.txt`" not in sources] == []
 
@@ -41,21 +41,19 @@ def test_every_book_is_named_in_the_sources():
 @pytest.mark.parametrize(
     ("name", "part", "count"), [("train", "train", 60), ("dev", "heldout", 80)]
 )
-def test_labelled_sentences_are_balanced_and_come_from_their_part(name, part, count):
+def test_labelled_sentences_are_balanced_and_from_their_part(name, part, count):
     text = words(part)
     assert collections.Counter(author for _, author in rows(name)) == dict.fromkeys(AUTHORS, count)
     assert [sentence for sentence, author in rows(name) if sentence not in text[author]] == []
 
 
 def test_no_labelled_sentence_is_in_the_other_part():
-    train = " ".join(words("train").values())
+    train, held_out = (" ".join(words(part).values()) for part in ("train", "heldout"))
     assert [sentence for sentence, _ in rows("dev") if sentence in train] == []
-    assert [
-        sentence for sentence, _ in rows("train") if sentence in words("heldout").values()
-    ] == []
+    assert [sentence for sentence, _ in rows("train") if sentence in held_out] == []
 
 
-def test_labelled_sentences_are_of_sane_length_and_shuffled():
+def test_labelled_sentences_have_50_to_250_characters_and_are_shuffled():
     for name in ("train", "dev"):
         labels = [author for _, author in rows(name)]
         assert labels != sorted(labels)

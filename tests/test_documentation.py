@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""README and the pages in docs say what the code does."""
+"""README and the pages in docs agree with the code."""
 
 import json
 import re
@@ -21,12 +21,12 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.ipynb")),
     ROOT / "benchmarks/README.md",
 ]
-#: What the site is made of.
+#: Sources of the site.
 SITE = ("mkdocs.yml", "docs", "scripts", "benchmarks", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def prose(page):
-    """A page as Markdown; of a notebook the cells that are not code."""
+    """Returns a page as Markdown, without the code cells of notebooks."""
     text = page.read_text("utf-8")
     if page.suffix == ".md":
         return text
@@ -35,7 +35,7 @@ def prose(page):
 
 
 def documented_flags():
-    """Script path -> default by flag, as in the table, from docs/flags.md."""
+    """Returns the defaults in docs/flags.md, as written there: {script path: {flag: default}}."""
     sections = re.split(r"^## `(.*)`$", (ROOT / "docs/flags.md").read_text("utf-8"), flags=re.M)
     pairs = zip(sections[1::2], sections[2::2])
     row = re.compile(r"^\| `--(\w+)` \| (.*?) \|", flags=re.M)
@@ -43,18 +43,18 @@ def documented_flags():
 
 
 def shell(page):
-    """All that a page gives to type into a shell."""
+    """Returns all shell code of a page."""
     return "\n".join(re.findall(r"```(?:bash|sh)\n(.*?)```", prose(page), flags=re.S))
 
 
 def commands(page):
-    """Script path and flag names of every command on a page."""
+    """Returns script path and flag names of each command on a page."""
     lines = shell(page).replace("\\\n", " ").splitlines()
-    found = [re.search(r"\bpython (\S+\.py)(.*)", line) for line in lines]
-    return [(match[1], re.findall(r" --(\w+)", match[2])) for match in found if match]
+    matches = [re.search(r"\bpython (\S+\.py)(.*)", line) for line in lines]
+    return [(match[1], re.findall(r" --(\w+)", match[2])) for match in matches if match]
 
 
-def test_flag_reference_is_what_the_scripts_say(tmp_path):
+def test_the_flag_reference_is_up_to_date(tmp_path):
     script = "import make_flag_reference as m; print(m.flag_reference(), end='')"
     result = subprocess.run(
         [sys.executable, "-c", script],
@@ -66,7 +66,7 @@ def test_flag_reference_is_what_the_scripts_say(tmp_path):
     assert result.stdout == (ROOT / "docs/flags.md").read_text("utf-8"), "run `make docs`"
 
 
-def test_flag_reference_covers_every_console_entry_point():
+def test_the_flag_reference_covers_all_console_entry_points():
     entry_points = re.findall(
         r'^albert-[\w-]+ = "([\w.]+):main"', (ROOT / "pyproject.toml").read_text("utf-8"), re.M
     )
@@ -90,14 +90,12 @@ def test_pages_show_commands(page, least):
     ("script", "names"), [command for page in PAGES for command in commands(page)]
 )
 def test_flags_in_commands_exist(script, names):
-    known = documented_flags()[script]
-    assert [
-        name for name in names if name not in known and name.removeprefix("no") not in known
-    ] == []
+    defaults = documented_flags()[script]
+    assert [n for n in names if n not in defaults and n.removeprefix("no") not in defaults] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_are_words_a_shell_understands(page):
+def test_commands_are_valid_shell_code(page):
     done = subprocess.run(["bash", "-n"], input=shell(page), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -113,7 +111,7 @@ def test_links_exist():
 
 
 def migration_rows():
-    """(our scripts, their flag, our flag, our default) of every flag in docs/migration.md."""
+    """Yields (our scripts, our flag, our default) for each flag in docs/migration.md."""
     text = (ROOT / "docs/migration.md").read_text("utf-8")
     runners = ["run_pretraining.py", "run_classifier.py", "run_squad.py", "run_race.py"]
     for section in re.split(r"^## ", text, flags=re.M):
@@ -124,24 +122,24 @@ def migration_rows():
                 continue
             for theirs in re.findall(r"--(\w+)", cells[0]):
                 for ours in [theirs] if cells[2] == "same" else re.findall(r"--(\w+)", cells[2]):
-                    yield [here[1]] if here else runners, theirs, ours, cells[3]
+                    yield [here[1]] if here else runners, ours, cells[3]
 
 
-def test_flags_that_the_migration_page_leads_to_exist_with_the_defaults_it_tells():
-    known = documented_flags()
+def test_flags_on_the_migration_page_exist_with_these_defaults():
+    defaults = documented_flags()
     rows = list(migration_rows())
     assert len(rows) > 90
-    for scripts, _, ours, told in rows:
+    for scripts, ours, stated in rows:
         for script in scripts:
-            default = known[script][ours].strip("`*")
-            literal = re.match(r"`(.*?)`", told)
-            if told == "required" or (literal and default):
-                assert (literal[1] if literal else told) == default, (script, ours)
+            default = defaults[script][ours].strip("`*")
+            literal = re.match(r"`(.*?)`", stated)
+            if stated == "required" or (literal and default):
+                assert (literal[1] if literal else stated) == default, (script, ours)
             else:
                 assert not default, (script, ours)
 
 
-def test_flags_in_the_prose_of_the_pages_on_trouble_and_migration_exist():
+def test_flags_in_the_prose_on_troubleshooting_and_migration_exist():
     known = {flag for defaults in documented_flags().values() for flag in defaults}
     for name in ("migration", "troubleshooting"):
         text = (ROOT / f"docs/{name}.md").read_text("utf-8")
@@ -153,7 +151,7 @@ def test_flags_in_the_prose_of_the_pages_on_trouble_and_migration_exist():
 
 
 def build_site(project, folder):
-    # Not --quiet, which takes the warnings away that --strict counts.
+    # Not --quiet, which suppresses the warnings that --strict counts.
     config = project / "mkdocs.yml"
     command = ["mkdocs", "build", "--strict", "--config-file", config, "--site-dir"]
     return subprocess.run(
@@ -162,7 +160,7 @@ def build_site(project, folder):
 
 
 @pytest.mark.tooling
-def test_site_holds_every_page_and_loads_nothing_from_other_hosts(tmp_path):
+def test_the_site_has_all_pages_and_loads_nothing_from_other_hosts(tmp_path):
     done = build_site(ROOT, tmp_path)
     assert done.returncode == 0, done.stderr
     pages = {page.relative_to(ROOT / "docs") for page in PAGES if ROOT / "docs" in page.parents}
@@ -189,7 +187,7 @@ def test_site_holds_every_page_and_loads_nothing_from_other_hosts(tmp_path):
         ("flags.md#nowhere", "does not contain an anchor '#nowhere'"),
     ],
 )
-def test_site_is_not_built_with_a_broken_link(tmp_path, link, complaint):
+def test_the_site_is_not_built_with_a_broken_link(tmp_path, link, complaint):
     project = tmp_path / "project"
     project.mkdir()
     for name in SITE:
@@ -202,7 +200,7 @@ def test_site_is_not_built_with_a_broken_link(tmp_path, link, complaint):
     assert complaint in done.stdout + done.stderr
 
 
-def test_citation_and_changelog_tell_the_packages_version():
+def test_citation_and_changelog_state_the_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert citation["version"] == __version__
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -210,7 +208,7 @@ def test_citation_and_changelog_tell_the_packages_version():
 
 
 def test_make_lists_its_targets_within_80_columns():
-    # Without the option, make run by make (as `make test` is here) says which folder it is in.
+    # Without the option, make called by make (as in `make test`) prints its folder.
     command = ["make", "--no-print-directory", "help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
     targets = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[0]

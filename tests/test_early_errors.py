@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes that scripts refuse before they import TensorFlow, and without leaving anything behind.
+"""Mistakes that scripts report before they import TensorFlow or write anything.
 
-All are made in one fresh Python process, as the tests' own may have TensorFlow already.
+One fresh Python process makes them all, as the tests' own process may have imported TensorFlow.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ BUILD = ("data_prep.create_pretraining_data", "--output_dir=out")
 EXPORT = ("export_tfhub", "--albert_directory=albert_tiny_books")
 CONVERT = ("convert_checkpoint", "--from_path=albert_tiny_books")
 SCORE = ("albert_tf.tasks.squad.__main__", "score", "--version=2.0", "absent.json", "file")
-#: Command and the sentence, or a part of it.
+#: Command, and the sentence or a part of it.
 MISTAKES = {
     "a missing table": (
         (*CLASSIFY, "--do_train", "--train_file=absent.tsv"),
@@ -206,7 +206,7 @@ MISTAKES = {
     "too many predictions for records": (
         (*BUILD, "--input_file=file", "--vocab_file=file", "--max_seq_length=8",
          "--max_predictions_per_seq=8"),
-        "--max_predictions_per_seq is 8; it must be between 1 and the sequence length, 8.",
+        "--max_predictions_per_seq is 8; it must be at least 1 and less than --max_seq_length, 8.",
     ),
     "missing text for a vocabulary": (
         ("data_prep.train_sentencepiece", "--input_file=absent/*", "--output_prefix=out/p"),
@@ -234,7 +234,7 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """What each mistake led to: exit status, errors, whether there is an output directory."""
+    """Exit status and errors for each mistake, and whether the output directory exists."""
     folder = tmp_path_factory.mktemp("mistakes")
     (folder / "file").write_text("text")
     (folder / "data.tsv").write_text("text\tlabel\n" + "good\tpos\nbad\tneg\n" * 8)
@@ -256,7 +256,7 @@ def outcomes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_refused_before_tensorflow_is_imported(mistake, outcomes):
+def test_a_mistake_is_reported_before_tensorflow_is_imported(mistake, outcomes):
     status, errors, written = outcomes[mistake]
     assert status == 1
     assert MISTAKES[mistake][1] in errors

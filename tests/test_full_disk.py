@@ -1,12 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Programs whose disk becomes full: one sentence, nothing half written, then on with more room."""
+"""Programs on a full disk: one sentence, no incomplete files, and success with more space."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import random
 import resource
 import shutil
@@ -27,24 +26,23 @@ from albert_tf.errors import StoppedError
 from albert_tf.io import files
 from albert_tf.weights.checkpoint import check_checkpoint
 from albert_tf.weights.checkpoint_files import newest_first, read_best
+from tests.support.builders import tiny_config, write_tokenizer
 from tests.training.damage import files_below, stored
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord"
 RELEASE = ROOT / "tests/golden/tf1_tiny"
 PAGE = 4096
-#: More than any of the programs here writes.
+#: More than any of these programs writes.
 DISK_BYTES = 24 << 20
-MODEL = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 1,
-         "num_attention_heads": 2, "intermediate_size": 64}  # fmt: skip
 WORDS = [f"w{i}" for i in range(100)]
 
 
 class Disk:
-    """A small file system of its own.
+    """A small file system.
 
     Attributes:
-      folder: where it is mounted.
+      folder: the mount point.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +51,7 @@ class Disk:
 
     @contextlib.contextmanager
     def with_room_for(self, size: int):
-        """Fills the disk but for about so many bytes."""
+        """Fills the disk except for about `size` bytes."""
         with open(self._filler, "wb", buffering=0) as f, contextlib.suppress(OSError):
             while f.write(bytes(1 << 20)):
                 pass
@@ -78,7 +76,7 @@ def disk(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """What the programs read, on another disk."""
+    """A folder with the programs' inputs, on another disk."""
     folder = tmp_path_factory.mktemp("inputs")
     rng = random.Random(0)
 
@@ -87,10 +85,10 @@ def inputs(tmp_path_factory):
 
     paragraphs = ["\n".join(sentence() for _ in range(rng.randrange(2, 9))) for _ in range(150)]
     (folder / "text.txt").write_text("\n\n".join(paragraphs) + "\n")
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    (folder / "config.json").write_text(json.dumps({"vocab_size": len(vocabulary), **MODEL}))
-    (folder / "pretraining.json").write_text(json.dumps({"vocab_size": 30000, **MODEL}))
+    vocab_size = write_tokenizer(folder, [".", *WORDS]).vocab_size
+    for name, size in (("config", vocab_size), ("pretraining", 30000)):
+        config = tiny_config(size, hidden_size=32, embedding_size=16, max_position_embeddings=512)
+        config.to_json(str(folder / f"{name}.json"))
     rows = [f"{sentence()}\t{rng.choice('ab')}\n" for _ in range(64)]
     (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
     return folder
@@ -101,12 +99,12 @@ class Program:
     """A program that writes to a disk.
 
     Attributes:
-      module: of the script.
-      flags: its command line, given the folders of inputs and output.
-      result: what is to be equal in the end, given the folder of output; by default all files.
-      grows: whether a file may be there and incomplete, being the program's log or notes.
-      folder: in the folder of output, made when complete.
-      disks: how many to try.
+      module: the script's module.
+      flags: returns its command line, given the input and the output folder.
+      result: returns what must be equal in the end, given the output folder; by default all files.
+      grows: returns whether a file of this name, such as a log, may be incomplete.
+      folder: a subfolder of the output folder that appears only when it is complete.
+      disks: number of disk sizes to try.
     """
 
     module: object
@@ -118,7 +116,7 @@ class Program:
 
 
 def _trained(folder: Path) -> object:
-    """Checkpoints by their values, files but for logs and times."""
+    """Returns the values in the checkpoints, and the other files except for logs and times."""
     checkpoints = {str(p.relative_to(folder)): stored(p.with_suffix(""))
                    for p in folder.rglob("ckpt-*.index")}  # fmt: skip
     logs = ("ckpt-", "events", "metrics.jsonl", "checkpoints/checkpoint")
@@ -229,13 +227,13 @@ def assert_one_sentence(done):
 
 
 def assert_good_state(program, out, whole):
-    """Everything under its final name is complete, and the newest checkpoint can be read."""
-    found = files_below(out)
-    odd = [name for name in found if any(x in name for x in (".tmp-", "_temp", "tempstate"))]
-    assert not odd
+    """Checks that files with a final name are complete and all checkpoints can be read."""
+    present = files_below(out)
+    temporary = (".tmp-", "_temp", "tempstate")
+    assert not [name for name in present if any(x in name for x in temporary)]
     assert not (program.folder and (out / program.folder).exists())
     changing = ("checkpoints/", "best/")
-    for name, content in found.items():
+    for name, content in present.items():
         if not (name.startswith(changing) or program.grows(name)):
             assert content == whole[name], f"{name} is incomplete"
     for prefix in newest_first(str(out / "checkpoints"))[0]:
@@ -245,11 +243,11 @@ def assert_good_state(program, out, whole):
         check_checkpoint(str(out / "best" / best.checkpoint))
 
 
-def figures(name, program, disk, inputs, run_script, shares):
-    """Runs a program on a disk with room for each of these shares of its result; gives a line."""
+def run_on_full_disks(name, disk, inputs, run_script, shares):
+    """Runs a program with room for each share of its result; returns a line about it."""
+    program = PROGRAMS[name]
     undisturbed = inputs.parent / f"undisturbed-{name}"
-    done = run(run_script, program, inputs, undisturbed)
-    assert done.returncode == 0, done.stderr
+    done = run(run_script, program, inputs, undisturbed).ok()
     whole, expected = files_below(undisturbed), program.result(undisturbed)
     size = sum(-(-len(content) // PAGE) * PAGE for content in whole.values())
     failed, compared = 0, 0
@@ -263,8 +261,7 @@ def figures(name, program, disk, inputs, run_script, shares):
                 failed += 1
         if done.returncode:
             kept = newest_first(str(out / "checkpoints"))[0]
-            done = run(run_script, program, inputs, out)
-            assert done.returncode == 0, done.stderr
+            done = run(run_script, program, inputs, out).ok()
             if kept:
                 step = int(kept[0].rpartition("-")[2])
                 assert f"Resuming {out} at step {step}." in done.stdout
@@ -285,26 +282,25 @@ def figures(name, program, disk, inputs, run_script, shares):
         pytest.param("run_pretraining", (0.6,), marks=pytest.mark.slow),
     ],
 )
-def test_a_full_disk_stops_a_program_which_then_goes_on(disk, inputs, run_script, name, shares):
-    figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
+def test_a_full_disk_stops_a_program_that_then_continues(disk, inputs, run_script, name, shares):
+    run_on_full_disks(name, disk, inputs, run_script, shares)
 
 
 @pytest.mark.slow
-def test_a_full_disk_stops_pretraining_which_then_resumes(disk, inputs, run_script, tmp_path):
+def test_a_full_disk_stops_pretraining_that_then_resumes(disk, inputs, run_script, tmp_path):
     program, out = PROGRAMS["run_pretraining"], disk.folder / "pretraining"
     with disk.with_room_for(7_000_000):  # For one checkpoint.
         done = run(run_script, program, inputs, out)
         assert_one_sentence(done)
         shutil.copytree(out, tmp_path / "stopped")
-    done = run(run_script, program, inputs, out)
-    assert done.returncode == 0, done.stderr
+    done = run(run_script, program, inputs, out).ok()
     assert f"Resuming {out} at step 2." in done.stdout
     assert_good_state(program, tmp_path / "stopped", whole=files_below(out))
     assert newest_first(str(out / "checkpoints"))[0][0].endswith("ckpt-6")
     shutil.rmtree(out)
 
 
-def test_a_build_that_finds_no_room_for_its_tokens_is_not_given_up(disk, inputs, run_script):
+def test_a_build_without_room_for_its_tokens_keeps_its_plan(disk, inputs, run_script):
     out = disk.folder / "build"
     with disk.with_room_for(3 * PAGE):
         done = run(run_script, PROGRAMS["create_pretraining_data"], inputs, out)
@@ -316,16 +312,16 @@ def test_a_build_that_finds_no_room_for_its_tokens_is_not_given_up(disk, inputs,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_wherever_the_disk_is_full_the_program_goes_on(disk, inputs, run_script, capfd, name):
+def test_a_program_continues_wherever_the_disk_is_full(disk, inputs, run_script, capfd, name):
     shares = np.linspace(0, 1.5, PROGRAMS[name].disks)
-    line = figures(name, PROGRAMS[name], disk, inputs, run_script, shares)
+    line = run_on_full_disks(name, disk, inputs, run_script, shares)
     with capfd.disabled():
         print(f"\n{line}")
 
 
 @contextlib.contextmanager
 def largest_file(size):
-    """Files of this process may not grow above so many bytes."""
+    """Limits the size of this process's files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -337,7 +333,7 @@ def largest_file(size):
 @pytest.mark.parametrize(
     "name", ["create_pretraining_data", pytest.param("run_pretraining", marks=pytest.mark.slow)]
 )
-def test_files_that_may_not_grow_are_told_like_a_full_disk(inputs, tmp_path, run_script, name):
+def test_a_limit_of_file_sizes_is_reported_like_a_full_disk(inputs, tmp_path, run_script, name):
     program, out = PROGRAMS[name], tmp_path / "out"
     with largest_file(20_000):
         done = run(run_script, program, inputs, out)
@@ -350,6 +346,6 @@ def test_files_that_may_not_grow_are_told_like_a_full_disk(inputs, tmp_path, run
 def test_other_errors_pass_unchanged(tmp_path):
     with pytest.raises(OSError, match="No such file"), files.space_for("x"):
         open(tmp_path / "missing")  # noqa: SIM115
-    told = pytest.raises(StoppedError, match=r"space left for x \(No space left on device\)")
-    with told, files.space_for("x"):
+    no_space = pytest.raises(StoppedError, match=r"space left for x \(No space left on device\)")
+    with no_space, files.space_for("x"):
         raise OSError(28, "No space left on device")

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks of docs/ can be run, and hold what they print."""
+"""The notebook in docs/ runs, and contains its output."""
 
 import ast
 import importlib
@@ -36,12 +36,12 @@ def test_the_notebook_is_valid_and_was_run_from_top_to_bottom_or_not_at_all(stor
     cells = code_cells(stored)
     counts = [cell.execution_count for cell in cells]
     assert counts in (list(range(1, len(cells) + 1)), [None] * len(cells))
-    # No errors, nothing of stderr, and nothing that only a browser shows.
+    # No errors, no output on stderr, and nothing that only a browser shows.
     assert {part.get("name") for cell in cells for part in cell.outputs} <= {"stdout"}
     assert all(cell.outputs == [] for cell in cells if cell.execution_count is None)
 
 
-def test_the_notebook_tells_nothing_of_the_machine_it_was_run_on(stored):
+def test_the_notebook_reveals_nothing_about_the_machine(stored):
     text = json.dumps(stored)
     assert not re.findall(r"(?<![\w.])/(?:home|root|tmp|usr|work|Users)\b|[A-Z]:\\\\", text)
     assert stored.metadata.language_info == {"name": "python"}
@@ -54,7 +54,7 @@ def test_the_notebook_uses_names_that_exist(stored):
     assert len(imported) > 5
     for node in imported:
         names = [name.name for name in node.names]
-        module = __import__(node.module, fromlist=names)  # Modules among the names, too.
+        module = __import__(node.module, fromlist=names)  # fromlist: names may be modules.
         assert [name for name in names if not hasattr(module, name)] == []
     albert_tf = importlib.import_module("albert_tf")
     used = {
@@ -67,7 +67,7 @@ def test_the_notebook_uses_names_that_exist(stored):
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_and_what_it_makes_works(monkeypatch):
+def test_the_notebook_runs_and_its_models_work(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     notebook = importlib.import_module("run_notebook").run_notebook(NOTEBOOK)
     nbformat.validate(notebook)
@@ -75,5 +75,5 @@ def test_the_notebook_runs_and_what_it_makes_works(monkeypatch):
     accuracy = float(re.search(r"^ +accuracy +(\S+)$", text, re.M)[1])
     assert accuracy > 0.3  # Of six authors.
     loss = float(re.search(r"held-out masked_lm_loss +(\S+)", text)[1])
-    assert 4.5 < loss < 6.1  # Below that of the pieces' frequencies.
+    assert 4.5 < loss < 6.1  # Better than the frequencies of the pieces.
     assert float(re.search(r"outputs differ by at most (\S+)\.$", text, re.M)[1]) < 1e-4

@@ -1,5 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+"""The package as a whole: its public names, and what its imports import."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ def test_importing_the_package_does_not_import_tensorflow():
 
 
 @pytest.mark.parametrize("name", ["AlbertConfig", "Tokenizer", "RunConfig", "TrainSpec"])
-def test_what_needs_no_tensorflow_does_not_import_it(name):
+def test_classes_without_tensorflow_do_not_import_it(name):
     code = f"import albert_tf, sys; albert_tf.{name}; print('tensorflow' in sys.modules)"
     assert python(code) == "False"
 
 
-def test_evaluating_needs_neither_the_optimizers_nor_the_exports():
+def test_evaluation_imports_neither_optimizers_nor_exports():
     code = (
         "import sys, run_classifier, albert_tf.tasks.runner, albert_tf.tasks.glue.run;"
         "print({'tensorflow_addons', 'tensorflow_text', 'tensorflow_hub'} & set(sys.modules))"
@@ -39,19 +40,19 @@ def test_evaluating_needs_neither_the_optimizers_nor_the_exports():
     assert python(code) == "set()"
 
 
-def test_importing_the_process_that_checks_exports_changes_no_path():
+def test_importing_the_export_check_does_not_change_sys_path():
     code = "import sys; paths = [*sys.path]; import albert_tf.export.probe_process as probe; "
     assert python(code + "print(paths == sys.path)") == "True"
 
 
 @pytest.mark.smoke
-def test_every_public_name_is_there():
+def test_all_public_names_exist():
     for name in albert_tf.__all__:
         assert getattr(albert_tf, name) is not None
     assert {"AlbertEncoder", "AlbertPretrainer", "Estimator", "EvalSpec"} <= set(dir(albert_tf))
 
 
-def test_what_this_project_uses_is_not_deprecated_or_a_test_fails():
+def test_deprecation_warnings_in_our_code_are_errors():
     warnings.warn_explicit("old", DeprecationWarning, "a.py", 1, module="gast.astn")
     with pytest.raises(DeprecationWarning):
         warnings.warn_explicit("old", DeprecationWarning, "b.py", 1, module="albert_tf.io.files")
@@ -62,7 +63,7 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = albert_tf.Albret
 
 
-def test_all_scripts_can_be_imported_together_and_define_no_flag_by_that():
+def test_all_scripts_can_be_imported_together_without_defining_flags():
     scripts = [p.stem for p in ROOT.glob("run_*.py")]
     scripts += [f"data_prep.{p.stem}" for p in (ROOT / "data_prep").glob("*.py")]
     assert len(scripts) > 10

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/setup.sh: which Python and which versions it takes, and what it says without them."""
+"""scripts/setup.sh: the Python and the versions that it chooses, and its errors."""
 
 import shutil
 import sys
@@ -23,7 +23,7 @@ def set_up(project, *arguments, **environment):
 
 
 def requirements_for(python_version):
-    """What pip would install on a Python, as {name: exact version}."""
+    """Returns what pip would install for a Python: versions by name."""
     lines = (ROOT / "requirements.txt").read_text() + (ROOT / "requirements-dev.txt").read_text()
     lines = [line for line in lines.splitlines() if line and line[0] not in "#-"]
     parsed = [Requirement(line) for line in lines]
@@ -32,7 +32,7 @@ def requirements_for(python_version):
     return {r.name: str(r.specifier) for r in chosen}
 
 
-def test_no_python_at_all_is_told_in_one_sentence(project):
+def test_a_missing_python_is_reported_in_one_sentence(project):
     result = set_up(project)
     assert result.returncode == 1
     assert result.stderr.splitlines() == [
@@ -41,7 +41,7 @@ def test_no_python_at_all_is_told_in_one_sentence(project):
     assert not (project / ".venv").exists()
 
 
-def test_too_little_disk_is_told_before_anything_is_made(project):
+def test_too_little_disk_space_is_reported_before_anything_is_created(project):
     project.put("bin/df", "echo header; echo disk 9999999 9000000 $((500 * 1024)) 90% /")
     result = set_up(project, PYTHON=sys.executable)
     assert result.returncode == 1
@@ -50,7 +50,7 @@ def test_too_little_disk_is_told_before_anything_is_made(project):
 
 
 @pytest.mark.parametrize("minor", [8, 14])
-def test_named_interpreter_of_another_version_is_refused(project, minor):
+def test_a_given_interpreter_of_another_version_is_refused(project, minor):
     project.put_pythons(mine=minor, python3=11)
     result = set_up(project, PYTHON="mine")
     assert result.returncode == 1
@@ -60,12 +60,27 @@ def test_named_interpreter_of_another_version_is_refused(project, minor):
     assert not (project / ".venv").exists()
 
 
-def test_named_interpreter_is_taken_before_all_others(project):
-    project.put_pythons(mine=9, python3=12)
-    assert "Making .venv with Python 3.9.0" in set_up(project, PYTHON="mine").stdout
+@pytest.mark.parametrize(
+    ("pythons", "environment", "minor"),
+    [
+        ({"mine": 9, "python3": 12}, {"PYTHON": "mine"}, 9),
+        *(
+            ({"python3": other, "python": other, f"python3_{minor}": minor}, {}, minor)
+            for other in (8, 14)
+            for minor in (13, 12, 10, 9)
+        ),
+        ({"python3": 14, "python3_9": 9, "python3_11": 11, "python": 12}, {}, 11),
+        ({"python": 10}, {}, 10),
+    ],
+)
+def test_the_given_interpreter_python3_the_newest_and_python_are_chosen_in_this_order(
+    project, pythons, environment, minor
+):
+    project.put_pythons(**pythons)
+    assert f"Making .venv with Python 3.{minor}.0" in set_up(project, **environment).stdout
 
 
-def test_python3_is_taken_whichever_others_there_are(project):
+def test_python3_is_preferred_to_other_versions(project):
     project.put_pythons(python3=12, python3_11=11, python3_13=13)
     result = set_up(project)
     assert result.returncode == 0, result.stderr
@@ -74,25 +89,7 @@ def test_python3_is_taken_whichever_others_there_are(project):
     assert "Set-up finished." in result.stdout
 
 
-@pytest.mark.parametrize("minor", [8, 14])
-@pytest.mark.parametrize("other", ["python3_13", "python3_12", "python3_10", "python3_9"])
-def test_python3_of_another_version_is_passed_over(project, minor, other):
-    fit = int(other.rsplit("_")[1])
-    project.put_pythons(python3=minor, python=minor, **{other: fit})
-    assert f"Making .venv with Python 3.{fit}.0" in set_up(project).stdout
-
-
-def test_newest_suitable_python_is_taken_after_python3(project):
-    project.put_pythons(python3=14, python3_9=9, python3_11=11, python=12)
-    assert "Making .venv with Python 3.11.0" in set_up(project).stdout
-
-
-def test_python_is_taken_where_nothing_else_is(project):
-    project.put_pythons(python=10)
-    assert "Making .venv with Python 3.10.0" in set_up(project).stdout
-
-
-def test_uv_is_called_only_where_no_python_is_suitable(project):
+def test_uv_is_called_only_without_a_suitable_python(project):
     project.put_pythons(python3=14, python3_11=8)
     project.put("bin/uv", 'echo "$@" >called; exit 2')
     result = set_up(project)
@@ -101,14 +98,14 @@ def test_uv_is_called_only_where_no_python_is_suitable(project):
     assert "--python 3.13 .venv" in (project / "called").read_text()
 
 
-def test_current_versions_go_into_their_own_folder_and_not_onto_python_3_9(project):
+def test_current_versions_get_their_own_folder_and_need_python_3_10(project):
     project.put_pythons(python3=9, python3_10=10)
     result = set_up(project, "--current")
     assert result.returncode == 0, result.stderr
     assert "Making .venv-current with Python 3.10.0" in result.stdout
     assert not (project / ".venv").exists()
     refused = set_up(project, "--current", PYTHON="python3", HOME="/elsewhere")
-    assert refused.returncode == 0  # It is there already.
+    assert refused.returncode == 0  # The environment exists already.
     shutil.rmtree(project / ".venv-current")
     refused = set_up(project, "--current", PYTHON="python3")
     assert refused.stderr.splitlines() == [
@@ -116,18 +113,18 @@ def test_current_versions_go_into_their_own_folder_and_not_onto_python_3_9(proje
     ]
 
 
-def test_current_versions_are_those_of_python_3_12(project):
+def test_current_versions_equal_those_of_python_3_12(project):
     project.put_pythons(python3=11)
     assert set_up(project, "--current").returncode == 0
     assert "-r .venv-current/requirements.txt" in (project / "called-pip").read_text()
     lines = (project / ".venv-current/requirements.txt").read_text().splitlines()
-    made = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    assert {r.name: str(r.specifier) for r in made} == requirements_for("3.12")
-    assert all(r.marker is None for r in made)
-    assert len(made) == len(requirements_for("3.12"))
+    written = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    assert {r.name: str(r.specifier) for r in written} == requirements_for("3.12")
+    assert all(r.marker is None for r in written)
+    assert len(written) == len(requirements_for("3.12"))
 
 
-def test_two_sets_of_versions_are_told_apart_by_python_3_12():
+def test_the_two_sets_of_versions_differ_from_python_3_12_on():
     older, newer = requirements_for("3.11"), requirements_for("3.12")
     assert newer == requirements_for("3.13")
     assert set(older) - set(requirements_for("3.9")) == {"import-linter"}
@@ -138,7 +135,7 @@ def test_two_sets_of_versions_are_told_apart_by_python_3_12():
 
 
 @pytest.mark.parametrize("name", ["docs", ".venv/../docs", "--curent"])
-def test_folder_that_cannot_be_an_environment_is_refused_and_kept(project, name):
+def test_a_folder_that_is_no_environment_is_refused_and_kept(project, name):
     project.put("docs/index.md", "kept")
     project.put_pythons(python3=12)
     result = set_up(project, name)
@@ -149,7 +146,7 @@ def test_folder_that_cannot_be_an_environment_is_refused_and_kept(project, name)
     assert (project / "docs/index.md").exists()
 
 
-def test_environment_goes_into_the_folder_that_is_named(project):
+def test_the_environment_goes_into_the_given_folder(project):
     project.put_pythons(python3=12)
     result = set_up(project, ".venv-other")
     assert result.returncode == 0, result.stderr
@@ -157,7 +154,7 @@ def test_environment_goes_into_the_folder_that_is_named(project):
     assert "-r requirements-dev.txt" in (project / "called-pip").read_text()
 
 
-def test_unreachable_package_index_is_named_as_the_cause_and_the_log_kept(project):
+def test_an_unreachable_package_index_is_reported_and_the_log_kept(project):
     unreachable = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
     result = set_up(project, PYTHON=sys.executable, PIP_CONFIG_FILE="/dev/null", **unreachable)
     assert result.returncode == 1
@@ -166,7 +163,7 @@ def test_unreachable_package_index_is_named_as_the_cause_and_the_log_kept(projec
     assert not list((project / ".venv").glob(".installed-*"))
 
 
-def test_broken_environment_is_replaced(project):
+def test_a_broken_environment_is_removed(project):
     (project / ".venv/bin").mkdir(parents=True)
     project.put("bin/uv", "exit 2")
     result = set_up(project)

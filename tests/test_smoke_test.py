@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/smoke_test.sh: on which Python it runs the tests, and what it says."""
+"""scripts/smoke_test.sh: the Python that it chooses, and its messages."""
 
 import re
 
@@ -35,7 +35,7 @@ def smoke(project):
     return project.run("smoke_test.sh")
 
 
-def test_older_environment_is_complemented_by_the_newest_python(older):
+def test_with_older_versions_installed_the_newest_python_is_chosen(older):
     older.put_pythons(python3=11, python3_11=11, python3_12=12, python3_13=13)
     done = smoke(older)
     assert done.returncode == 0, done.stderr
@@ -49,12 +49,12 @@ def test_older_environment_is_complemented_by_the_newest_python(older):
     )
 
 
-def test_newer_environment_is_complemented_by_an_older_python(newer):
+def test_with_newer_versions_installed_an_older_python_is_chosen(newer):
     newer.put_pythons(python3=13, python3_13=13, python3_10=10, python3_9=9)
     assert "passed on python3.10 in" in smoke(newer).stdout
 
 
-def test_second_time_nothing_is_installed(older):
+def test_nothing_is_installed_twice(older):
     older.put_pythons(python3_12=12)
     smoke(older)
     (older / "called-pip").unlink()
@@ -62,20 +62,20 @@ def test_second_time_nothing_is_installed(older):
     assert not (older / "called-pip").exists()
 
 
-def test_interpreter_that_does_not_work_is_passed_over(older):
+def test_a_broken_interpreter_is_skipped(older):
     older.put("bin/python3.13", "exit 127")
     older.put_pythons(python3_12=12)
     assert "passed on python3.12" in smoke(older).stdout
 
 
-def test_interpreter_that_only_pyenv_knows_is_found(older):
+def test_an_interpreter_of_pyenv_is_found(older):
     older.put("bin/python3.13", "exit 127")  # Its shim.
     older.put_python(".pyenv/versions/3.13.0/bin/python3.13", 13)
     assert "passed on python3.13" in smoke(older).stdout
     assert (older / ".venv-python3.13/bin/python").exists()
 
 
-def test_missing_interpreter_is_told_and_is_no_failure(older):
+def test_a_missing_interpreter_is_reported_without_failure(older):
     older.put_pythons(python3=11, python3_11=11)
     done = smoke(older)
     assert (done.returncode, done.stderr) == (0, "")
@@ -85,12 +85,12 @@ def test_missing_interpreter_is_told_and_is_no_failure(older):
     assert not (older / "called-pip").exists()
 
 
-def test_missing_older_interpreter_is_told_too(newer):
+def test_a_missing_older_interpreter_is_reported_too(newer):
     newer.put_pythons(python3=13)
     assert "there is no python3.11 or python3.10 or python3.9.\n" in smoke(newer).stdout
 
 
-def test_unreachable_package_index_is_told_and_is_no_failure(older):
+def test_an_unreachable_package_index_is_reported_without_failure(older):
     older.put_pythons(python3_13=13)
     older.put("pip", "echo 'ERROR: no version of it (from versions: none)'; exit 1")
     done = smoke(older)
@@ -100,7 +100,7 @@ def test_unreachable_package_index_is_told_and_is_no_failure(older):
     )
 
 
-def test_environment_that_cannot_be_made_is_a_failure(older):
+def test_a_failed_installation_is_a_failure(older):
     older.put_pythons(python3_13=13)
     older.put("pip", "echo 'ERROR: these requirements contradict each other'; exit 1")
     done = smoke(older)

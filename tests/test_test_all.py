@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/test_all.py: what a part's tests and its time budget make of the summary."""
+"""scripts/test_all.py: counts and time limits of the parts, in the summary."""
 
 import importlib.util
 import textwrap
@@ -36,21 +36,21 @@ def test_the_tests_of_a_part_are_counted(script, tmp_path):
         """,
     )
     part = script.Part(1, "not slow", (path,))
-    found = script.run("some", part)
-    assert (found.passed, found.failed, found.skipped, found.stopped) == (1, 1, 1, False)
-    table = script.table({"some": found}, {"some": part})
+    result = script.run("some", part)
+    assert (result.passed, result.failed, result.skipped, result.stopped) == (1, 1, 1, False)
+    table = script.table({"some": result}, {"some": part})
     assert table.splitlines()[1].split()[:4] == ["some", "1", "1", "1"]
 
 
 def test_a_part_that_takes_too_long_is_stopped_and_has_no_results(script, tmp_path):
     path = write_tests(tmp_path / "test_long.py", "def test_long(): time.sleep(600)\n")
     part = script.Part(0.1, "not slow", (path,))
-    found = script.run("long", part)
-    assert found.stopped and not found.passed and found.seconds < 60
-    assert script.table({"long": found}, {"long": part}).endswith("out of time")
+    result = script.run("long", part)
+    assert result.stopped and not result.passed and result.seconds < 60
+    assert script.table({"long": result}, {"long": part}).endswith("out of time")
 
 
-def test_every_slow_test_is_part_of_one_part(script):
+def test_each_slow_test_belongs_to_one_part(script):
     parts = [*script.PARTS.values(), script.other_slow_tests()]
     paths = [ROOT / path for part in parts if part.marker == "slow" for path in part.paths]
     assert len(paths) == len(set(paths))

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What one set of versions writes is read by the other: tests.version_sets says what there is."""
+"""Each set of versions reads the files of the other; tests.version_sets lists them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from albert_tf.modeling.encoder import AlbertEncoder
 from tests import version_sets as sets
 from tests.test_keras2 import run_program
 
-#: To read what the other set wrote shows more than to read what the one that is here once wrote.
+#: Reading the files of the other set shows more than reading those of the installed set.
 SETS = [
     pytest.param(name, marks=pytest.mark.slow) if name == sets.here() else name
     for name in sets.NAMES
@@ -26,22 +26,27 @@ SETS = [
 
 @pytest.fixture(scope="module", params=SETS)
 def folder(request):
-    """What one set has written; nothing in it is to be changed."""
+    """The files of one set, which tests must not change."""
     return sets.unpacked(request.param)
+
+
+def assert_close(arrays, expected_path):
+    expected = np.load(expected_path)
+    assert set(arrays) == set(expected.files)
+    for name in expected.files:
+        np.testing.assert_allclose(arrays[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow
 def test_a_resumed_run_ends_as_the_uninterrupted_one(folder, tmp_path, capsys):
     shutil.copytree(folder / "run", tmp_path / "run")
-    found = sets.train(folder / "records/compact", tmp_path / "run")
-    told = capsys.readouterr().out
-    assert f"Resuming {tmp_path / 'run'} at step {sets.STOP}." in told
+    weights = sets.train(folder / "records/compact", tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert f"Resuming {tmp_path / 'run'} at step {sets.STOP}." in printed
     written_here = folder.name == sets.here()
-    assert ("This run began with TensorFlow" in told) == (not written_here)
-    expected = np.load(folder / "run_end.npz")
-    assert set(found) == set(expected.files)
-    for name in expected.files:  # Rounding makes up to 1e-6 of weights up to 1.
-        np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
+    assert ("This run began with TensorFlow" in printed) == (not written_here)
+    # Rounding causes differences up to 1e-6 in weights up to 1.
+    assert_close(weights, folder / "run_end.npz")
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     steps = [entry["step"] for entry in map(json.loads, lines) if "gradient_norm" in entry]
     assert steps == list(range(1, sets.STEPS + 1))
@@ -55,22 +60,18 @@ def test_records_are_the_same_bytes(record_format, folder, tmp_path):
     assert len(shards) == 2
     for name in [*shards, "tokenizer.json"]:
         assert (tmp_path / name).read_bytes() == (expected / name).read_bytes()
-    there, here = (json.loads((f / "manifest.json").read_text()) for f in (expected, tmp_path))
-    for manifest in (there, here):
+    manifests = [json.loads((f / "manifest.json").read_text()) for f in (expected, tmp_path)]
+    for manifest in manifests:
         for file in manifest["options"]["input_files"]:
             file.pop("modified_nanoseconds")
-    assert here == there
+    assert manifests[0] == manifests[1]
 
 
-def test_exports_answer_as_they_did_where_they_were_written(folder):
-    expected = np.load(folder / "expected.npz")
-    found = sets.outputs(folder)
-    assert set(found) == set(expected.files)
-    for name in expected.files:
-        np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5, err_msg=name)
+def test_exports_have_the_same_outputs_as_with_the_set_that_wrote_them(folder):
+    assert_close(sets.outputs(folder), folder / "expected.npz")
 
 
-#: Runs in a separate process: for such a file Keras 2.15 imports tf_keras, and with both imported
+#: Runs in a separate process: Keras 2.15 imports tf_keras for such a file, and with both imported
 #: it hangs when it loads a functional model.
 LOAD = """
 from albert_tf.keras2 import keras
@@ -84,8 +85,8 @@ except TypeError as error:
 def test_a_keras_file_of_the_newer_set_cannot_be_loaded_with_the_older_one(folder, tmp_path):
     path = folder / "around.keras"
     if (folder.name, sets.here()) == ("tf2.21", "tf2.15"):
-        words = run_program(LOAD.format(str(path)), None, tmp_path)
-        assert "Unrecognized keyword arguments: ['optional']" in " ".join(words)
+        printed = run_program(LOAD.format(str(path)), None, tmp_path)
+        assert "Unrecognized keyword arguments: ['optional']" in " ".join(printed)
         return
     inputs = {name: tf.constant(value) for name, value in sets.encoder_inputs().items()}
     expected = np.load(folder / "expected.npz")["around"]

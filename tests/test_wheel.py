@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: what is in it, and that it works on every Python with nothing else installed."""
+"""The wheel: its content, and that it works on each Python with nothing else installed."""
 
 import os
 import re
@@ -16,9 +16,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
-#: Small, without dependencies, and needed anyway.
+#: A small package without dependencies that is needed anyway.
 PROBE = "absl-py==2.1.0"
-#: Of TensorFlow, abseil or Python, on standard error.
+#: Log lines of TensorFlow, abseil or Python on standard error.
 LOG_LINES = re.compile(r"^(WARNING|[IWEF]\d{4} )|Warning:", flags=re.M)
 
 pytestmark = pytest.mark.slow
@@ -36,35 +36,35 @@ def run(*command, **kwargs):
 def wheel(tmp_path_factory):
     """The wheel of this checkout, built from its source distribution."""
     tree, dist = tmp_path_factory.mktemp("tree") / "albert_tf", tmp_path_factory.mktemp("dist")
-    # A copy: what is left in build/ by an earlier build would get into this one.
+    # A copy, because files of an earlier build in build/ would get into the wheel.
     unwanted = shutil.ignore_patterns(".*", "runs", "build", "dist", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT, tree, ignore=unwanted)
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, tree)
     return next(dist.glob("*.whl"))
 
 
-def test_wheel_holds_the_package_its_data_and_no_tests(wheel):
+def test_the_wheel_has_the_package_and_its_data_but_no_tests(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
     sources = [*(ROOT / "albert_tf").rglob("*"), *(ROOT / "data_prep").rglob("*")]
     sources += ROOT.glob("*.py")
-    assert found == {
+    assert names == {
         str(path.relative_to(ROOT))
         for path in sources
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert "albert_tf/configs/models/albert_base_v2.json" in found
-    assert "albert_tf/pretrained/albert_tiny_books/model.safetensors" in found
+    assert "albert_tf/configs/models/albert_base_v2.json" in names
+    assert "albert_tf/pretrained/albert_tiny_books/model.safetensors" in names
 
 
 class Installed:
-    """A fresh environment with the wheel in it, and an empty folder to work in."""
+    """A fresh environment with the wheel installed, and an empty working folder."""
 
     def __init__(self, venv, folder):
         self.bin, self.folder = venv / "bin", folder
 
     def __call__(self, name, *arguments):
-        """Runs one of its programs as a user does, with nothing of this process's environment."""
+        """Runs one of its programs without this process's environment variables."""
         environment = {"PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(self.folder)}
         return run(self.bin / name, *arguments, cwd=self.folder, env=environment)
 
@@ -72,8 +72,8 @@ class Installed:
 @pytest.fixture(scope="module", params=PYTHONS)
 def installed(request, wheel, tmp_path_factory):
     python = shutil.which(f"python{request.param}")
-    there = [python, "-c", "import ensurepip, venv"]
-    if not python or subprocess.run(there, stderr=subprocess.DEVNULL).returncode:
+    check = [python, "-c", "import ensurepip, venv"]
+    if not python or subprocess.run(check, stderr=subprocess.DEVNULL).returncode:
         pytest.skip(f"There is no Python {request.param} with venv on this machine.")
     venv, folder = tmp_path_factory.mktemp("venv"), tmp_path_factory.mktemp("folder")
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
@@ -85,10 +85,10 @@ def installed(request, wheel, tmp_path_factory):
     run(*pip, "install", "-q", wheel, env=environment)
     shutil.rmtree(folder / "probe")
     yield Installed(venv, folder)
-    shutil.rmtree(venv)  # Some 3 GB.
+    shutil.rmtree(venv)  # About 3 GB.
 
 
-def test_requirements_of_the_wheel_go_together(installed):
+def test_requirements_of_the_wheel_are_compatible(installed):
     installed("python", "-m", "pip", "check")
     versions = installed("python", "-m", "pip", "freeze").stdout
     tensorflow, keras = (
@@ -130,7 +130,7 @@ def test_fine_tuning_command_of_the_readme_runs_and_its_model_is_exported(instal
     assert not LOG_LINES.search(tuned.stderr + exported.stderr)
 
 
-def test_text_becomes_records_and_is_pretrained_on_with_lamb(installed):
+def test_pretraining_with_lamb_on_new_records_runs(installed):
     text = (ROOT / "demo/data/books/heldout/darwin.txt").read_text("utf-8")
     (installed.folder / "book.txt").write_text(text[:100000], "utf-8")
     vocabulary = next(installed.bin.parent.glob("lib*/python*/site-packages/albert_tf"))

@@ -1,20 +1,20 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What each set of versions in requirements.txt writes: records, a run, exports; all of them tiny.
+"""Tiny records, a run and exports, as written by each set of versions in requirements.txt.
 
   python -m tests.version_sets
 
-writes tests/golden/sets/tf2.15.tar.xz or tf2.21.tar.xz anew, with the set that Python has. Do it
-for both sets where a file format, the training order or the random numbers are meant to change. An
-archive holds:
+overwrites tests/golden/sets/tf2.15.tar.xz or tf2.21.tar.xz with the installed set of versions. Run
+it with both sets if a file format, the training order or the random numbers are meant to change.
+An archive contains:
 
-  records/masked, records/compact: records of `text_lines`, as the builder writes them.
+  records/masked, records/compact: records of `text_lines`.
   run: a pretraining run on the compact records, stopped by a signal at step STOP of STEPS.
-  run_end.npz: the weights of the same run at its end, without the stop.
-  encoder, classifier: SavedModels, the second one from text.
+  run_end.npz: the weights at the end of the same run without the stop.
+  encoder, classifier: SavedModels, the second one with text as input.
   lite.tflite: the same encoder for TensorFlow Lite.
   around, around.keras: a Keras model around the same encoder, as a SavedModel and in one file.
-  expected.npz: what all of these give for `encoder_inputs` and TEXTS.
+  expected.npz: the outputs of all of these for `encoder_inputs` and TEXTS.
 """
 
 from __future__ import annotations
@@ -65,35 +65,35 @@ CONFIG = dataclasses.replace(
 
 
 def here() -> str:
-    """The name of the set that this Python has."""
+    """Returns the name of the installed set."""
     return "tf" + ".".join(tf.__version__.split(".")[:2])
 
 
 def unpacked(name: str) -> Path:
-    """A folder with what the set `name` has written."""
+    """Returns a folder with the files of the set `name`."""
     return Path(unpack(str(SETS / f"{name}.tar.xz")))
 
 
 def text_lines() -> list[str]:
-    """Sentences, documents apart."""
+    """Returns sentences, with "" between documents."""
     rng = np.random.default_rng(0)
     words = "the people naïve café stone bread river and x y 1,000 2013, (x) école"
     return [" ".join(rng.choice(words.split(), 6)) + "." if i % 12 else "" for i in range(400)]
 
 
 def text_file() -> str:
-    """A file of `text_lines`, in memory."""
+    """Writes `text_lines` to a file in memory; returns its path."""
     path = "ram://version_sets/text.txt"
     files.write_text(path, "\n".join(text_lines()))
     return path
 
 
 def build_records(vocabulary: str, folder: Path, record_format: str) -> None:
-    """Records of `text_lines`, in two shards.
+    """Builds records of `text_lines` in two shards.
 
     Args:
       vocabulary: a SentencePiece model.
-      folder: for the records.
+      folder: folder for the records.
       record_format: "masked" or "compact".
     """
     options = PretrainingOptions(
@@ -107,11 +107,11 @@ def build_records(vocabulary: str, folder: Path, record_format: str) -> None:
 
 
 def train(records: Path, folder: Path, stopped: bool = False) -> dict[str, np.ndarray]:
-    """Begins or resumes a run of STEPS steps; gives the weights by name at its end.
+    """Starts or resumes a run of STEPS steps; returns the weights at its end by name.
 
     Args:
-      records: compact ones.
-      folder: of the run.
+      records: folder of compact records.
+      folder: folder of the run.
       stopped: whether a signal stops the run at step STOP.
     """
     source = open_records(str(records), CONFIG)
@@ -143,7 +143,7 @@ def train(records: Path, folder: Path, stopped: bool = False) -> dict[str, np.nd
 
 
 def encoder_inputs() -> dict[str, np.ndarray]:
-    """Two rows of ids, the second one padded; int32 [2, 10]."""
+    """Returns inputs of an encoder, int32 [2, 10]; the second row is padded."""
     mask = np.ones([2, 10], np.int32)
     mask[1, 7:] = 0
     ids = np.random.default_rng(1).integers(5, VOCABULARY, mask.shape, np.int32) * mask
@@ -155,30 +155,30 @@ def encoder_inputs() -> dict[str, np.ndarray]:
 
 
 def around(encoder: AlbertEncoder) -> keras.Model:
-    """A functional Keras model around an encoder; float32 [B, 3]."""
+    """Returns a functional Keras model around an encoder; its output is float32 [B, 3]."""
     inputs = {name: keras.Input([None], dtype=tf.int32, name=name) for name in encoder_inputs()}
     return keras.Model(inputs, keras.layers.Dense(3)(encoder(inputs)["pooled_output"]))
 
 
 def outputs(folder: Path) -> dict[str, np.ndarray]:
-    """What the exports in a set's folder give here, by name."""
+    """Returns the outputs of the exports in a set's folder by name."""
     import tensorflow_hub as hub
     import tensorflow_text  # noqa: F401 (registers the operations that read text)
 
     inputs = encoder_inputs()
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
     encoded = hub.KerasLayer(str(folder / "encoder"))(tensors)
-    found = {f"encoder/{name}": encoded[name] for name in ("pooled_output", "sequence_output")}
+    results = {f"encoder/{name}": encoded[name] for name in ("pooled_output", "sequence_output")}
     classify = tf.saved_model.load(str(folder / "classifier"))
-    found["classifier"] = classify(list(TEXTS))["probabilities"]
+    results["classifier"] = classify(list(TEXTS))["probabilities"]
     lite = interpreter_class()(str(folder / "lite.tflite")).get_signature_runner()(**inputs)
-    found |= {f"lite/{name}": value for name, value in lite.items()}
-    found["around"] = keras.models.load_model(folder / "around")(tensors)
-    return {name: np.asarray(value) for name, value in found.items()}
+    results |= {f"lite/{name}": value for name, value in lite.items()}
+    results["around"] = keras.models.load_model(folder / "around")(tensors)
+    return {name: np.asarray(value) for name, value in results.items()}
 
 
 def write(folder: Path) -> None:
-    """Everything that a set's folder holds; see above."""
+    """Writes the files of a set; see above."""
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         settings = Settings(vocab_size=VOCABULARY, character_coverage=1.0)
@@ -205,7 +205,7 @@ def write(folder: Path) -> None:
         write_run(TextClassificationTask(CONFIG, tokenizer, spec), work / "classifier")
         trained = ModelFolder(str(work / "classifier"))
         export_task(TextClassificationTask, trained, str(folder / "classifier"))
-    # For people and TensorBoard; what is said there is in metrics.jsonl.
+    # Logs for TensorBoard, with the same content as metrics.jsonl.
     shutil.rmtree(folder / "run" / "events")
     np.savez_compressed(folder / "expected.npz", **outputs(folder))
 

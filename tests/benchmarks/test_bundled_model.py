@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""benchmarks.bundled_model: a model's files from its run, and what is measured of them."""
+"""benchmarks.bundled_model: a model's files from its run, and its scores."""
 
 from __future__ import annotations
 
@@ -20,21 +20,15 @@ from albert_tf.io.text_files import read_lines
 from albert_tf.weights.checkpoint_files import BestRecord
 from albert_tf.weights.load import load_pretrained
 from benchmarks.bundled_model import curve, finetune, heldout, make, report
-from data_prep import create_pretraining_data
+from data_prep.pretraining_options import PretrainingOptions
+from tests.support.builders import tiny_config, vocabulary, write_vocabulary
+from tests.support.corpora import build
 
 pytestmark = pytest.mark.tooling
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road"]
-CONFIG = {
-    "vocab_size": len(WORDS) + 5,
-    "embedding_size": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 128,
-}
+CONFIG = tiny_config(len(vocabulary(WORDS)), num_hidden_layers=2, max_position_embeddings=128)
 COMMANDS = "python run_pretraining.py --do_train --num_train_steps=4 --output_dir=runs/tiny\n"
 METRICS = {
     "masked_lm_loss": 3.25,
@@ -60,7 +54,7 @@ def scores(command, median, *seeds, machine=MACHINE, model_files=None):
     }
 
 
-def test_the_page_tells_every_figure_and_command():
+def test_the_page_shows_all_figures_and_commands():
     masks = {what: {"instances": 12345, **METRICS} for what in heldout.MASKS}
     results = {
         "heldout": {
@@ -93,7 +87,7 @@ def test_the_page_tells_every_figure_and_command():
     assert "(tiny.json)" in page
 
 
-def test_published_scores_stay_while_the_model_they_are_of_does(bundled):
+def test_published_scores_are_kept_as_long_as_their_model(bundled):
     now = {start: finetune.hashes(start) for start in finetune.STARTS}
     published = {
         task: {
@@ -123,10 +117,12 @@ def test_published_scores_stay_while_the_model_they_are_of_does(bundled):
 
 
 def run_folder(folder, length, steps, init_checkpoint=None):
-    """What a pretraining run of two examples a step leaves for those who describe it."""
+    """Writes the files that describe a pretraining run with two examples a step."""
     folder.mkdir()
     run = {"train_batch_size": 2, "init_checkpoint": init_checkpoint}
-    (folder / "run_config.json").write_text(json.dumps({"run": run, "task": {"config": CONFIG}}))
+    (folder / "run_config.json").write_text(
+        json.dumps({"run": run, "task": {"config": CONFIG.to_dict()}})
+    )
     data = {"options": {"max_seq_length": length}}
     (folder / "training_data.json").write_text(json.dumps(data))
     metrics = {"masked_lm_accuracy": 0.25, "sentence_order_accuracy": 0.5}
@@ -138,7 +134,7 @@ def run_folder(folder, length, steps, init_checkpoint=None):
     return str(folder)
 
 
-def test_the_curve_goes_on_where_the_run_before_it_ended(tmp_path):
+def test_the_curve_continues_where_the_previous_run_ended(tmp_path):
     folders = [run_folder(tmp_path / "short", 32, 100), run_folder(tmp_path / "long", 128, 10)]
     short, long = curve.collect(folders)
     assert (short["begin"], short["end"]) == (0, 100 * 2 * 24)  # A quarter of 32 is padding.
@@ -153,7 +149,7 @@ def test_the_curve_goes_on_where_the_run_before_it_ended(tmp_path):
     assert "6,720 tokens in 2 runs" in page and "](curve.png)" in page
 
 
-def test_what_a_run_did_after_its_best_weights_is_left_out(tmp_path):
+def test_steps_after_the_best_weights_are_left_out(tmp_path):
     folder = run_folder(tmp_path / "short", 32, 100)
     with open(f"{folder}/metrics.jsonl", "a") as f:
         f.write(json.dumps({"step": 130, "split": "train", "masked_lm_accuracy": 0.5}) + "\n")
@@ -182,7 +178,7 @@ def test_runs_from_the_bundled_model_come_after_those_that_made_it(tmp_path, mon
 
 
 def data_for(folder):
-    """A folder with what the tasks look for."""
+    """Writes the files that the tasks look for."""
     for name, task in finetune.BENCHMARKS.items():
         for path in task.reads:
             target = folder / path.replace("*", "-some")
@@ -196,7 +192,7 @@ def data_for(folder):
 
 @pytest.fixture
 def bundled(tmp_path, monkeypatch):
-    """The folder of a bundled model of which fine-tuning only notices changes."""
+    """A folder for a bundled model with placeholder files."""
     monkeypatch.setattr(finetune, "FOLDER", str(tmp_path))
     folder = tmp_path / pretrained.DEFAULT
     folder.mkdir()
@@ -219,7 +215,7 @@ def test_both_starts_have_the_same_settings(bundled, tmp_path):
     assert squad.flags["train_file"] == f"{data}/squad/train_parts/train-v1.1-some.json"
 
 
-def test_new_weights_leave_runs_from_random_weights_as_they_are(bundled, tmp_path):
+def test_new_weights_keep_the_runs_from_random_weights(bundled, tmp_path):
     data = str(data_for(tmp_path / "data"))
     stages = list(finetune.stages(["sst-2"], list(finetune.STARTS), data, "out", 2).values())
     former = [stage.fingerprint() for stage in stages]
@@ -229,7 +225,7 @@ def test_new_weights_leave_runs_from_random_weights_as_they_are(bundled, tmp_pat
     assert stages[1].fingerprint() != former[1]
 
 
-def test_tasks_and_data_that_are_not_there_are_named(tmp_path):
+def test_unknown_tasks_and_missing_data_are_reported(tmp_path):
     with pytest.raises(AlbertError, match="no task 'mnli'; there are sst-2, cola"):
         finetune.stages(["mnli"], ["random"], str(tmp_path), "out", 3)
     with pytest.raises(AlbertError, match=r"glue/RTE/train\.tsv"):
@@ -245,25 +241,18 @@ def test_the_held_out_text_is_chapters_of_sentences():
 
 @pytest.fixture
 def run_dir(tmp_path, run_script):
-    """A pretraining run of four steps, made by the scripts; its text is `text.txt`."""
+    """A pretraining run of four steps on `text.txt`."""
     rng = random.Random(0)
     chapter = lambda: "\n".join(" ".join(rng.choices(WORDS, k=9)) for _ in range(12))  # noqa: E731
     (tmp_path / "text.txt").write_text("\n\n".join(chapter() for _ in range(30)) + "\n")
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    done = run_script(
-        create_pretraining_data, f"--input_file={tmp_path}/text.txt",
-        f"--output_dir={tmp_path}/records", f"--vocab_file={tmp_path}/vocab.txt",
-        "--max_seq_length=32", "--record_format=compact",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    done = run_script(
+    options = PretrainingOptions(max_seq_length=32, record_format="compact")
+    build(f"{tmp_path}/text.txt", write_vocabulary(tmp_path, WORDS), tmp_path / "records", options)
+    CONFIG.to_json(str(tmp_path / "config.json"))
+    run_script(
         run_pretraining, f"--input_file={tmp_path}/records", f"--output_dir={tmp_path}/run",
         f"--albert_config_file={tmp_path}/config.json", "--train_batch_size=8",
         "--num_train_steps=4", "--num_warmup_steps=1", "--log_every_steps=2",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ).ok()  # fmt: skip
     return tmp_path / "run"
 
 
@@ -283,14 +272,14 @@ def test_a_run_becomes_a_bundled_model_with_card_and_manifest(
     for name, file in manifest["files"].items():
         assert files.sha256(str(folder / name)) == file["sha256"]
     assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {"manifest.json"}
-    # It names the text that it was evaluated on, which is the repository's own but here.
+    # The card names the evaluation text, which is outside the repository only in this test.
     card = (folder / "README.md").read_text().replace(heldout.TEXT, "")
     assert COMMANDS.strip() in card and str(tmp_path) not in card
     assert str(tmp_path) not in (folder / "manifest.json").read_text()
     found = load_pretrained("tiny")
-    assert found.config.hidden_size == 16 and found.tokenizer.vocab_size == CONFIG["vocab_size"]
+    assert found.config.hidden_size == 16 and found.tokenizer.vocab_size == CONFIG.vocab_size
 
-    # Measured again, all is reused; made again, it takes the place of what is there.
+    # A second call reuses all measurements and replaces the model.
     capfd.readouterr()
     again = make.make([str(run_dir)], COMMANDS, "tiny", work)
     assert capfd.readouterr().out.count("finished before, reused") == 2 * len(heldout.MASKS)
@@ -321,8 +310,7 @@ def test_scores_of_both_starts_are_collected_and_finished_runs_reused(
 
     flags = (f"--data_dir={tmp_path}/data", f"--output_dir={tmp_path}/out", "--tasks=rte",
              "--num_seeds=2")  # fmt: skip
-    done = run_script(finetune, *flags)
-    assert done.returncode == 0, done.stderr
+    run_script(finetune, *flags).ok()
     results = json.loads((tmp_path / "out/finetune.json").read_text())
     assert all(len(results["rte"][start]["seeds"]) == 2 for start in finetune.STARTS)
     assert results["rte"]["constant_answer"] == 0.5

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Stages: what is finished runs once, what fails goes on, what changed is made anew."""
+"""Stages: finished ones are reused, failed ones continue, changed ones start anew."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ def test_a_finished_stage_is_reused(make, capfd):
     assert "[1/1] Make a: finished before, reused" in capfd.readouterr().out
 
 
-def test_a_stage_that_another_process_runs_is_refused_and_not_emptied(make, hold):
+def test_a_stage_in_use_by_another_process_is_refused_and_not_emptied(make, hold):
     run_stages([make("a")])
     refused = pytest.raises(AlbertError, match=r"a is in use: process .* has been training there")
     with hold(make("a").folder, file=True), refused:
@@ -56,7 +56,7 @@ def test_a_stage_that_another_process_runs_is_refused_and_not_emptied(make, hold
     assert runs(make("a")) == 1 and is_finished(make("a").folder)
 
 
-def test_a_failed_stage_keeps_its_folder_and_goes_on(make, tmp_path):
+def test_a_failed_stage_keeps_its_folder_and_continues(make, tmp_path):
     (tmp_path / "status").write_text("3")
     with pytest.raises(AlbertError, match="'Make a' ended with status 3"):
         run_stages([make("a")])
@@ -72,7 +72,7 @@ def test_another_command_empties_the_folder(make):
     assert runs(make("a")) == 1
 
 
-def test_what_depends_on_a_stage_follows_its_changes_but_not_its_time(make, tmp_path):
+def test_a_dependent_stage_runs_again_if_the_command_changes_but_not_the_time(make, tmp_path):
     def both(**changes):
         first = make("a", **changes)
         return [first, make("b", inputs=[f"{first.folder}/{RECORD_FILE}"])]
@@ -93,7 +93,7 @@ def test_scripts_import_this_copy_of_the_project(make):
         assert f.read().strip() == albert_tf.__path__[0].rpartition("/")[0]
 
 
-def test_commands_are_shown_as_typed():
+def test_commands_are_shown_as_typed_in_a_shell():
     flags = {"do_train": True, "text": "two words", "output_dir": "x" * 70}
     stage = Stage("T", "f", "-m module command", flags, [])
     assert stage.command() == (

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""No script ignores a flag without a word."""
+"""Scripts refuse or mention flags that they would ignore."""
 
 import importlib
 
@@ -9,7 +9,7 @@ import pytest
 import run_classifier
 
 TRAIN = ["--do_train", "--output_dir=runs/none"]
-#: Script, command line, flags that would be ignored.
+#: Script, command line and error.
 REFUSED = [
     ("run_classifier", ["--task_name=rte", "--data_dir=glue", "--train_file=a.tsv",
                         "--eval_file=b.tsv"],
@@ -48,14 +48,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("script", "arguments", "message"), REFUSED)
-def test_a_flag_that_another_mode_reads_is_refused(script, arguments, message, run_script):
+def test_a_flag_of_another_mode_is_refused(script, arguments, message, run_script):
     train = TRAIN if script.startswith("run_") else []
     done = run_script(importlib.import_module(script), *train, *arguments)
     assert done.returncode == 1
     assert message in done.stderr
 
 
-def test_flags_without_effect_are_named(run_script, tmp_path):
+def test_flags_without_effect_are_mentioned(run_script, tmp_path):
     done = run_script(
         run_classifier,
         "--do_eval",
@@ -73,6 +73,6 @@ def test_flags_without_effect_are_named(run_script, tmp_path):
     assert "Without --do_train, --train_file has no effect." in done.stdout
 
 
-def test_flags_that_have_an_effect_are_not_named(run_script):
+def test_flags_with_an_effect_are_not_mentioned(run_script):
     done = run_script(run_classifier, *TRAIN, "--train_file=none.tsv", "--learning_rate=1e-4")
     assert "no effect" not in done.stdout

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""albert_tf.cli.path_flags: ~ in every path flag of every script, and checks of what paths name."""
+"""albert_tf.cli.path_flags: ~ in the path flags of all scripts, and checks of paths."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from albert_tf.cli.path_flags import (
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from data_prep import split_sentences
+from tests.support.temporary_flags import temporary_flags
 
 ROOT = Path(__file__).parents[2]
-#: Flags that take text, or a list, that is no path.
+#: Flags for text or a list other than paths.
 NO_PATHS = {
     *("beam_options", "checkpoint_name", "columns", "gcp_project", "glue_tasks", "layers"),
     *("micro_batches", "name", "only", "precision", "precisions", "recompute", "seq_lengths"),
     *("task_name", "tasks", "text_field", "tpu_name", "tpu_zone"),
     *("id_column", "label_column", "text_column", "text_pair_column"),
 }
-#: How the name of a path flag may end.
+#: Possible names of path flags.
 PATH_NAME = re.compile(r"(^|_)(dirs?|files?|paths?|folders?|directory|prefix|checkpoints?|handle)$")
 
 
 def define_functions():
-    """What defines the flags of each script, by the script's name and command."""
-    found = {}
+    """Returns the functions that define flags by the script's name and command."""
+    functions = {}
     for path in ROOT.rglob("*.py"):
         path = path.relative_to(ROOT)
         if path.parts[0].startswith(".") or path.parts[0] in ("tests", "scripts", "build"):
@@ -49,20 +50,17 @@ def define_functions():
             continue
         script = importlib.import_module(".".join(path.with_suffix("").parts))
         if hasattr(script, "define_flags"):
-            found[str(path)] = script.define_flags
+            functions[str(path)] = script.define_flags
         for command, (_, define, *_) in getattr(script, "COMMANDS", {}).items():
-            found[f"{path} {command}"] = define
-    return found
+            functions[f"{path} {command}"] = define
+    return functions
 
 
 @pytest.fixture
 def fresh_flags():
-    """Flags defined in a test are gone after it."""
-    known = set(flags.FLAGS)
-    yield flags.FLAGS
-    flags.FLAGS.unparse_flags()
-    for name in set(flags.FLAGS) - known:
-        delattr(flags.FLAGS, name)
+    """All flags; those defined in a test are removed after it."""
+    with temporary_flags() as values:
+        yield values
 
 
 @pytest.fixture
@@ -75,15 +73,14 @@ def home(tmp_path, monkeypatch):
 
 def test_every_path_flag_of_every_script_is_defined_as_one(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
-    found, wrong = define_functions(), []
-    assert {"run_squad.py", "demo/run.py", "albert_tf/tasks/squad/__main__.py score"} <= set(found)
-    for script, define in found.items():
-        known = set(flags.FLAGS)
-        define()
-        names = set(flags.FLAGS) - known
-        parsers = {name: flags.FLAGS[name].parser for name in names}
-        for name in names:
-            delattr(flags.FLAGS, name)
+    functions, wrong = define_functions(), []
+    expected = {"run_squad.py", "demo/run.py", "albert_tf/tasks/squad/__main__.py score"}
+    assert expected <= set(functions)
+    for script, define in functions.items():
+        absl_flags = set(flags.FLAGS)
+        with temporary_flags():
+            define()
+            parsers = {name: flags.FLAGS[name].parser for name in set(flags.FLAGS) - absl_flags}
         for name, parser in parsers.items():
             text = type(parser) in (flags.ArgumentParser, flags.ListParser)
             may_be_path = PATH_NAME.search(name) or (text and name not in NO_PATHS)
@@ -107,7 +104,7 @@ def test_a_root_folder_that_is_home_gives_no_double_slash(monkeypatch):
     assert expand_home("~/x") == "/x"
 
 
-def test_a_home_directory_that_there_is_not_is_refused(home, monkeypatch):
+def test_a_missing_home_directory_is_refused(home, monkeypatch):
     with pytest.raises(ValueError, match="~nobody-here has no home directory here; give the whole"):
         expand_home("~nobody-here/x")
     Path("~nobody-here").mkdir()
@@ -132,13 +129,12 @@ def test_every_item_of_a_list_is_expanded(home, fresh_flags):
 def test_a_script_reads_and_writes_below_the_home_directory(home, run_script):
     for name in ("a", "b1"):
         (home / f"{name}.txt").write_text("One sentence. Another one.\n")
-    done = run_script(split_sentences, "--input_file=~/a.txt,~/b*", "--output_file=~/out/x.txt")
-    assert done.returncode == 0, done.stderr
+    run_script(split_sentences, "--input_file=~/a.txt,~/b*", "--output_file=~/out/x.txt").ok()
     assert (home / "out/x.txt").read_text().count("One sentence.") == 2
     assert not Path("~").exists()
 
 
-def test_unknown_home_directories_are_refused_in_a_line(home, run_script):
+def test_unknown_home_directories_are_reported_in_one_line(home, run_script):
     done = run_script(split_sentences, "--input_file=~nobody-here/a", "--output_file=x")
     assert done.returncode == 1
     assert "--input_file=~nobody-here/a: ~nobody-here has no home directory here" in done.stderr

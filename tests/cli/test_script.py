@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""albert_tf.cli.script: what every script does with bad input and a reader that leaves."""
+"""albert_tf.cli.script: errors, help, positional arguments, and a closed pipe."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ def run(tmp_path, arguments, **kwargs):
     )
 
 
-def test_a_user_error_is_one_sentence_and_a_status(tmp_path):
+def test_an_error_of_the_user_is_one_sentence_with_status_1(tmp_path):
     result = run(tmp_path, "--lines=-1")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "error: --lines is negative.\n"
@@ -62,7 +62,7 @@ def test_help_lists_the_flags_of_the_script(tmp_path):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_flags_that_are_missing_misspelt_or_wrong_are_told_in_one_line(tmp_path):
+def test_missing_misspelt_and_wrong_flags_are_reported_in_one_line(tmp_path):
     missing, misspelt, wrong = (run(tmp_path, a) for a in ("", "--lins=3", "--lines=x"))
     assert missing.stderr == "error: --ink and --paper must be given; see --help.\n"
     assert misspelt.stderr == (
@@ -73,12 +73,12 @@ def test_flags_that_are_missing_misspelt_or_wrong_are_told_in_one_line(tmp_path)
     assert [result.returncode for result in (missing, misspelt, wrong)] == [1, 1, 1]
 
 
-def test_a_reader_that_has_seen_enough_causes_no_stack_trace(tmp_path):
+def test_a_closed_pipe_causes_no_stack_trace(tmp_path):
     result = run(tmp_path, "--lines=100000 | head -n 1")
     assert (result.stdout, result.stderr) == ("line\n", "")
 
 
-def test_arguments_are_handed_over_in_order_and_missing_ones_named(tmp_path):
+def test_positional_arguments_are_passed_in_order_and_missing_ones_reported(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(
         "from albert_tf.cli import script\n"

@@ -83,8 +83,7 @@ def test_the_script_builds_the_same_with_both_runners(tmp_path, texts, vocabular
             f"--output_dir={tmp_path / runner}",
             "--max_seq_length=32",
             "--dupe_factor=2",
-        )
-        assert result.returncode == 0, result.stderr
+        ).ok()
         assert "instances in 10 shards" in result.stdout
     assert digests(tmp_path / "beam") == digests(tmp_path / "local")
     assert "tokenize 5 files with Beam's DirectRunner" in result.stderr

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Compact records: the text of the masked ones, in a tenth of the space; tools that read them."""
+"""Compact records: their text and size, and the tools that read them."""
 
 import itertools
 

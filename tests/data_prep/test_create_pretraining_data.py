@@ -130,8 +130,7 @@ def run_builder(run_script, text, vocabulary):
             "--max_seq_length=32",
             "--dupe_factor=1",
             *flags,
-        )
-        assert result.returncode == 0, result.stderr
+        ).ok()
         return result
 
     return run

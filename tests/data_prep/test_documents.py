@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sentence files to documents, and documents to buckets on disk and back."""
+"""Documents from sentence files, and their buckets on disk."""
 
 from collections import Counter
 

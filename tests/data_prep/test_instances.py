@@ -14,8 +14,8 @@ from data_prep.spill import Bucket, Document
 WORD_STARTS = np.ones(1000, bool)
 
 
-def a_bucket(sentence_lengths_of_documents, rng):
-    """Documents of random tokens, with sentences of the given lengths."""
+def random_bucket(sentence_lengths_of_documents, rng):
+    """Returns documents of random tokens with sentences of the given lengths."""
     documents = []
     for number, lengths in enumerate(sentence_lengths_of_documents):
         tokens = rng.integers(5, 1000, sum(lengths)).astype(np.int32)
@@ -32,23 +32,26 @@ def document_of(bucket, token):
     return bucket.document_ids[np.searchsorted(bounds, token, side="right") - 1]
 
 
-def cut(bucket, word_starts, passes, options, rng):
-    """The instances of several passes, and their counts."""
+def cut(bucket, passes, rng, options, word_starts=WORD_STARTS):
+    """Returns the instances of several passes, and their counts."""
     counts = Counter()
-    made = []
+    parts = []
     for _ in range(passes):
-        instances, some = create_instances(bucket, word_starts, options, rng)
-        made.append(instances)
-        counts.update(some)
-    columns = (np.concatenate([getattr(x, f.name) for x in made]) for f in fields(Instances))
+        instances, cutting = create_instances(bucket, word_starts, options, rng)
+        parts.append(instances)
+        counts.update(cutting)
+    columns = (np.concatenate([getattr(x, f.name) for x in parts]) for f in fields(Instances))
     return Instances(*columns), counts
+
+
+def lengths_of(instances):
+    return instances.a_end - instances.a_start, instances.b_end - instances.b_start
 
 
 def test_sop_swaps_half_and_unswapping_restores_the_order():
     rng = np.random.default_rng(0)
-    bucket = a_bucket(random_documents(rng), rng)
-    options = InstanceOptions(64)
-    instances, _ = cut(bucket, WORD_STARTS, 100, options, rng)
+    bucket = random_bucket(random_documents(rng), rng)
+    instances, _ = cut(bucket, 100, rng, InstanceOptions(64))
     assert len(instances) > 30_000
     assert instances.labels.mean() == pytest.approx(0.5, abs=0.01)
     swapped = instances.labels == 1
@@ -58,18 +61,18 @@ def test_sop_swaps_half_and_unswapping_restores_the_order():
     np.testing.assert_array_equal(
         document_of(bucket, instances.a_start), document_of(bucket, instances.b_start)
     )
-    lengths = instances.a_end - instances.a_start, instances.b_end - instances.b_start
-    assert min(lengths[0].min(), lengths[1].min()) >= 1
-    assert (lengths[0] + lengths[1]).max() == 61
+    a, b = lengths_of(instances)
+    assert min(a.min(), b.min()) >= 1
+    assert (a + b).max() == 61
 
 
-def test_chunks_are_those_of_the_sentence_by_sentence_walk():
+def test_chunks_equal_those_collected_sentence_by_sentence():
     rng = np.random.default_rng(1)
     documents = random_documents(rng)
-    bucket = a_bucket(documents, rng)
+    bucket = random_bucket(documents, rng)
     target = 30
     options = InstanceOptions(target + 2, short_seq_prob=0.0, objective="none")
-    instances, _ = cut(bucket, WORD_STARTS, 1, options, rng)
+    instances, _ = cut(bucket, 1, rng, options)
     expected = []
     position = 0
     for lengths in documents:
@@ -80,9 +83,9 @@ def test_chunks_are_those_of_the_sentence_by_sentence_walk():
             if chunk >= target or i == len(lengths) - 1:
                 expected.append((position - chunk, min(chunk, target)))
                 chunk = 0
-    found = sorted(zip(instances.a_start.tolist(), (instances.a_end - instances.a_start).tolist()))
-    assert [length for _, length in found] == [length for _, length in expected]
-    for (start, length), (chunk_start, _) in zip(found, expected):
+    actual = sorted(zip(instances.a_start.tolist(), lengths_of(instances)[0].tolist()))
+    assert [length for _, length in actual] == [length for _, length in expected]
+    for (start, length), (chunk_start, _) in zip(actual, expected):
         assert chunk_start <= start < chunk_start + length + 25
     assert not instances.labels.any()
     assert (instances.b_start == instances.b_end).all()
@@ -91,9 +94,8 @@ def test_chunks_are_those_of_the_sentence_by_sentence_walk():
 def test_single_sentences_are_merged_or_skipped_and_counted():
     rng = np.random.default_rng(2)
     # Targets are 13: [20 5] is merged with the next; 20 alone at the end takes the one before.
-    bucket = a_bucket([[20, 5, 6, 8, 20], [30], [13, 4]], rng)
-    options = InstanceOptions(16, short_seq_prob=0.0)
-    instances, counts = cut(bucket, WORD_STARTS, 1, options, rng)
+    bucket = random_bucket([[20, 5, 6, 8, 20], [30], [13, 4]], rng)
+    instances, counts = cut(bucket, 1, rng, InstanceOptions(16, short_seq_prob=0.0))
     assert counts["chunks_merged_with_next_sentence"] == 2
     assert counts["chunks_merged_with_previous_sentence"] == 1
     assert counts["documents_skipped_single_sentence"] == 1
@@ -111,9 +113,8 @@ def test_single_sentences_are_merged_or_skipped_and_counted():
 def test_official_sop_pairs_single_sentences_with_other_documents():
     rng = np.random.default_rng(3)
     documents = random_documents(rng, 200, (1, 30), (10, 60))
-    bucket = a_bucket(documents, rng)
-    options = InstanceOptions(64, official=True)
-    instances, counts = cut(bucket, WORD_STARTS, 60, options, rng)
+    bucket = random_bucket(documents, rng)
+    instances, counts = cut(bucket, 60, rng, InstanceOptions(64, official=True))
     single = counts["chunks_paired_with_another_document"] / len(instances)
     assert single > 0.1
     assert instances.labels.mean() == pytest.approx(1 - (1 - single) / 2, abs=0.01)
@@ -122,11 +123,10 @@ def test_official_sop_pairs_single_sentences_with_other_documents():
     assert instances.labels[foreign].all()
 
 
-def test_nsp_takes_the_second_segment_from_another_document_in_half_of_the_cases():
+def test_nsp_takes_half_of_the_second_segments_from_another_document():
     rng = np.random.default_rng(4)
-    bucket = a_bucket(random_documents(rng, 100, (6, 40), (2, 8)), rng)
-    options = InstanceOptions(64, objective="nsp")
-    instances, counts = cut(bucket, WORD_STARTS, 60, options, rng)
+    bucket = random_bucket(random_documents(rng, 100, (6, 40), (2, 8)), rng)
+    instances, counts = cut(bucket, 60, rng, InstanceOptions(64, objective="nsp"))
     foreign = document_of(bucket, instances.a_start) != document_of(bucket, instances.b_start)
     np.testing.assert_array_equal(foreign, instances.labels == 1)
     # Single sentences at the ends of documents always get another document.
@@ -136,23 +136,21 @@ def test_nsp_takes_the_second_segment_from_another_document_in_half_of_the_cases
     assert counts["chunks_dropped_no_other_document"] == 0
 
 
-def test_nsp_drops_chunks_where_there_is_no_other_document():
+def test_nsp_drops_chunks_if_there_is_no_other_document():
     rng = np.random.default_rng(5)
-    bucket = a_bucket([[5] * 100], rng)
-    options = InstanceOptions(32, objective="nsp")
-    instances, counts = cut(bucket, WORD_STARTS, 5, options, rng)
+    bucket = random_bucket([[5] * 100], rng)
+    instances, counts = cut(bucket, 5, rng, InstanceOptions(32, objective="nsp"))
     assert not instances.labels.any()
     assert counts["chunks_dropped_no_other_document"] > 0
 
 
-def test_other_documents_of_the_pool_are_not_cut():
+def test_documents_of_other_buckets_are_not_cut():
     rng = np.random.default_rng(6)
     documents = [
         Document(i, np.full(10, 5, np.int32), np.full(50, i + 5, np.int32)) for i in range(4)
     ]
     bucket = Bucket.from_documents(documents, own_documents=1)
-    options = InstanceOptions(32, objective="nsp")
-    instances, _ = cut(bucket, WORD_STARTS, 50, options, rng)
+    instances, _ = cut(bucket, 50, rng, InstanceOptions(32, objective="nsp"))
     assert (instances.a_end <= 50).all()
     assert set(document_of(bucket, instances.b_start).tolist()) == {0, 1, 2, 3}
 
@@ -166,7 +164,7 @@ def official_lengths(a, b, longest):
     return a, b
 
 
-def test_truncation_leaves_the_lengths_of_the_token_by_token_rule():
+def test_truncation_leaves_the_lengths_of_removal_token_by_token():
     rng = np.random.default_rng(7)
     n = 3000
     a, b = rng.integers(1, 60, (2, n)).astype(np.int32)
@@ -178,8 +176,7 @@ def test_truncation_leaves_the_lengths_of_the_token_by_token_rule():
     counts = Counter()
     short = _truncate(instances, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
     expected = np.array([official_lengths(*pair, longest) for pair in zip(a, b)])
-    np.testing.assert_array_equal(short.a_end - short.a_start, expected[:, 0])
-    np.testing.assert_array_equal(short.b_end - short.b_start, expected[:, 1])
+    np.testing.assert_array_equal(np.stack(lengths_of(short), axis=1), expected)
     assert counts["tokens_truncated"] == (a + b).sum() - expected.sum()
     assert counts["instances_truncated"] == (a + b > longest).sum()
     removed = a - expected[:, 0]
@@ -204,7 +201,7 @@ def test_segments_are_cut_at_word_edges_unless_official():
     bucket = Bucket.from_documents(documents)
     for official in (False, True):
         options = InstanceOptions(48, objective="none", official=official)
-        instances, _ = cut(bucket, word_starts, 10, options, rng)
+        instances, _ = cut(bucket, 10, rng, options, word_starts)
         starts_whole = word_starts[bucket.tokens[instances.a_start]]
         after = np.append(bucket.tokens, 6)[instances.a_end]
         whole = starts_whole & word_starts[after]
@@ -217,17 +214,15 @@ def test_a_word_longer_than_the_instance_is_still_cut():
     tokens = np.array([6] + [7] * 99, np.int32)
     bucket = Bucket.from_documents([Document(0, np.array([100], np.int32), tokens)])
     options = InstanceOptions(20, 0.0, "none")
-    instances, _ = cut(bucket, word_starts, 50, options, rng)
-    lengths = instances.a_end - instances.a_start
-    assert (lengths == 18).all()
+    instances, _ = cut(bucket, 50, rng, options, word_starts)
+    assert (lengths_of(instances)[0] == 18).all()
 
 
-def test_shorter_targets_are_drawn_for_some_documents():
+def test_some_documents_are_cut_into_shorter_instances():
     rng = np.random.default_rng(10)
-    bucket = a_bucket([[1] * 300 for _ in range(200)], rng)
-    full, _ = cut(bucket, WORD_STARTS, 5, InstanceOptions(53, 0.0), rng)
+    bucket = random_bucket([[1] * 300 for _ in range(200)], rng)
+    full, _ = cut(bucket, 5, rng, InstanceOptions(53, 0.0))
     assert len(full) == 5 * 200 * 6
-    mixed, _ = cut(bucket, WORD_STARTS, 50, InstanceOptions(53, 0.1), rng)
-    lengths = mixed.a_end - mixed.a_start + mixed.b_end - mixed.b_start
+    mixed, _ = cut(bucket, 50, rng, InstanceOptions(53, 0.1))
     assert len(mixed) > 10 * len(full)
-    assert set(lengths.tolist()) == set(range(2, 51))
+    assert set(sum(lengths_of(mixed)).tolist()) == set(range(2, 51))

@@ -5,30 +5,44 @@
 import numpy as np
 import pytest
 
+from albert_tf.data.masking_options import MaskingOptions
 from data_prep.assembly import Batch
-from data_prep.masking import MaskingOptions, choose_words, find_words, mask
+from data_prep.masking import choose_words, find_words, mask
 
 CLS, SEP, MASK, FIRST_TEXT_ID = 2, 3, 4, 5
 VOCAB = 30000
+TEXT_IDS = np.arange(FIRST_TEXT_ID, VOCAB)
 
 
-def a_batch(n, length, rng, piece_start_share=1.0, lengths=None):
-    """n sequences [CLS] A [SEP] B [SEP], full or of the given lengths."""
+def batch_of(ids, piece_starts=None):
+    """Returns sequences, int [n, length]; by default all pieces start a word."""
+    ids = np.array(ids, np.int32)
+    in_use = ids > 0
+    starts = in_use if piece_starts is None else np.array(piece_starts, bool) & in_use
+    a_lengths, lengths = (ids == SEP).argmax(axis=1) - 1, in_use.sum(axis=1)
+    b_lengths = np.maximum(lengths - a_lengths - 3, 0)
+    return Batch(ids, ids >= FIRST_TEXT_ID, starts, a_lengths, b_lengths, lengths)
+
+
+def random_batch(n, length, rng, piece_start_share=1.0, lengths=None):
+    """Returns n sequences [CLS] A [SEP] B [SEP], of full or of given lengths."""
     lengths = np.full(n, length) if lengths is None else lengths
     a = 1 + rng.integers(0, lengths - 4)
-    b = lengths - 3 - a
     column = np.arange(length)
     is_text = (column > 0) & (column != a[:, None] + 1) & (column < lengths[:, None] - 1)
-    ids = np.where(is_text, rng.integers(FIRST_TEXT_ID, VOCAB, (n, length)), 0).astype(np.int32)
+    ids = np.where(is_text, rng.integers(FIRST_TEXT_ID, VOCAB, (n, length)), 0)
     ids[:, 0] = CLS
     ids[np.arange(n), a + 1] = SEP
     ids[np.arange(n), lengths - 1] = SEP
-    starts = (rng.random((n, length)) < piece_start_share) | ~is_text
-    return Batch(ids, is_text, starts & (column < lengths[:, None]), a, b, lengths)
+    return batch_of(ids, (rng.random((n, length)) < piece_start_share) | ~is_text)
+
+
+def mask_text(batch, options, rng, ids=TEXT_IDS):
+    return mask(batch, options, MASK, ids, rng)
 
 
 def words_of_row(batch, row, options):
-    """The words as lists of positions, found one piece after the other."""
+    """Returns the words as lists of positions, collected piece by piece."""
     words = []
     a_length = batch.a_lengths[row]
     for position in np.flatnonzero(batch.is_text[row]):
@@ -52,15 +66,15 @@ def words_of_row(batch, row, options):
         (128, 20, True, 2, (0.697, 0.303), 14.58, 19),
     ],
 )
-def test_span_lengths_are_distributed_as_the_official_builder_distributes_them(
+def test_span_lengths_are_distributed_as_by_the_official_builder(
     length, predictions, favor_shorter, ngram, shares, per_instance, masked
 ):
     rng = np.random.default_rng(1)
-    batch = a_batch(6000, length, rng)
+    batch = random_batch(6000, length, rng)
     options = MaskingOptions(
         predictions, 0.15, ngram, favor_shorter_ngram=favor_shorter, within_segments=False
     )
-    result = mask(batch, options, MASK, np.arange(VOCAB), rng)
+    result = mask_text(batch, options, rng)
     spans = result.span_counts
     np.testing.assert_allclose(spans / spans.sum(), shares, atol=0.01)
     assert spans.sum() / 6000 == pytest.approx(per_instance, abs=0.15)
@@ -69,9 +83,9 @@ def test_span_lengths_are_distributed_as_the_official_builder_distributes_them(
 
 def test_the_first_word_is_masked_less_often_than_the_middle():
     rng = np.random.default_rng(2)
-    batch = a_batch(8000, 128, rng)
+    batch = random_batch(8000, 128, rng)
     options = MaskingOptions(20, within_segments=False)
-    result = mask(batch, options, MASK, np.arange(VOCAB), rng)
+    result = mask_text(batch, options, rng)
     positions = result.positions[result.weights > 0]
     assert (positions == 1).sum() / 8000 == pytest.approx(0.089, abs=0.012)
     assert ((positions >= 60) & (positions < 70)).sum() / 80000 == pytest.approx(0.151, abs=0.012)
@@ -79,8 +93,8 @@ def test_the_first_word_is_masked_less_often_than_the_middle():
 
 def test_replacements_are_eighty_ten_ten_and_labels_are_the_originals():
     rng = np.random.default_rng(3)
-    batch = a_batch(4000, 512, rng)
-    result = mask(batch, MaskingOptions(77), MASK, np.arange(FIRST_TEXT_ID, VOCAB), rng)
+    batch = random_batch(4000, 512, rng)
+    result = mask_text(batch, MaskingOptions(77), rng)
     used = result.weights > 0
     labels = result.labels[used]
     rows = np.nonzero(used)[0]
@@ -99,21 +113,21 @@ def test_replacements_are_eighty_ten_ten_and_labels_are_the_originals():
     np.testing.assert_array_equal(result.input_ids[untouched], batch.input_ids[untouched])
 
 
-def test_random_replacements_are_uniform_over_the_ids_given():
+def test_random_replacements_are_uniform_over_the_given_ids():
     rng = np.random.default_rng(4)
-    batch = a_batch(4000, 128, rng)
+    batch = random_batch(4000, 128, rng)
     allowed = np.array([7, 100, 29999], np.int32)
-    result = mask(batch, MaskingOptions(20), MASK, allowed, rng)
+    result = mask_text(batch, MaskingOptions(20), rng, allowed)
     changed = result.input_ids[(result.input_ids != batch.input_ids) & (result.input_ids != MASK)]
     ids, counts = np.unique(changed, return_counts=True)
     np.testing.assert_array_equal(ids, allowed)
     np.testing.assert_allclose(counts / counts.sum(), 1 / 3, atol=0.03)
 
 
-def test_positions_ascend_and_are_text_and_padding_is_zero():
+def test_positions_are_ascending_text_positions_padded_with_zeros():
     rng = np.random.default_rng(5)
-    batch = a_batch(500, 64, rng, 0.7, rng.integers(10, 65, 500))
-    result = mask(batch, MaskingOptions(12), MASK, np.arange(FIRST_TEXT_ID, VOCAB), rng)
+    batch = random_batch(500, 64, rng, 0.7, rng.integers(10, 65, 500))
+    result = mask_text(batch, MaskingOptions(12), rng)
     for row in range(500):
         count = int(result.weights[row].sum())
         assert count >= 1
@@ -127,9 +141,9 @@ def test_positions_ascend_and_are_text_and_padding_is_zero():
 
 @pytest.mark.parametrize("whole_words", [True, False])
 @pytest.mark.parametrize("within_segments", [True, False])
-def test_words_are_those_found_piece_by_piece(whole_words, within_segments):
+def test_words_equal_those_collected_piece_by_piece(whole_words, within_segments):
     rng = np.random.default_rng(6)
-    batch = a_batch(300, 48, rng, 0.6, rng.integers(8, 49, 300))
+    batch = random_batch(300, 48, rng, 0.6, rng.integers(8, 49, 300))
     options = MaskingOptions(8, whole_words=whole_words, within_segments=within_segments)
     words = find_words(batch, options)
     for row in range(300):
@@ -145,9 +159,9 @@ def test_words_are_those_found_piece_by_piece(whole_words, within_segments):
 
 def test_a_word_is_masked_whole_or_not_at_all():
     rng = np.random.default_rng(7)
-    batch = a_batch(600, 96, rng, 0.6)
+    batch = random_batch(600, 96, rng, 0.6)
     options = MaskingOptions(15)
-    result = mask(batch, options, MASK, np.arange(FIRST_TEXT_ID, VOCAB), rng)
+    result = mask_text(batch, options, rng)
     for row in range(600):
         predicted = set(result.positions[row][result.weights[row] > 0].tolist())
         for word in words_of_row(batch, row, options):
@@ -158,10 +172,7 @@ def test_a_word_is_masked_whole_or_not_at_all():
 def test_spans_cross_the_separator_only_if_allowed(within_segments):
     # One span of three words would need two of them in the other segment: A has two words.
     n = 3000
-    ids = np.tile(np.array([CLS, 10, 11, SEP, 12, 13, SEP], np.int32), (n, 1))
-    is_text = ids >= FIRST_TEXT_ID
-    two = np.full(n, 2)
-    batch = Batch(ids, is_text, np.ones_like(is_text), two, two, np.full(n, 7))
+    batch = batch_of([[CLS, 10, 11, SEP, 12, 13, SEP]] * n)
     options = MaskingOptions(3, 0.43, 3, favor_shorter_ngram=False, within_segments=within_segments)
     words = find_words(batch, options)
     _, spans = choose_words(words, np.full(n, 3), options, np.random.default_rng(8))
@@ -176,33 +187,27 @@ def test_budgets_round_half_to_even_and_are_capped():
     assert options.budgets(lengths).tolist() == expected
 
 
-def test_a_word_longer_than_the_budget_is_passed_over():
-    ids = np.array([[CLS, 10, 11, 12, 13, SEP, 14, SEP]], np.int32)
-    is_text = ids >= FIRST_TEXT_ID
-    starts = np.array([[1, 1, 0, 0, 0, 1, 1, 1]], bool)
-    batch = Batch(ids, is_text, starts, np.array([4]), np.array([1]), np.array([8]))
-    result = mask(batch, MaskingOptions(2), MASK, np.array([20]), np.random.default_rng(9))
+def test_a_word_longer_than_the_budget_is_skipped():
+    batch = batch_of([[CLS, 10, 11, 12, 13, SEP, 14, SEP]], [[1, 1, 0, 0, 0, 1, 1, 1]])
+    result = mask_text(batch, MaskingOptions(2), np.random.default_rng(9))
     assert result.positions.tolist() == [[6, 0]]
     assert result.labels.tolist() == [[14, 0]]
 
 
 def test_a_single_segment_is_masked_like_a_pair():
-    ids = np.array([[CLS, 10, 11, SEP, 0, 0]], np.int32)
-    is_text = ids >= FIRST_TEXT_ID
-    starts = np.array([[1, 1, 1, 1, 0, 0]], bool)
-    batch = Batch(ids, is_text, starts, np.array([2]), np.array([0]), np.array([4]))
+    batch = batch_of([[CLS, 10, 11, SEP, 0, 0]])
     assert batch.input_mask.tolist() == [[1, 1, 1, 1, 0, 0]]
     assert not batch.segment_ids.any()
-    result = mask(batch, MaskingOptions(2, 0.5), MASK, np.array([20]), np.random.default_rng(0))
+    result = mask_text(batch, MaskingOptions(2, 0.5), np.random.default_rng(0))
     assert result.positions.tolist() == [[1, 2]]
 
 
 def test_permutation_shuffles_other_tokens_among_themselves_and_predicts_them():
     rng = np.random.default_rng(10)
-    batch = a_batch(2000, 128, rng, 0.8)
+    batch = random_batch(2000, 128, rng, 0.8)
     options = MaskingOptions(20, permute=True)
-    result = mask(batch, options, MASK, np.arange(FIRST_TEXT_ID, VOCAB), rng)
-    plain = mask(batch, MaskingOptions(20), MASK, np.arange(VOCAB), rng)
+    result = mask_text(batch, options, rng)
+    plain = mask_text(batch, MaskingOptions(20), rng)
     assert result.positions.shape == (2000, 40)
     assert result.permuted == pytest.approx(plain.weights.sum(), rel=0.01)
     moved_away = 0

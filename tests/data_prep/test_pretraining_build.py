@@ -74,7 +74,7 @@ def test_a_second_build_at_the_same_time_is_refused_unless_records_are_complete(
 )
 def test_other_files_are_not_overwritten(tmp_path, text, vocabulary, name):
     (tmp_path / name).write_text("{}")
-    with pytest.raises(AlbertError, match=f"{name} is there already; .* overwrite"):
+    with pytest.raises(AlbertError, match=f"{name} is there already; .*overwrite"):
         build(text, vocabulary, tmp_path, num_shards=2)
     assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "{}"
     build(text, vocabulary, tmp_path, num_shards=2, overwrite=True)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""One shard: pass after pass over all of its text, and what each pass draws."""
+"""One shard: passes over all of its text, and the random choices of each pass."""
 
 import os
 
@@ -72,7 +72,7 @@ def test_a_tenth_of_ten_passes_sees_the_documents_of_all_buckets(tmp_path, text,
 @pytest.mark.parametrize(
     "kind", [{}, {"sentence_objective": "nsp"}, {"record_format": "compact"}], ids=str
 )
-def test_the_manifest_says_where_in_a_shard_each_pass_begins(tmp_path, text, vocabulary, kind):
+def test_the_manifest_lists_the_passes_of_a_shard_as_sections(tmp_path, text, vocabulary, kind):
     options = PretrainingOptions(max_seq_length=32, dupe_factor=3, **kind)
     manifest = build(text, vocabulary, tmp_path, options, num_shards=2)
     assert manifest.builder_version == 2
@@ -90,7 +90,7 @@ def test_the_manifest_says_where_in_a_shard_each_pass_begins(tmp_path, text, voc
         assert (begin, first_byte) == (shard.examples, shard.bytes)
 
 
-def test_each_pass_goes_over_the_buckets_in_an_order_of_its_own(tmp_path, text, vocabulary):
+def test_each_pass_reads_the_buckets_in_another_order(tmp_path, text, vocabulary):
     options = PretrainingOptions(max_seq_length=32, dupe_factor=3)
     manifest = build(text, vocabulary, tmp_path, options, num_shards=1)
     (ids,) = tokens_by_shard(tmp_path, manifest)
@@ -99,7 +99,7 @@ def test_each_pass_goes_over_the_buckets_in_an_order_of_its_own(tmp_path, text, 
     for begin, end in zip(bounds, bounds[1:]):
         names = [min(documents(vocabulary, row)) for row in ids[begin:end]]
         orders.append(list(dict.fromkeys(names)))
-    # Documents of a bucket stay together; if buckets came in one order, these would be near 1.
+    # Documents of a bucket stay together; in the same order, the correlation would be near 1.
     for one, other in ((0, 1), (1, 2), (0, 2)):
         places = {name: place for place, name in enumerate(orders[one])}
         common = [(places[name], n) for n, name in enumerate(orders[other]) if name in places]
@@ -107,8 +107,8 @@ def test_each_pass_goes_over_the_buckets_in_an_order_of_its_own(tmp_path, text, 
         assert abs(np.corrcoef(np.array(common).T)[0, 1]) < 0.5
 
 
-def test_what_a_pass_draws_depends_on_seed_bucket_and_pass_alone(tmp_path, text, vocabulary):
-    """So the first two of three passes are those of a build of two."""
+def test_random_choices_depend_on_seed_bucket_and_pass_only(tmp_path, text, vocabulary):
+    """So the first two of three passes equal those of a build with two."""
     two, three = (PretrainingOptions(max_seq_length=32, dupe_factor=n) for n in (2, 3))
     short = build(text, vocabulary, tmp_path / "two", two, num_shards=2)
     long = build(text, vocabulary, tmp_path / "three", three, num_shards=2)
@@ -142,7 +142,7 @@ def test_a_shard_reads_the_tokenized_text_once_and_leaves_no_copies(
 
 
 @pytest.mark.parametrize("passes", [1, 3])
-def test_all_work_is_reported(tmp_path, text, vocabulary, passes):
+def test_progress_adds_up_to_all_passes_over_all_tokens(tmp_path, text, vocabulary, passes):
     class Counting(LocalRunner):
         def write_shards(self, tasks, all_tokens):
             for task in tasks:

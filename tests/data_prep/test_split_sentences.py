@@ -22,7 +22,7 @@ def splitter():
 
 
 def split(tmp_path, text, **layout):
-    """Sentences of each document of `text`."""
+    """Returns the sentences of each document of `text`."""
     source = tmp_path / "in.txt"
     source.write_bytes(text if isinstance(text, bytes) else text.encode())
     split_sentences([str(source)], str(tmp_path / "out.txt"), Layout(**layout), overwrite=True)
@@ -94,19 +94,19 @@ def test_crlf_and_odd_white_space(tmp_path):
     ]
 
 
-def test_every_file_is_a_document_whatever_its_blank_lines(tmp_path):
+def test_with_input_format_files_each_file_is_a_document(tmp_path):
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "in" / "b.txt").write_text("B one.\n\n\n\nB two.")
     (tmp_path / "in" / "deep" / "c.txt.gz").write_bytes(gzip.compress(b"C one."))
     (tmp_path / "in" / "empty.txt").write_text("\n")
-    found = list_files(str(tmp_path / "in"))
-    counts = split_sentences(found, str(tmp_path / "out.gz"), Layout("files"))
+    paths = list_files(str(tmp_path / "in"))
+    counts = split_sentences(paths, str(tmp_path / "out.gz"), Layout("files"))
     assert sorted(documents(tmp_path / "out.gz")) == [["B one.", "B two."], ["C one."]]
     assert (counts.documents, counts.sentences) == (2, 3)
     assert (tmp_path / "out.gz").read_bytes()[:2] == b"\x1f\x8b"
 
 
-def test_every_json_line_is_a_document(tmp_path):
+def test_each_json_line_is_a_document(tmp_path):
     rows = [{"body": "One.\nTwo.\n\n\nThree.", "id": 1}, {"body": ""}, {"body": "Four é."}]
     text = "\n".join(json.dumps(row) for row in rows) + "\n\n"
     assert split(tmp_path, text, input_format="jsonl", text_field="body") == [
@@ -119,7 +119,7 @@ def test_every_json_line_is_a_document(tmp_path):
     "line",
     ["{", "[]", '{"body": "x"}', '{"text": 1}', r'{"text": "a\u0000"}', r'{"text": "a\ud83d"}'],
 )
-def test_a_bad_json_line_is_named(tmp_path, line):
+def test_a_bad_json_line_is_located(tmp_path, line):
     with pytest.raises(AlbertError, match=r"in\.txt:3: "):
         split(tmp_path, '{"text": "x"}\n\n' + line, input_format="jsonl")
     assert not (tmp_path / "out.txt").exists()
@@ -135,13 +135,13 @@ def test_a_bad_json_line_is_named(tmp_path, line):
         (b"Good.\n" + b"x" * 10_000_000, r"in\.txt:2: the line is longer"),
     ],
 )
-def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, data, message):
+def test_bad_input_is_reported_and_leaves_nothing(tmp_path, data, message):
     with pytest.raises(AlbertError, match=message):
         split(tmp_path, data)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
-def test_a_truncated_gzip_leaves_nothing(tmp_path):
+def test_a_truncated_gzip_file_leaves_nothing(tmp_path):
     data = gzip.compress(b"".join(b"Sentence %d. " % (i * i) for i in range(9999)))
     (tmp_path / "in.gz").write_bytes(data[: len(data) // 2])
     with pytest.raises(AlbertError, match=r"in\.gz is truncated"):
@@ -165,12 +165,12 @@ def test_memory_does_not_grow_with_text_without_blank_lines(tmp_path, monkeypatc
         assert counts.sentences == lines
         return memory
 
-    peak(300)  # what is loaded once
+    peak(300)  # Loads the libraries.
     assert peak(3_000) < 1.3 * peak(300)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "link.txt", "hard.txt"])
-def test_no_input_is_ever_overwritten(run_script, tmp_path, name):
+def test_input_files_are_never_overwritten(run_script, tmp_path, name):
     text = "One sentence. And another one.\n"
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.txt").write_text(text)
@@ -186,7 +186,7 @@ def test_no_input_is_ever_overwritten(run_script, tmp_path, name):
     assert sorted(os.listdir(tmp_path)) == ["hard.txt", "in", "link.txt"]
 
 
-def test_an_output_that_is_there_is_kept_without_overwrite(run_script, tmp_path, hold):
+def test_an_existing_output_is_kept_without_overwrite(run_script, tmp_path, hold):
     (tmp_path / "in.txt").write_text("One sentence. And another one.\n")
     output = tmp_path / "out.txt"
     output.write_text("kept")
@@ -202,11 +202,10 @@ def test_an_output_that_is_there_is_kept_without_overwrite(run_script, tmp_path,
     assert output.read_text() == "One sentence.\nAnd another one.\n"
 
 
-def test_the_script_says_what_it_did_and_fails_with_one_line(run_script, tmp_path):
+def test_the_script_prints_counts_or_one_line_of_error(run_script, tmp_path):
     (tmp_path / "in.txt").write_text("One. Two.\n")
     paths = [f"--input_file={tmp_path}/in.txt", f"--output_file={tmp_path}/out.txt"]
-    good = run_script(split_sentences_module, *paths)
-    assert good.returncode == 0
+    good = run_script(split_sentences_module, *paths).ok()
     assert "2 sentences in 1 documents" in good.stdout
     paths[0] = f"--input_file={tmp_path}/none*.txt"
     bad = run_script(split_sentences_module, *paths)

@@ -8,5 +8,5 @@ import pytest
 
 
 def slow(*values: object) -> list:
-    """Values of one parameter that only `make test-all` tries."""
+    """Returns parameter values that only `make test-all` runs."""
     return [pytest.param(value, marks=pytest.mark.slow) for value in values]

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Folders such as those that the TF1 releases come as."""
+"""Folders in the layout of the TF1 releases."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.builders import SPECIAL_PIECES
+
 TF1_TINY = Path(__file__).parents[1] / "golden" / "tf1_tiny"
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def write_release(folder: Path, vocabulary: str, pieces: Sequence[str] = SPECIAL) -> Path:
-    """Copies the TF1 fixture and puts a WordPiece vocabulary beside it.
+def write_release(folder: Path, vocabulary: str, pieces: Sequence[str] = SPECIAL_PIECES) -> Path:
+    """Copies the TF1 fixture, adds a WordPiece vocabulary and returns the folder.
 
     Args:
-      folder: to be made.
-      vocabulary: name of the vocabulary's file.
-      pieces: the first ones; further ones are made up, as many as the model has.
-
-    Returns:
-      The folder.
+      folder: the folder to create.
+      vocabulary: name of the vocabulary file.
+      pieces: the first pieces; filled up to the size of the model's vocabulary.
     """
     shutil.copytree(TF1_TINY, folder)
     more = (f"p{i}" for i in range(120 - len(pieces)))

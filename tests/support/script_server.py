@@ -1,11 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs our scripts as processes of their own, without the seconds that importing TensorFlow takes.
+"""Runs our scripts in separate processes without importing TensorFlow each time.
 
-A server imports TensorFlow and our packages, but makes no TensorFlow runtime, and forks a process
-for each run. A process may be forked as long as it has one thread, which the server makes sure of.
-The child is what ``python -m <script>`` is: its module is `__main__`, its flags are in sys.argv, it
-leads a process group and writes its outputs to files.
+A server imports TensorFlow and our packages, without starting the TensorFlow runtime, and forks a
+process for each run. It makes sure that it has one thread only, as a process with threads must not
+be forked. The child behaves like ``python -m <script>``: its module is `__main__`, its flags are in
+sys.argv; it leads a process group and writes its outputs to files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 ROOT = Path(__file__).parents[2]
-#: The scripts, and what they import when they are run.
+#: The scripts, and the modules that they import when they run.
 _IMPORTED = (
     "run_pretraining",
     "run_classifier",
@@ -52,7 +52,7 @@ class ScriptServer:
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            bufsize=0,  # What is not read yet must show in select.
+            bufsize=0,  # Buffered data would be invisible to select.
         )
         return self
 
@@ -69,14 +69,14 @@ class ScriptServer:
         stderr: Path | None = None,
         cpus: int = 1,
     ) -> Iterator[int]:
-        """Starts a script; gives the number of its process, which ends with the block.
+        """Starts a script and yields its process id; the process ends with the block.
 
         Args:
-          script: name of its module.
-          arguments: what follows its name on the command line.
+          script: name of the module.
+          arguments: its command-line arguments.
           stdout: file to which its output is appended.
-          stderr: the same for its error output; None: as for its output.
-          cpus: logical CPU devices that it gets.
+          stderr: file for its error output; None: `stdout`.
+          cpus: number of logical CPU devices.
         """
         request = {
             "script": script,
@@ -95,7 +95,7 @@ class ScriptServer:
                 self.status(60)
 
     def status(self, seconds: float) -> int | None:
-        """Waits so long for the script's end; its exit status, -9 if it was killed, or None."""
+        """Waits for the script's end; returns its exit status (-9 if killed), None on timeout."""
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         if not ready:
             return None
@@ -104,12 +104,12 @@ class ScriptServer:
 
 
 def environment() -> dict[str, str]:
-    """Of processes that import this repository's code; with one thread after their imports."""
+    """Returns variables for processes that import our code and must keep to one thread."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
 
 
 def _serve() -> None:
-    # As script.run does. Keras 3 would import scikit-learn, and that pyarrow with its thread.
+    # As in script.run. Keras 3 would import scikit-learn, which imports pyarrow and its thread.
     prepare_tensorflow()
     for module in _IMPORTED:
         importlib.import_module(module)
@@ -126,7 +126,7 @@ def _serve() -> None:
 
 
 def _become(script: str, arguments: list[str], files: list[str], cpus: int) -> None:
-    """Makes this process one of a script."""
+    """Runs a script in this process and exits."""
     status = 1
     try:
         os.setpgid(0, 0)
@@ -140,7 +140,7 @@ def _become(script: str, arguments: list[str], files: list[str], cpus: int) -> N
             (cpu,) = tf.config.list_physical_devices("CPU")
             devices = [tf.config.LogicalDeviceConfiguration()] * cpus
             tf.config.set_logical_device_configuration(cpu, devices)
-        # The first is replaced by the path of the module.
+        # run_module replaces the first by the path of the module.
         sys.argv = [script, *arguments]
         sys.modules.pop(script, None)
         runpy.run_module(script, run_name="__main__", alter_sys=True)

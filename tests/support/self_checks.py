@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The self-check of exports without the seconds that a fresh process takes."""
+"""The self-check of exports without the start of a fresh process, which takes seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from albert_tf.export import probe_process, self_check
 
 @contextlib.contextmanager
 def checked_in_this_process() -> Iterator[None]:
-    """Checks exports here; for kinds of export that another test checks in a fresh process."""
+    """Checks exports in this process; for kinds that another test checks in a fresh process."""
 
     def call(command, **_):
         _, script, saved_model, folder = command
@@ -25,6 +25,6 @@ def checked_in_this_process() -> Iterator[None]:
         return subprocess.CompletedProcess(command, 0)
 
     with pytest.MonkeyPatch.context() as patch:
-        # For the self-check alone: others start processes, too; numpy.testing when it is imported.
+        # Replaced in self_check only: other modules, such as numpy.testing, start processes too.
         patch.setattr(self_check, "subprocess", types.SimpleNamespace(run=call))
         yield

@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A project folder for the shell scripts that make environments, with interpreters of any version.
+"""A project folder for the shell scripts that create environments, with stub interpreters.
 
-The scripts are the real ones; the interpreters are stubs around the Python that runs the tests.
+The scripts are real; the interpreters are stubs of any version around the tests' own Python.
 """
 
 import shutil
@@ -15,9 +15,9 @@ TOOLS = (
     "bash", "dirname", "cksum", "cut", "cat", "cp", "df", "awk", "tail", "grep", "mkdir", "rm",
     "sed", "sort", "tee", "timeout", "touch",
 )  # fmt: skip
-#: The real Python judges the scripts' conditions with another version. The environments that it
-#: makes hold itself. What it is asked to install and to run is written down, and done as the
-#: project's folder says: `pip` and `pytest` there are run if they exist.
+#: Evaluates the scripts' conditions with another version, and creates environments that contain
+#: the stub itself. Calls of pip and pytest are logged in `called-pip` and `called-pytest`; the
+#: scripts `pip` and `pytest` in the project's folder, if they exist, stand in for them.
 STUB = """
 case "$1 $2" in
   --version*) echo Python {version[0]}.{version[1]}.0 ;;
@@ -32,7 +32,7 @@ esac
 
 
 class Project:
-    """A project folder with the scripts and nothing installed, and a PATH without Python."""
+    """A project folder with the scripts, no environment, and a PATH without Python."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -60,12 +60,12 @@ class Project:
         self.put(path, STUB.format(version=(3, minor), python=sys.executable))
 
     def put_pythons(self, **minors):
-        """Puts interpreters on the PATH: minor versions by name, with _ for the dot."""
+        """Adds interpreters to the PATH: minor versions by name, with _ for the dot."""
         for name, minor in minors.items():
             self.put_python(f"bin/{name.replace('_', '.')}", minor)
 
     def run(self, script, *arguments, **environment):
-        """Runs a script with this PATH alone."""
+        """Runs a script with this PATH only."""
         return subprocess.run(
             [self.folder / "scripts" / script, *arguments],
             env={"PATH": str(self.folder / "bin"), "HOME": str(self.folder), **environment},

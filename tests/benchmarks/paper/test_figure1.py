@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Figure 1: distances and angles between each layer's input and output."""
+"""Figure 1: distances and angles between the input and the output of each layer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def changed(*states, mask=None):
     return changes.means()
 
 
-def test_a_layer_that_does_nothing_has_distance_0_and_angle_0():
+def test_an_identity_layer_has_distance_0_and_angle_0():
     state = np.random.default_rng(0).normal(size=[2, 5, 7])
     (layer,) = changed(state, state)
     assert layer == {
@@ -42,7 +42,7 @@ def test_a_layer_that_does_nothing_has_distance_0_and_angle_0():
     }
 
 
-def test_turning_stretching_and_reversing_are_told_apart():
+def test_turning_stretching_and_reversing_are_distinguished():
     turned, stretched, reversed_ = changed([[[3, 0]]], [[[0, 3]]], [[[0, 12]]], [[[0, -12]]])
     values = [(x["l2_distance"], x["angle"]) for x in (turned, stretched, reversed_)]
     np.testing.assert_allclose(values, [(18**0.5, 90), (9, 0), (24, 180)], atol=1e-9)
@@ -67,8 +67,8 @@ def test_the_mean_is_over_the_tokens_of_all_batches_without_padding():
     assert layer["angle"] == pytest.approx(30)
 
 
-def test_the_tf1_release_s_own_layers_give_the_same():
-    """Inputs and outputs of the layers as the release's program computed them."""
+def test_layers_of_the_tf1_release_give_the_same_figure():
+    """Compares with inputs and outputs of the layers from the release's program."""
     expected = np.load(GOLDEN / "tf1_tiny/expected.npz")
     saved = tf.train.load_checkpoint(str(GOLDEN / "tf1_tiny/model.ckpt-best"))
     name = "bert/encoder/embedding_hidden_mapping_in/"
@@ -93,7 +93,7 @@ def test_the_tf1_release_s_own_layers_give_the_same():
 def test_text_is_cut_into_sequences_of_one_document_each(vocabulary, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("w0 w1 w2\nw3 w4\n\nw5\n\n" + "w6 w7\n" * 50)
-    tokenizer = Tokenizer.from_file(str(vocabulary))
+    tokenizer = Tokenizer.from_file(vocabulary)
     batches = list(text_batches([str(path)], tokenizer, 6, 12))
     assert [len(batch["input_mask"]) for batch in batches] == [8, 4]
     rows = [
@@ -123,7 +123,7 @@ def test_a_model_has_the_same_figure_in_any_format_and_another_model_another(
     paths = {
         "ours": save_model("tf2"),
         "TF1": save_model("tf1", write_tf1),
-        "HF": save_model("hf", write_hugging_face, tokenizer=False),
+        "HF": save_model("hf", write_hugging_face, with_tokenizer=False),
         "BERT": save_model("bert", embedding_size=16, parameter_sharing="none"),
     }
     Tokenizer.from_file(str(paths["ours"] / "tokenizer.json")).save(str(paths["HF"]))
@@ -133,8 +133,7 @@ def test_a_model_has_the_same_figure_in_any_format_and_another_model_another(
         f"--input_file={text}",
         "--max_seq_length=32",
         f"--output_dir={tmp_path / 'out'}",
-    )
-    assert done.returncode == 0, done.stderr
+    ).ok()
     result = json.loads((tmp_path / "out/figure1.json").read_text())
     ours, *same, bert = result["models"]
     assert [model["layers"] for model in same] == [ours["layers"]] * 2
@@ -148,15 +147,14 @@ def test_a_model_has_the_same_figure_in_any_format_and_another_model_another(
 
 def test_records_are_measured_with_their_masks(run_command, save_model, tmp_path):
     path = GOLDEN / "tf1_records/pretrain_128.tfrecord"
-    model = save_model("model", tokenizer=False, vocab_size=30000, max_position_embeddings=128)
-    done = run_command(
+    model = save_model("model", with_tokenizer=False, vocab_size=30000, max_position_embeddings=128)
+    run_command(
         "figure1",
         f"--checkpoints=x={model}",
         f"--records={path}",
         "--num_sequences=11",
         f"--output_dir={tmp_path / 'out'}",
-    )
-    assert done.returncode == 0, done.stderr
+    ).ok()
     examples = list(records.read_examples(str(path)))[:11]
     columns = records.parse_columns(tf.constant(examples), records.infer_features(examples[0]))
     (found,) = json.loads((tmp_path / "out/figure1.json").read_text())["models"]
@@ -183,8 +181,10 @@ def test_records_are_measured_with_their_masks(run_command, save_model, tmp_path
         (["--checkpoints=a={model}"], "There is no tokenizer with"),
     ],
 )
-def test_bad_input_is_told_in_one_sentence(flags, message, run_command, save_model, text, tmp_path):
-    model = save_model("model", tokenizer=False)
+def test_bad_input_is_reported_in_one_sentence(
+    flags, message, run_command, save_model, text, tmp_path
+):
+    model = save_model("model", with_tokenizer=False)
     flags = [flag.format(model=model) for flag in flags]
     out = tmp_path / "out"
     done = run_command("figure1", *flags, f"--input_file={text}", f"--output_dir={out}")

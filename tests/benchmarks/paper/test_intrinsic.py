@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The development set of SQuAD's and RACE's text, and accuracies on it."""
+"""The development set with the text of SQuAD and RACE, and accuracies on it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_race(folder, articles):
         path.write_text(json.dumps({"id": path.name, "article": article, **questions}))
 
 
-def test_a_document_is_an_article_and_no_text_comes_twice(tmp_path):
+def test_a_document_is_an_article_and_repeated_text_is_left_out(tmp_path):
     write_squad(tmp_path / "1.json", {"X": ["One.", "Two.  Three."], "Y": ["Four.\nFive."]})
     write_squad(tmp_path / "2.json", {"X": ["Two. Three. ", "Six."], "Z": ["One."]})
     write_race(tmp_path / "race", ["Seven.\n\nOne.", "Eight.", "Seven. One.", "Four. Five."])
@@ -54,7 +54,7 @@ def test_a_document_is_an_article_and_no_text_comes_twice(tmp_path):
 
 @pytest.fixture
 def flags(tmp_path):
-    """Flags that say where the text and the results lie."""
+    """Flags for the paths of the text and the results."""
     texts = [sentences(12, seed) for seed in range(16)]
     squad = {f"T{n}": [" ".join(t[:6]), " ".join(t[6:])] for n, t in enumerate(texts[:8])}
     write_squad(tmp_path / "squad.json", squad)
@@ -67,12 +67,11 @@ def flags(tmp_path):
     ]
 
 
-def test_accuracies_are_those_that_run_pretraining_gives(
+def test_accuracies_equal_those_of_run_pretraining(
     run_command, run_script, save_model, flags, tmp_path
 ):
     model = save_model("model")
-    done = run_command("intrinsic", f"--checkpoints=random={model}", *flags)
-    assert done.returncode == 0, done.stderr
+    done = run_command("intrinsic", f"--checkpoints=random={model}", *flags).ok()
     result = json.loads((tmp_path / "out/intrinsic.json").read_text())
     assert result["corpus"]["documents"] == {"squad": 8, "race": 8}
     found = list(documents(str(tmp_path / "out/text.txt")))
@@ -89,7 +88,7 @@ def test_accuracies_are_those_that_run_pretraining_gives(
         assert manifest.num_examples == found[objective]["examples"]
         ones = manifest.statistics["label_1_share"]
         assert found[objective]["constant_answer"] == max(ones, 1 - ones)
-    script = run_script(
+    run_script(
         run_pretraining,
         "--nodo_train",
         "--do_eval",
@@ -98,8 +97,7 @@ def test_accuracies_are_those_that_run_pretraining_gives(
         f"--input_file={records / 'sop'}",
         f"--eval_input_file={records / 'nsp'}",
         f"--output_dir={tmp_path / 'run'}",
-    )
-    assert script.returncode == 0, script.stderr
+    ).ok()
     expected = json.loads((tmp_path / "run/eval_results.json").read_text())
     for ours, theirs in (("masked_lm", "masked_lm"), ("sentence", "sentence_order")):
         for metric in ("loss", "accuracy"):
@@ -111,7 +109,7 @@ def test_accuracies_are_those_that_run_pretraining_gives(
     assert f"{found['nsp']['sentence_accuracy']:.1%}" in shown.splitlines()[1]
 
 
-def test_records_are_made_once_for_a_vocabulary_and_of_one_text(
+def test_records_are_built_once_per_vocabulary_and_from_one_text(
     run_command, vocabulary, flags, tmp_path
 ):
     def run():
@@ -129,8 +127,8 @@ def test_records_are_made_once_for_a_vocabulary_and_of_one_text(
     assert "holds the text of other development sets; choose another folder" in other.stderr
 
 
-def test_what_is_missing_is_told(run_command, save_model, flags, tmp_path):
-    model = save_model("model", tokenizer=False)
+def test_missing_tokenizers_and_flags_are_reported(run_command, save_model, flags, tmp_path):
+    model = save_model("model", with_tokenizer=False)
     for given, message in (
         ([f"--checkpoints=a={model}"], f"There is no tokenizer with {model}; give --vocab_file."),
         ([], "Give --checkpoints, or --vocab_file to build records alone."),

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: every command is one the scripts accept, and tables share what they have in common."""
+"""Plans: scripts accept their commands, and tables share models."""
 
 import importlib
 import os
@@ -14,6 +14,7 @@ from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 from benchmarks.paper.tables import collect
 from benchmarks.stages import RECORD_FILE
+from tests.support.temporary_flags import temporary_flags
 
 pytestmark = pytest.mark.tooling
 
@@ -24,7 +25,7 @@ def plan(table, scale="tiny", **changes):
 
 
 def flag_definitions(script):
-    """What defines the flags of a stage's script."""
+    """Returns the function that defines the flags of a stage's script."""
     if script.startswith("-m "):
         module, command = script.split()[1:]
         return importlib.import_module(f"{module}.__main__").COMMANDS[command][1]
@@ -33,30 +34,25 @@ def flag_definitions(script):
 
 @pytest.fixture
 def parse(monkeypatch):
-    """Parses a stage's command as its script would; gives the flags that were given."""
+    """Parses a stage's command as its script would; returns the given flags."""
     monkeypatch.setattr(sys, "argv", ["script"])
 
     def run(stage):
-        known = set(flags.FLAGS)
-        flag_definitions(stage.script)()
-        try:
-            rest = flags.FLAGS([stage.script, *stage.arguments()[len(stage.script.split()) :]])
+        with temporary_flags() as values:
+            flag_definitions(stage.script)()
+            rest = values([stage.script, *stage.arguments()[len(stage.script.split()) :]])
             assert rest == [stage.script]
-            return {n: flags.FLAGS[n].value for n in flags.FLAGS if flags.FLAGS[n].present}
-        finally:
-            flags.FLAGS.unparse_flags()
-            for name in set(flags.FLAGS) - known:
-                delattr(flags.FLAGS, name)
+            return {name: values[name].value for name in values if values[name].present}
 
     return run
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_command_has_flags_that_its_script_accepts(scale, parse):
+def test_scripts_accept_the_flags_of_all_commands(scale, parse):
     commands = {}
     for table in TABLES:
         for stage in plan(table, scale).stages:
-            # One folder has one command, whatever table it belongs to.
+            # All tables have the same command for a folder.
             assert commands.setdefault(stage.folder, stage.arguments()) == stage.arguments()
             given = parse(stage)
             where = given.get("output_dir") or given.get("output_prefix") or given.get("output")
@@ -64,7 +60,7 @@ def test_every_command_has_flags_that_its_script_accepts(scale, parse):
     assert len(commands) > 50
 
 
-def test_a_flag_that_does_not_exist_is_found(parse):
+def test_a_misspelt_flag_would_be_noticed(parse):
     stage = plan("table5").stages[-1]
     stage.flags["num_trainsteps"] = 1
     with pytest.raises(flags.UnrecognizedFlagError):
@@ -73,7 +69,7 @@ def test_a_flag_that_does_not_exist_is_found(parse):
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("table", TABLES)
-def test_stages_come_after_what_they_read(table, scale):
+def test_stages_come_after_their_inputs(table, scale):
     done = set()
     made = plan(table, scale)
     for stage in made.stages:
@@ -112,7 +108,7 @@ def test_every_model_of_table_5_is_evaluated_on_both_objectives():
     assert evaluated == {"out/records/12mb-heldout-sop"}
 
 
-def test_an_intrinsic_set_takes_the_place_of_held_out_text():
+def test_an_intrinsic_set_replaces_held_out_text():
     made = plan("table5", intrinsic="squad_race")
     assert made.cells["SOP"]["mlm"].folder.endswith("/intrinsic-sop")
     last = [stage for stage in made.stages if stage.folder == made.cells["SOP"]["nsp"].folder]
@@ -120,7 +116,7 @@ def test_an_intrinsic_set_takes_the_place_of_held_out_text():
     assert last[0].flags["init_checkpoint"] == made.models["SOP"]
 
 
-def test_equal_time_becomes_steps_once_they_are_measured(tmp_path):
+def test_equal_time_is_converted_to_steps_once_speed_is_measured(tmp_path):
     first = plan("table6", output_dir=str(tmp_path), seconds=50.0)
     assert not first.complete
     assert [stage.script for stage in first.stages] == ["-m benchmarks.paper speed"] * 2
@@ -157,12 +153,12 @@ def test_the_paper_scale_fine_tunes_from_the_checkpoint_and_from_mnli():
 
 
 def finish(cell, **results):
-    """Makes a stage look finished, with these results."""
+    """Marks a stage as finished, with these results."""
     files.write_json(f"{cell.folder}/{RECORD_FILE}", {"fingerprint": "", "finished": True})
     files.write_json(f"{cell.folder}/{cell.file}", results)
 
 
-def test_an_ensembles_row_shows_what_its_stages_found(tmp_path):
+def test_the_row_of_an_ensemble_shows_the_results_of_its_stages(tmp_path):
     made = plan("table10", "paper", output_dir=str(tmp_path))
     cells = made.cells["ALBERT ensemble"]
     finish(cells["squad2.0"], f1=91.5, exact=88.25)
@@ -188,7 +184,7 @@ def test_the_ensemble_of_squad_and_race_is_averaged_and_scored():
     assert len(stages) == len(made.stages) and not plan("table10", "tiny").cells["ALBERT ensemble"]
 
 
-def test_tasks_without_data_are_left_out_and_named(tmp_path):
+def test_tasks_without_data_are_left_out_and_listed(tmp_path):
     (tmp_path / "glue/SST-2").mkdir(parents=True)
     made = plan("table5", data_dir=str(tmp_path), check_data=True)
     assert isinstance(made.cells["SOP"]["sst-2"], Source)

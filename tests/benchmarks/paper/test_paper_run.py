@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""An experiment from text to table, with real commands; its tables' values and form."""
+"""An experiment from text to table with real commands; values and layout of the tables."""
 
 import json
 import re
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SHAPE = {"num_hidden_layers": 2, "hidden_size": 32, "embedding_size": 8}
 ROWS = [
     {"name": "all-shared", "parts": [], "published": {"parameters": 12, "mlm": 54.0}},
-    # The same model, which is trained once.
+    # The same model, so it is trained only once.
     {"name": "again", "parts": [], "config": {"parameter_sharing": "all"}},
 ]
 
@@ -61,8 +61,7 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     monkeypatch.chdir(ROOT)
     monkeypatch.delenv("ALBERT_DATA_DIR", raising=False)
     command = ["table1", f"--recipes={recipes}", f"--text={text}", f"--output_dir={tmp_path}/out"]
-    printed = run_script(kit, *command, "--norun", "--columns=parameters,mlm,sop")
-    assert printed.returncode == 0
+    printed = run_script(kit, *command, "--norun", "--columns=parameters,mlm,sop").ok()
     assert printed.stdout.count("\npython ") == 5
     assert not (tmp_path / "out/tiny/text").exists()
 
@@ -96,15 +95,11 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     assert "- SOP: not run." in markdown(document)
     document = json.loads((tmp_path / "out/tiny/tables/table1.json").read_text())
 
-    again = run_script(kit, *command)
-    assert again.returncode == 0
+    again = run_script(kit, *command).ok()
     assert again.stdout.count("finished before, reused") == 5
     assert json.loads((tmp_path / "out/tiny/tables/table1.json").read_text()) == document
 
-    reported = run_script(
-        kit, "report", f"--output_dir={tmp_path}/out", f"--page={tmp_path}/page/all.md"
-    )
-    assert reported.returncode == 0
+    run_script(kit, "report", f"--output_dir={tmp_path}/out", f"--page={tmp_path}/page/all.md").ok()
     whole = (tmp_path / "page/all.md").read_text()
     assert page.replace("table1.png", "all_table1.png") in whole
     assert "python -m benchmarks.paper table1 --scale=tiny --text=text.txt" in whole
@@ -127,7 +122,7 @@ def test_unknown_rows_and_columns_are_refused(recipes, run_script, flag, message
     assert message in done.stderr
 
 
-def test_a_part_of_the_rows_and_columns_needs_a_part_of_the_commands(run_script, tmp_path):
+def test_fewer_rows_and_columns_need_fewer_commands(run_script, tmp_path):
     out = f"--output_dir={tmp_path}"
     done = run_script(kit, "table2", "--norun", out, "--only=BERT base", "--columns=speedup")
     assert done.stdout.count("\npython ") == 1
@@ -135,8 +130,7 @@ def test_a_part_of_the_rows_and_columns_needs_a_part_of_the_commands(run_script,
 
 
 def test_the_paper_scale_prints_its_commands(run_script, tmp_path):
-    done = run_script(kit, "table5", "--scale=paper", f"--output_dir={tmp_path}")
-    assert done.returncode == 0
+    done = run_script(kit, "table5", "--scale=paper", f"--output_dir={tmp_path}").ok()
     assert "--train_batch_size=4096 --num_train_steps=125000" in done.stdout
     assert not (tmp_path / "paper/tables").exists()
 
@@ -146,7 +140,7 @@ def test_the_paper_scale_prints_its_commands(run_script, tmp_path):
 def test_tables_fit_a_terminal(table, scale, tmp_path):
     document = collect(Plan(load_recipe(table, scale), Inputs("text", str(tmp_path))))
     for row in document["rows"]:
-        # The widest there is: what the paper has, also as ours.
+        # The widest possible values: those of the paper, also as ours.
         row["ours"] = {**row["published"], **row["ours"]}
     lines = terminal(document).splitlines()
     assert max(len(line) for line in lines[2:]) <= 80, "\n".join(lines)
@@ -161,7 +155,7 @@ def finish(folder, file, values):
     Path(folder, "stage.json").write_text('{"fingerprint": "", "finished": true, "seconds": 7200}')
 
 
-def test_seeds_give_their_median_and_speeds_a_ratio(tmp_path):
+def test_seeds_are_summarized_by_their_median_and_speeds_by_a_ratio(tmp_path):
     (tmp_path / "data/glue/SST-2").mkdir(parents=True)
     made = Plan(load_recipe("table2", "tiny"), Inputs("t", str(tmp_path), str(tmp_path / "data")))
     for row, seconds in (("BERT large", 3.0), ("ALBERT base", 0.5)):

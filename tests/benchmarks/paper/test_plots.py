@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plots: what is read for them, and that they are drawn."""
+"""Plots: their data, and that they are drawn."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 from albert_tf.errors import AlbertError
 from albert_tf.training.monitors import read_metrics
 from benchmarks.paper.plots import curve, save_evaluations, span_shares
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.benchmarks.paper.conftest import sentences
+from tests.support import corpora
 
 pytestmark = pytest.mark.tooling
 
 
 @pytest.fixture
 def run_dir(tmp_path):
-    """A run's folder with three steps of training, one of them lost, and one evaluation."""
+    """A run's folder with three steps of training, one without values, and one evaluation."""
     names = ("loss", "masked_lm_accuracy", "sentence_order_accuracy", "tokens_per_second")
     entries = [
         {"step": step, "split": split, **dict.fromkeys(names, value)}
@@ -48,30 +48,25 @@ def test_a_curve_has_the_finite_values_of_its_split(run_dir):
 @pytest.fixture
 def build(tmp_path, vocabulary):
     def build(name, **options):
-        text = tmp_path / "text.txt"
+        text, folder = tmp_path / "text.txt", str(tmp_path / name)
         text.write_text("\n\n".join("\n".join(sentences(20, seed)) for seed in range(20)))
-        folder = str(tmp_path / name)
-        build_pretraining_data(
-            [str(text)],
-            TokenizerSource(str(vocabulary)),
-            Output(folder),
-            PretrainingOptions(max_seq_length=64, dupe_factor=1, **options),
-        )
+        options = PretrainingOptions(max_seq_length=64, dupe_factor=1, **options)
+        corpora.build(str(text), vocabulary, folder, options)
         return folder
 
     return build
 
 
-def test_span_lengths_are_read_beside_the_distribution_they_were_drawn_with(build):
-    found, drawn = span_shares(build("records"))
+def test_span_shares_are_compared_with_their_distribution(build):
+    shares, drawn = span_shares(build("records"))
     assert drawn == pytest.approx([6 / 11, 3 / 11, 2 / 11])
-    assert len(found) == 3 and sum(found) == pytest.approx(1, abs=1e-5)
-    assert found == sorted(found, reverse=True)
+    assert len(shares) == 3 and sum(shares) == pytest.approx(1, abs=1e-5)
+    assert shares == sorted(shares, reverse=True)
     _, drawn = span_shares(build("longer", favor_shorter_ngram=False, ngram=2))
     assert drawn == pytest.approx([1 / 3, 2 / 3])
 
 
-def test_compact_records_know_nothing_of_spans(build):
+def test_compact_records_have_no_span_shares(build):
     with pytest.raises(AlbertError, match="only of pretraining records built with"):
         span_shares(build("compact", record_format="compact"))
 
@@ -85,7 +80,7 @@ def test_a_file_of_another_kind_is_refused(run_command, tmp_path):
     assert done.returncode == 1 and "There is nothing to draw" in done.stderr
 
 
-def test_without_matplotlib_one_sentence_says_how_to_get_it(
+def test_without_matplotlib_one_sentence_says_how_to_install_it(
     run_command, run_dir, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -111,14 +106,13 @@ def test_everything_is_drawn_800_pixels_wide(run_command, run_dir, build, tmp_pa
     layers = [{"layer": n, "l2_distance": 3.0 * n, "angle": 10.0 * n} for n in (1, 2)]
     result = {"experiment": "figure1", "models": [{"name": "ALBERT", "layers": layers}]}
     (tmp_path / "figure1.json").write_text(json.dumps(result))
-    done = run_command(
+    run_command(
         "plots",
         f"--runs=a={run_dir},b={run_dir}",
         f"--records=sop={build('records')}",
         f"--figure1={tmp_path / 'figure1.json'}",
         f"--output_dir={tmp_path / 'out'}",
-    )
-    assert done.returncode == 0, done.stderr
+    ).ok()
     sizes = {}
     for path in (tmp_path / "out").iterdir():
         head = path.read_bytes()[:24]
