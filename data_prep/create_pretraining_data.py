@@ -21,6 +21,7 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
 
     end_on_interrupt()
 
+import dataclasses
 import functools
 import os
 import shlex
@@ -46,6 +47,43 @@ from data_prep.pretraining_options import GOOGLE_RESEARCH, RECORD_FORMATS, Pretr
 LOCAL, BEAM = RUNNERS = ("local", "beam")
 
 FLAGS = flags.FLAGS
+_CHOICES = {
+    "record_format": RECORD_FORMATS,
+    "sentence_objective": OBJECTIVES,
+    "compat": [GOOGLE_RESEARCH],
+}
+#: Help texts of the flags for PretrainingOptions.
+_OPTION_HELP = {
+    "max_seq_length": "Tokens in an instance, with [CLS] and [SEP].",
+    "max_predictions_per_seq": "Largest number of predicted tokens in an instance. Default: "
+    "--masked_lm_prob × --max_seq_length, rounded up. (The TF1 release's default was 20 at any "
+    "length.)",
+    "masked_lm_prob": "Share of an instance's tokens to predict.",
+    "ngram": "Longest masked span, in words.",
+    "favor_shorter_ngram": "Draw a span of n words with probability proportional to 1/n; otherwise "
+    "in reverse.",
+    "do_whole_word_mask": "Mask all pieces of a word or none.",
+    "do_permutation": "Choose as many tokens again as are masked, shuffle them among themselves "
+    "and predict them too (experimental). Records then hold up to twice --max_predictions_per_seq "
+    "predictions.",
+    "short_seq_prob": "Share of the documents that, in each pass, are cut into shorter instances "
+    "of a random length.",
+    "dupe_factor": "Passes over the corpus, each with other cuts and masks. The records take about "
+    "1.7 times the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 with "
+    "--record_format=compact, which needs no further pass for other masks.",
+    "random_seed": "Seed of all random choices; not negative.",
+    "sentence_objective": "sop: two consecutive segments of a document, in half of the instances "
+    "swapped (label 1). A single sentence that fills an instance is joined with the next one, the "
+    "last sentence of a document with the one before; documents of one sentence are skipped. nsp: "
+    "in half of the instances the second segment is from another document (label 1). none: one "
+    "segment, label 0.",
+    "compat": "Reproduce defects of the TF1 release: single sentences are paired with another "
+    "document under label 1, spans and words cross [SEP], segments are cut inside words, random "
+    "replacements may be special pieces, and a document continues in the next file.",
+    "record_format": "masked: records with masks, as in the TF1 release. compact: text only; "
+    "training draws masks and sentence order, anew in every epoch. The flags for masking and "
+    "--max_predictions_per_seq then apply to training. Not for --compat, --do_permutation or NSP.",
+}
 
 
 def define_flags() -> None:
@@ -92,7 +130,7 @@ def define_flags() -> None:
     flags.DEFINE_bool(
         "do_lower_case", True, "Lower-case the text. A tokenizer.json has its own setting."
     )
-    _define_instance_flags(PretrainingOptions())
+    _define_option_flags()
     flags.DEFINE_integer(
         "num_workers",
         1,
@@ -116,83 +154,20 @@ def define_flags() -> None:
     script.define_overwrite_flag()
 
 
-def _define_instance_flags(default: PretrainingOptions) -> None:
-    flags.DEFINE_integer(
-        "max_seq_length",
-        default.max_seq_length,
-        "Tokens in an instance, with [CLS] and [SEP].",
-    )
-    flags.DEFINE_integer(
-        "max_predictions_per_seq",
-        None,
-        "Largest number of predicted tokens in an instance. Default: --masked_lm_prob × "
-        "--max_seq_length, rounded up. (The TF1 release's default was 20 at any length.)",
-    )
-    flags.DEFINE_float(
-        "masked_lm_prob",
-        default.masked_lm_prob,
-        "Share of an instance's tokens to predict.",
-    )
-    flags.DEFINE_integer("ngram", default.ngram, "Longest masked span, in words.")
-    flags.DEFINE_bool(
-        "favor_shorter_ngram",
-        default.favor_shorter_ngram,
-        "Draw a span of n words with probability proportional to 1/n; otherwise in reverse.",
-    )
-    flags.DEFINE_bool(
-        "do_whole_word_mask", default.do_whole_word_mask, "Mask all pieces of a word or none."
-    )
-    flags.DEFINE_bool(
-        "do_permutation",
-        default.do_permutation,
-        "Choose as many tokens again as are masked, shuffle them among themselves and predict them "
-        "too (experimental). Records then hold up to twice --max_predictions_per_seq predictions.",
-    )
-    flags.DEFINE_float(
-        "short_seq_prob",
-        default.short_seq_prob,
-        "Share of the documents that, in each pass, are cut into shorter instances of a random "
-        "length.",
-    )
-    flags.DEFINE_integer(
-        "dupe_factor",
-        None,
-        "Passes over the corpus, each with other cuts and masks. The records take about 1.7 times "
-        "the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 with "
-        "--record_format=compact, which needs no further pass for other masks.",
-    )
-    flags.DEFINE_enum(
-        "record_format",
-        default.record_format,
-        RECORD_FORMATS,
-        "masked: records with masks, as in the TF1 release. compact: text only; training draws "
-        "masks and sentence order, anew in every epoch. The flags for masking and "
-        "--max_predictions_per_seq then apply to training. Not for --compat, --do_permutation or "
-        "NSP.",
-    )
-    flags.DEFINE_integer(
-        "random_seed", default.random_seed, "Seed of all random choices; not negative."
-    )
-    flags.DEFINE_enum(
-        "sentence_objective",
-        default.sentence_objective,
-        OBJECTIVES,
-        "sop: two consecutive segments of a document, in half of the instances swapped (label 1). "
-        "A single sentence that fills an instance is joined with the next one, the last sentence "
-        "of a document with the one before; documents of one sentence are skipped. "
-        "nsp: in half of the instances the second segment is from another document (label 1). "
-        "none: one segment, label 0.",
-    )
+def _define_option_flags() -> None:
+    """Defines a flag for each of PretrainingOptions, with its default and of its type."""
+    for field in dataclasses.fields(PretrainingOptions):
+        name, default, text = field.name, field.default, _OPTION_HELP[field.name]
+        if name in _CHOICES:
+            flags.DEFINE_enum(name, default, _CHOICES[name], text)
+        elif isinstance(default, bool):
+            flags.DEFINE_bool(name, default, text)
+        elif isinstance(default, float):
+            flags.DEFINE_float(name, default, text)
+        else:
+            flags.DEFINE_integer(name, default, text)
     flags.DEFINE_bool(
         "random_next_sentence", False, "The same as --sentence_objective=nsp, as in the release."
-    )
-    flags.DEFINE_enum(
-        "compat",
-        None,
-        [GOOGLE_RESEARCH],
-        "Reproduce defects of the TF1 release: single sentences are paired with another document "
-        "under label 1, spans and words cross [SEP], segments are cut inside words, random "
-        "replacements may be special pieces, and a document continues in the next file.",
     )
 
 
@@ -247,7 +222,7 @@ def _runner() -> Callable[[Context, str], Runner]:
 
 
 def _options() -> PretrainingOptions:
-    values = {field: FLAGS[field].value for field in PretrainingOptions.__dataclass_fields__}
+    values = {name: FLAGS[name].value for name in _OPTION_HELP}
     if FLAGS.random_next_sentence:
         refuse_flags(["sentence_objective"], "--random_next_sentence means nsp; give one of them.")
         values["sentence_objective"] = "nsp"

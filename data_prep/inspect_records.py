@@ -46,7 +46,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("skip", 0, "Number of records to skip first.", lower_bound=0)
 
 
-def inspect(found: RecordFiles, num_examples: int, skip: int = 0) -> Iterator[str]:
+def inspect(shards: RecordFiles, num_examples: int, skip: int = 0) -> Iterator[str]:
     """Yields records as text.
 
     Raises:
@@ -54,14 +54,15 @@ def inspect(found: RecordFiles, num_examples: int, skip: int = 0) -> Iterator[st
     """
     import tensorflow as tf
 
-    if not found.tokenizer:
+    if not shards.tokenizer:
         raise AlbertError("There is no tokenizer.json beside the records; give `vocab_file`.")
-    objective = (found.manifest.options if found.manifest else {}).get("sentence_objective", "sop")
-    examples = chain.from_iterable(map(records.read_examples, found.paths))
+    options = shards.manifest.options if shards.manifest else {}
+    objective = options.get("sentence_objective", "sop")
+    examples = chain.from_iterable(map(records.read_examples, shards.paths))
     for number, example in enumerate(islice(examples, skip, skip + num_examples), start=skip):
-        parsed = records.parse_columns(tf.constant([example]), found.features)
+        parsed = records.parse_columns(tf.constant([example]), shards.features)
         columns = {name: value.numpy()[0] for name, value in parsed.items()}
-        yield f"record {number}: {format_record(columns, found.tokenizer, objective)}"
+        yield f"record {number}: {format_record(columns, shards.tokenizer, objective)}"
 
 
 def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer, objective: str) -> str:
@@ -131,9 +132,9 @@ def _replacement(present: int, original: int, tokenizer: Tokenizer) -> str:
 
 def _main() -> None:
     skip = flags.FLAGS.skip
-    found = find_records(flags.FLAGS.input_file, flags.FLAGS.vocab_file)
+    shards = find_records(flags.FLAGS.input_file, flags.FLAGS.vocab_file)
     printed = False
-    for text in inspect(found, flags.FLAGS.num_examples, skip):
+    for text in inspect(shards, flags.FLAGS.num_examples, skip):
         print(text, end="\n\n")
         printed = True
     if not printed:
