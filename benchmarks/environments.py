@@ -23,10 +23,11 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_path_list
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.pretrained import DEFAULT, resolve_name
 from benchmarks import machine
+from benchmarks.path_lists import define_path_list
 from benchmarks.processes import run_timed
 from benchmarks.train_step import shown, spread
 

@@ -31,7 +31,7 @@ from absl import flags, logging
 
 import albert_tf
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_path_list
+from albert_tf.cli.path_flags import define_path
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import convert
@@ -43,6 +43,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
 from benchmarks.interchange_peers import TRANSFORMERS_MODELS
+from benchmarks.path_lists import define_path_list
 
 #: Of float32 outputs, relative to values above 1 and absolute below.
 TOLERANCE = 1e-5

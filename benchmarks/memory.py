@@ -24,10 +24,10 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path_list
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from benchmarks import machine
+from benchmarks.path_lists import define_path_list
 from benchmarks.random_step import PRECISIONS, RandomStep
 
 _CHILD = "import sys; from benchmarks import memory; memory.child(sys.argv[1])"

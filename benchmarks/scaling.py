@@ -26,11 +26,12 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_path_list
+from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
 from benchmarks import drawing, machine
+from benchmarks.path_lists import define_path_list
 from benchmarks.random_step import PRECISIONS, RandomStep, predictions_of
 
 #: A weight, and its two moments, are float32, and so are the gradients replicas exchange.

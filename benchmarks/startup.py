@@ -24,9 +24,10 @@ import time
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path, define_path_list, define_paths
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.config import AlbertConfig
 from benchmarks import machine
+from benchmarks.path_lists import define_path_list
 from benchmarks.processes import run_timed
 
 #: Phases in the order of the table.

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job in a few minutes: six books to a pretrained ALBERT and a fine-tuned classifier.
 
-Runs the project's own scripts, one after the other, and shows the commands. Run it again to go on
-after an interruption; what is finished is reused.
+  python -m demo.run --output_dir=runs/demo
+
+Runs the project's own scripts, one after the other, and shows the commands. Run it again to
+continue after an interruption; finished steps are reused.
 """
 
 from __future__ import annotations

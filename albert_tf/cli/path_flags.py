@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags for paths: expands the home directory and checks local paths early.
 
-A script defines its paths with `define_path`, `define_paths` or `define_path_list` and names the
-check that each must pass. `albert_tf.cli.script` runs all checks before the script's own code, so
-that a mistyped path is reported before TensorFlow is imported. Paths with a scheme, such as gs://,
-are left to the code that opens them.
+A script defines its paths with `define_path` or `define_paths` and names the check that each must
+pass. `albert_tf.cli.script` runs all checks before the script's own code, so that a mistyped path
+is reported before TensorFlow is imported. Paths with a scheme, such as gs://, are left to the code
+that opens them.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from absl import flags
 
@@ -89,33 +89,6 @@ class CommaPathsParser(PathParser):
         return [path.strip() for path in value.split(",") if path.strip()]
 
 
-class PathListParser(PathParser):
-    """Parses a comma list into a list of paths, or of name=path.
-
-    Attributes:
-      named: whether each path has a name.
-    """
-
-    def __init__(self, check: Check | None = None, named: bool = False) -> None:
-        super().__init__(check)
-        self.named = named
-
-    def parse(self, argument: str | Sequence[str]) -> object:
-        """Returns the list with all home directories expanded."""
-        expanded = []
-        for item in flags.ListParser().parse(argument):
-            name, equals, path = self._split(item)
-            expanded.append(name + equals + expand_home(path))
-        return expanded
-
-    def paths(self, value: object) -> list[str]:
-        """Returns the paths in a parsed value, without names."""
-        return [self._split(item)[2] for item in value]
-
-    def _split(self, item: str) -> tuple[str, str, str]:
-        return item.partition("=") if self.named and "=" in item else ("", "", item)
-
-
 def define_path(
     name: str,
     default: str | None,
@@ -150,20 +123,6 @@ def define_paths(
 ) -> None:
     """Defines a flag for a comma list of paths whose value is one string; see `define_path`."""
     parser, serializer = CommaPathsParser(check), flags.ArgumentSerializer()
-    flags.DEFINE(parser, name, default, help, serializer=serializer, required=required)
-
-
-def define_path_list(
-    name: str,
-    default: Sequence[str] | None,
-    help: str,
-    check: Check | None = None,
-    *,
-    named: bool = False,
-    required: bool = False,
-) -> None:
-    """Defines a flag for a list of paths, or of name=path if `named`; see `define_path`."""
-    parser, serializer = PathListParser(check, named), flags.CsvListSerializer(",")
     flags.DEFINE(parser, name, default, help, serializer=serializer, required=required)
 
 

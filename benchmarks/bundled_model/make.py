@@ -18,7 +18,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf import pretrained
-from albert_tf.cli.path_flags import define_path, define_path_list
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import convert
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
@@ -33,6 +33,7 @@ from albert_tf.weights.checkpoint_files import BEST, read_best
 from albert_tf.weights.load import load_pretrained
 from benchmarks import machine
 from benchmarks.bundled_model import heldout
+from benchmarks.path_lists import define_path_list
 
 FLAGS = flags.FLAGS
 _KIND = Kind(

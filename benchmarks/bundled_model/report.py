@@ -12,10 +12,11 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import pretrained
-from albert_tf.cli.path_flags import define_path, define_path_list
+from albert_tf.cli.path_flags import define_path
 from albert_tf.io import files
 from benchmarks import machine
 from benchmarks.bundled_model import curve, finetune, heldout, make
+from benchmarks.path_lists import define_path_list
 
 FLAGS = flags.FLAGS
 _BEGIN = """\

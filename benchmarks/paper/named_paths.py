@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from albert_tf.cli.path_flags import define_path_list
 from albert_tf.errors import AlbertError
+from benchmarks.path_lists import define_path_list
 
 
 def define_flag(name: str, what: str, required: bool = False) -> None:

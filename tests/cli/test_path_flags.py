@@ -18,12 +18,12 @@ from albert_tf.cli.path_flags import (
     check_paths,
     check_records,
     define_path,
-    define_path_list,
     define_paths,
     expand_home,
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from benchmarks.path_lists import define_path_list
 from data_prep import split_sentences
 from tests.support.temporary_flags import temporary_flags
 
