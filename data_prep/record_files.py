@@ -8,9 +8,9 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
-from albert_tf.data.manifest import Manifest, find_manifest
-from albert_tf.data.record_files import record_files
-from albert_tf.data.records import FeatureSpec, infer_features, read_examples
+from albert_tf.data.manifest import Manifest
+from albert_tf.data.record_files import find_features, find_manifest, record_files
+from albert_tf.data.records import FeatureSpec
 from albert_tf.errors import AlbertError
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
@@ -58,13 +58,7 @@ def _describe(paths: list[str], vocab_file: str | None) -> RecordFiles:
     import tensorflow as tf
 
     manifest = find_manifest(paths)
-    if manifest:
-        features = manifest.features
-    else:
-        first = next(read_examples(paths[0]), None)
-        if first is None:
-            raise AlbertError(f"{paths[0]} holds no record.")
-        features = infer_features(first)
+    features = find_features(paths, manifest)
     beside = os.path.join(os.path.dirname(paths[0]), SPEC_FILE)
     if not vocab_file and tf.io.gfile.exists(beside):
         vocab_file = beside

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -50,13 +51,18 @@ class Frame(NamedTuple):
       number: of the record in the file, from 0.
       offset: byte at which the frame begins.
       example: the payload; None if it is damaged.
-      fault: BAD_PAYLOAD; CUT_OFF if this record and all later ones are lost; "" if it is intact.
+      fault: what is wrong with the record, "" if it is intact. CUT_OFF: it and all later ones are
+        lost.
     """
 
     number: int
     offset: int
     example: bytes | None
     fault: str
+
+    def place(self, path: str) -> str:
+        """Returns file, record, byte and fault as part of a sentence."""
+        return f"{path}: record {self.number} (byte {self.offset}): {self.fault}"
 
 
 def read_piece(
@@ -112,8 +118,7 @@ def read_frames(path: str) -> Iterator[Frame]:
     """
     import tensorflow as tf
 
-    if not tf.io.gfile.exists(path):
-        raise AlbertError(f"The record file {path} does not exist.")
+    files.check_file(path, "record file")
     try:
         number = 0
         for offsets, lost in _blocks(path):

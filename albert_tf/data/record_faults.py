@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.data.framing import CUT_OFF, map_intact, read_frames
+from albert_tf.data.framing import CUT_OFF, Frame, map_intact, read_frames
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
@@ -27,37 +27,19 @@ Columns = Mapping[str, Any]
 Finding = tuple[str, np.ndarray]
 
 
-class Fault(NamedTuple):
-    """A record that cannot be used.
-
-    Attributes:
-      number: of the record in the file, from 0.
-      offset: byte at which it begins.
-      reason: what is wrong with it.
-    """
-
-    number: int
-    offset: int
-    reason: str
-
-    def place(self, path: str) -> str:
-        """Returns file, record, byte and reason, without a full stop."""
-        return f"{path}: record {self.number} (byte {self.offset}): {self.reason}"
-
-
 class ShardScan(NamedTuple):
     """Results of reading a whole shard.
 
     Attributes:
       offsets: int64 [records]: byte at which each record begins.
       cut_off: whether the file cannot be followed any further, so that later records are lost.
-      faults: in the order of the records; if the file is cut off, the last one is the first lost
-        record.
+      faults: the faulty records, without their payload; if the file is cut off, the last one is the
+        first lost record.
     """
 
     offsets: np.ndarray
     cut_off: bool
-    faults: list[Fault]
+    faults: list[Frame]
 
 
 def scan_shard(
@@ -80,7 +62,7 @@ def scan_shard(
       AlbertError: the file is missing or cannot be read.
     """
     offsets = array("q")
-    faults: list[Fault] = []
+    faults: list[Frame] = []
     cut_off, reported = False, 0
     frames = read_frames(path)
     while batch := list(islice(frames, _BATCH)):
@@ -90,7 +72,7 @@ def scan_shard(
         reasons = iter(_check_examples(examples, features, tokenizer, vocab_size))
         for frame in batch:
             if reason := frame.fault or next(reasons):
-                faults.append(Fault(frame.number, frame.offset, reason))
+                faults.append(frame._replace(example=None, fault=reason))
         cut_off = batch[-1].fault == CUT_OFF
         offsets.extend(frame.offset for frame in batch[: len(batch) - cut_off])
     return ShardScan(np.array(offsets, np.int64), cut_off, faults)

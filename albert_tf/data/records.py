@@ -370,8 +370,5 @@ def read_examples(path: str) -> Iterator[bytes]:
     """
     for frame in read_frames(path):
         if frame.fault:
-            raise AlbertError(
-                f"{path}: record {frame.number} (byte {frame.offset}): {frame.fault}; "
-                "build or copy the file again."
-            )
+            raise AlbertError(f"{frame.place(path)}; build or copy the file again.")
         yield frame.example

@@ -9,7 +9,8 @@ import pathlib
 import pytest
 
 from albert_tf.data import records
-from albert_tf.data.manifest import Manifest, find_manifest
+from albert_tf.data.manifest import Manifest
+from albert_tf.data.record_files import find_manifest
 from albert_tf.errors import AlbertError
 
 SECTIONS = (records.Section(3, 90), records.Section(1, 30))
@@ -104,12 +105,12 @@ def test_the_fingerprint_follows_the_data_alone():
     ("change", "message"),
     [
         ({"schema_version": 99}, "schema version 99"),
-        ({"kind": "a poem"}, "of no kind"),
+        ({"kind": "a poem"}, "an invalid kind: 'a poem'"),
         ({"extra": 1}, "extra"),
         ({"tokenizer": None}, "tokenizer"),
         ({"builder_version": 3}, "builder version 3"),
-        ({"builder_version": "2"}, "builder version '2'"),
-        ({"builder_version": True}, "builder version True"),
+        ({"builder_version": "2"}, "'builder_version' must be of type int, not '2'"),
+        ({"builder_version": True}, "'builder_version' must be of type int, not True"),
         ({"shards": [{"name": "a"}]}, "malformed"),
         (a_shard(examples=-4), "b has a number that is too small"),
         (a_shard(sections=3), "sections is not a list"),
