@@ -203,7 +203,7 @@ class Tokenizer:
         for name, value in given.items():
             if getattr(spec, name) != value:
                 raise AlbertError(
-                    f"{path} says {name}={getattr(spec, name)}, but {value} was asked for."
+                    f"{path} says {name}={getattr(spec, name)}, but {value} was given."
                 )
         vocabulary = files.join_named(os.path.dirname(path), spec.model_file, path)
         data = files.read_bytes(vocabulary, "vocabulary")
@@ -212,7 +212,7 @@ class Tokenizer:
         tokenizer = cls(spec, data, vocabulary)
         if tokenizer.vocab_size != spec.vocab_size:
             raise AlbertError(
-                f"{path} says vocab_size={spec.vocab_size}, but {vocabulary} holds "
+                f"{path} says vocab_size={spec.vocab_size}, but {vocabulary} has "
                 f"{tokenizer.vocab_size} pieces."
             )
         return tokenizer
