@@ -19,8 +19,6 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 #: The length and its checksum.
-_HEADER_BYTES = 12
-_CHECKSUM_BYTES = 4
+_HEADER = struct.Struct("<QI")
+_LENGTH_BYTES, _HEADER_BYTES, _CHECKSUM_BYTES = 8, 12, 4
 #: What framing adds to each payload.
 FRAME_BYTES = _HEADER_BYTES + _CHECKSUM_BYTES
 #: Default size of the reads of a tf.data pipeline.
@@ -142,7 +140,7 @@ def end_checksums(path: str) -> str:
     if not size:
         return ""
     with tf.io.gfile.GFile(path, "rb") as f:
-        (length,) = struct.unpack_from("<Q", f.read(_HEADER_BYTES))
+        length, _ = _HEADER.unpack(f.read(_HEADER_BYTES))
         ends = []
         for end in (length + FRAME_BYTES, size):
             f.seek(end - _CHECKSUM_BYTES)
@@ -171,59 +169,46 @@ def _blocks(path: str) -> Iterator[tuple[list[int], int | None]]:
     """
     import tensorflow as tf
 
-    size = tf.io.gfile.stat(path).length
-    begin = 0
+    size, begin = tf.io.gfile.stat(path).length, 0
     with tf.io.gfile.GFile(path, "rb") as f:
         while begin < size:
             f.seek(begin)
             block = f.read(_BLOCK_BYTES)
-            starts: list[int] = []
-            at, plausible = 0, True
-            while plausible and at + _HEADER_BYTES <= len(block):
-                (length,) = struct.unpack_from("<Q", block, at)
+            offsets: list[int] = []
+            at = 0
+            while at + _HEADER_BYTES <= len(block):
+                length, checksum = _HEADER.unpack_from(block, at)
                 end = at + length + FRAME_BYTES
-                plausible = length <= _MAX_RECORD_BYTES and begin + end <= size
-                if plausible:
-                    starts.append(at)
-                    at = end
-            intact = _intact_lengths(block, np.array(starts, np.int64))
-            if intact < len(starts):
-                at, plausible = starts[intact], False
-            offsets = [begin + start for start in starts[:intact]]
-            # At the end of the file there may be less than a header.
-            if not plausible or not starts:
-                yield offsets, begin + at
+                is_intact = _masked_crc(block[at : at + _LENGTH_BYTES]) == checksum
+                if not is_intact or length > _MAX_RECORD_BYTES or begin + end > size:
+                    yield offsets, begin + at
+                    return
+                offsets.append(begin + at)
+                at = end
+            if not offsets:  # The file ends within a header.
+                yield offsets, begin
                 return
             yield offsets, None
             begin += at
 
 
-def _intact_lengths(block: bytes, starts: np.ndarray) -> int:
-    """Returns how many headers, int64 [n], precede the first one with a wrong checksum."""
-    if not len(starts):
-        return 0
-    headers = np.frombuffer(block, np.uint8)[starts[:, None] + np.arange(_HEADER_BYTES)]
-    stored = np.ascontiguousarray(headers[:, 8:]).view("<u4")[:, 0]
-    wrong = _masked_crc(headers[:, :8]) != stored
-    return int(wrong.argmax()) if wrong.any() else len(starts)
-
-
-def _masked_crc(rows: np.ndarray) -> np.ndarray:
-    """Returns the masked CRC-32C of rows of bytes, uint8 [n, m], as uint32 [n]."""
-    crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
-    for column in rows.T:
-        crc = _crc_table()[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
-    crc = ~crc
-    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)
+@functools.lru_cache(maxsize=1 << 16)
+def _masked_crc(data: bytes) -> int:
+    """Returns the masked CRC-32C of a few bytes. Cached, as many records have the same length."""
+    table, crc = _crc_table(), 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @functools.lru_cache(maxsize=1)
-def _crc_table() -> np.ndarray:
-    """Returns the table of CRC-32C (polynomial 0x1EDC6F41, reflected), uint32 [256]."""
-    table = np.arange(256, dtype=np.uint32)
+def _crc_table() -> list[int]:
+    """Returns the 256 entries of the table of CRC-32C (polynomial 0x1EDC6F41, reflected)."""
+    table = list(range(256))
     for _ in range(8):
-        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
-    return table.astype(np.uint32)
+        table = [crc >> 1 ^ (0x82F63B78 if crc & 1 else 0) for crc in table]
+    return table
 
 
 @functools.lru_cache(maxsize=1)
