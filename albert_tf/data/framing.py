@@ -37,9 +37,7 @@ _BLOCK_BYTES = 4 << 20
 #: A larger length counts as damaged.
 _MAX_RECORD_BYTES = 1 << 30
 BAD_PAYLOAD = "its checksum is wrong"
-CUT_OFF = (
-    "the file is cut off or damaged here, and what comes after cannot be told apart into records"
-)
+CUT_OFF = "the file is cut off or damaged here, and later records cannot be located"
 
 
 class Frame(NamedTuple):

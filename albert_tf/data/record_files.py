@@ -75,8 +75,9 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
         return None
     if missing:
         raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
-    for folder in manifests:
-        _check_mixable(manifests, next(iter(manifests)), folder)
+    first_folder, first = next(iter(manifests.items()))
+    for folder, manifest in manifests.items():
+        _check_mixable(first_folder, first, folder, manifest)
     listed = {
         (folder, shard.name): shard
         for folder, manifest in manifests.items()
@@ -87,13 +88,11 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
         unlisted = paths[shards.index(None)]
         raise AlbertError(f"{unlisted} is not listed in the {FILE_NAME} beside it.")
     oldest = min(manifest.builder_version for manifest in manifests.values())
-    first = next(iter(manifests.values()))
     return dataclasses.replace(first, shards=shards, builder_version=oldest)
 
 
-def _check_mixable(manifests: dict[str, Manifest], first_folder: str, folder: str) -> None:
+def _check_mixable(first_folder: str, first: Manifest, folder: str, manifest: Manifest) -> None:
     """Raises AlbertError if the records of two folders cannot be mixed."""
-    first, manifest = manifests[first_folder], manifests[folder]
     for field in ("kind", "features", "tokenizer"):
         if getattr(manifest, field) != getattr(first, field):
             raise AlbertError(

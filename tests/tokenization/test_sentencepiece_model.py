@@ -52,8 +52,8 @@ class TestReleasedModel:
     def test_offsets_survive_expansion_collapse_and_digit_commas(self, released):
         text = "I  was in 92,000, ½ cafe\u0301s ﬁne  漢"
         ids, starts, ends = released.encode_with_offsets(text)
-        found = [(released.id_to_piece(i), text[s:e], s) for i, s, e in zip(ids, starts, ends)]
-        assert found == [
+        pieces = [(released.id_to_piece(i), text[s:e], s) for i, s, e in zip(ids, starts, ends)]
+        assert pieces == [
             ("▁i", "I", 0), ("▁was", "was", 3), ("▁in", "in", 7), ("▁9", "9", 10),
             ("2,000", "2,000", 11), (",", ",", 16), ("▁1", "½", 18), ("<unk>", "½", 18),
             ("2", "½", 18), ("▁cafe", "cafe\u0301", 20), ("s", "s", 25), ("▁fine", "ﬁne", 27),
