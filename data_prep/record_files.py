@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path, define_paths
-from albert_tf.data.manifest import Manifest, find_manifest
-from albert_tf.data.record_files import record_files
-from albert_tf.data.records import FeatureSpec, infer_features, read_examples
+from albert_tf.data.manifest import Manifest
+from albert_tf.data.record_files import find_features, find_manifest, record_files
+from albert_tf.data.records import FeatureSpec
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
@@ -81,13 +81,7 @@ def find_record_folders(patterns: str, vocab_file: str | None) -> list[RecordFil
 
 def _describe(paths: list[str], vocab_file: str | None) -> RecordFiles:
     manifest = find_manifest(paths)
-    if manifest:
-        features = manifest.features
-    else:
-        first = next(read_examples(paths[0]), None)
-        if first is None:
-            raise AlbertError(f"{paths[0]} holds no record.")
-        features = infer_features(first)
+    features = find_features(paths, manifest)
     spec_path = os.path.join(os.path.dirname(paths[0]), SPEC_FILE)
     if not vocab_file and files.exists(spec_path):
         vocab_file = spec_path

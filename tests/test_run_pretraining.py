@@ -174,7 +174,7 @@ def with_warnings(finished_runs, run, tmp_path_factory, trained, old_and_damaged
 
 def test_records_of_an_older_builder_train_with_a_warning(with_warnings):
     _, done = with_warnings
-    assert "Warning: the records are of an older builder, which wrote all 2 passes" in done.stderr
+    assert "Warning: an older builder wrote these records, with all 2 passes" in done.stderr
     assert "build them again in another folder" in done.stderr
 
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Input functions: what gives a run its batches, and what they are asked for."""
+"""Input functions, and the context they are called with."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class InputContext:
-    """Which part of the data an input function is asked for.
+    """The part of the data that an input function should yield.
 
     Attributes:
       batch_size: examples of one global step (all replicas, all micro-batches).
-      start_step: global batches before the first one: the global step it belongs to, unless
-        batches were passed over after a divergence.
-      num_pipelines: input pipelines that together serve a global batch.
-      pipeline_index: which of them this is; it gets rows [i·b, (i+1)·b) of every global batch,
-        b = batch_size / num_pipelines.
+      start_step: number of global batches to skip: the global step of the first batch, plus the
+        batches that were skipped after a divergence.
+      num_pipelines: number of input pipelines that share each global batch.
+      pipeline_index: index i of this pipeline. It yields rows [i·b, (i+1)·b) of each global batch,
+        where b = batch_size / num_pipelines.
     """
 
     batch_size: int
@@ -32,15 +32,21 @@ class InputContext:
 
     @property
     def rows(self) -> int:
-        """Rows of each global batch that this pipeline yields."""
+        """Number of rows that this pipeline yields of each global batch."""
         return self.batch_size // self.num_pipelines
 
+    @property
+    def row_slice(self) -> slice:
+        """The rows of a global batch that this pipeline yields."""
+        begin = self.pipeline_index * self.rows
+        return slice(begin, begin + self.rows)
 
-#: Training batches are dicts of [rows, ...] tensors and never end. Evaluation batches end; they
-#: hold the examples in any order, and `example_index` (int32 [rows]) tells which one a row is; -1
-#: stands for the rows that pad the last batches to full size.
+
+#: Batches are dicts of [rows, ...] tensors. Training batches never end. Evaluation batches hold
+#: each example once, in any order; `example_index` (int32 [rows]) is the number of the example, or
+#: -1 for rows that pad the last batches to full size.
 #:
-#: Where a function has the attributes `files` and `check` of a FileInput, they are used.
+#: An input function may have the attributes `files` and `check` of a FileInput.
 InputFn = Callable[[InputContext], "tf.data.Dataset"]
 
 
@@ -50,9 +56,9 @@ class FileInput:
 
     Attributes:
       batches: the function.
-      files: what it reads.
-      check: called if reading fails; raises an AlbertError that says which file is damaged, and
-        where, if one is.
+      files: the files.
+      check: called if reading fails; raises an AlbertError that names the damaged file and the
+        place in it, if there is one.
     """
 
     batches: InputFn
@@ -60,9 +66,8 @@ class FileInput:
     check: Callable[[], None] = dataclasses.field(compare=False)
 
     def __call__(self, context: InputContext) -> tf.data.Dataset:
-        """The batches."""
+        """Returns the batches."""
         import tensorflow as tf
 
-        # Converting Python's `if` and `for` to graphs takes longer than all else, and the functions
-        # of our data sets are not written for it.
+        # AutoGraph would take longer than building the data set, which does not need it.
         return tf.autograph.experimental.do_not_convert(self.batches)(context)

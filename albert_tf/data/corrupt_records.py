@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Corrupt records of shards: found by reading everything once, and replaced where they are.
+"""Finds corrupt records by reading all of them, and replaces each by another record.
 
-The position in the data is a function of (seed, epoch, position), so no record may move because
-another is corrupt. In its place another one of its shard is read: of g good records, that of number
-(n mod g) for the n-th record. Which it is depends on the shard alone, so a run resumes exactly.
+The position in the data is a function of (seed, epoch, position), so a corrupt record must not move
+the others. If the n-th record of a shard with g good records is corrupt, the good record number
+(n mod g) is read in its place. This depends on the shard alone, so a run resumes exactly.
 """
 
 from __future__ import annotations
@@ -16,33 +16,36 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from albert_tf.data.record_faults import Fault, ShardScan, scan_shard
+from albert_tf.data.framing import Frame
+from albert_tf.data.record_faults import ShardScan, scan_shard
 from albert_tf.data.records import Features, ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 
-#: Faults that are named one by one.
-_NAMED = 5
-ADVICE = "build or copy the shard again (run_pretraining.py can pass over a few records: "
-ADVICE += "--max_corrupt_records)"
+#: Faults that an error lists.
+_MAX_LISTED = 5
+ADVICE = (
+    "build or copy the shard again (run_pretraining.py --max_corrupt_records=N passes over a few "
+    "records)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class RepairedShard:
-    """How a shard is read: counts[i] records from byte offsets[i] on, for every i.
+    """How to read a shard: counts[i] records from byte offsets[i] on, for each i.
 
     Attributes:
       path: of the shard.
-      records: how many there are, or should be.
-      faults: of the corrupt ones; lost ones after the last are not listed one by one.
-      corrupt: int64: numbers of all corrupt records, lost ones too.
+      records: how many it has, including the corrupt ones.
+      faults: of the corrupt records; of those lost at the end of the file, the first one only.
+      corrupt: int64: numbers of all corrupt records, including the lost ones.
       offsets: int64 [pieces].
-      counts: int64 [pieces]. No piece goes beyond the end of a section.
+      counts: int64 [pieces]. A piece ends where its section ends, or before.
     """
 
     path: str
     records: int
-    faults: Sequence[Fault]
+    faults: Sequence[Frame]
     corrupt: np.ndarray
     offsets: np.ndarray
     counts: np.ndarray
@@ -55,17 +58,17 @@ def find_corrupt_records(
     vocab_size: int | None,
     limit: int,
 ) -> list[RepairedShard]:
-    """Reads all records; corrupt is what data_prep/verify_records.py finds faulty.
+    """Reads all records and finds the same faults as data_prep/verify_records.py.
 
     Args:
       paths: of the shards.
-      listed: what their manifest says of them; None without one.
+      listed: the shards as described by their manifest; None without a manifest.
       features: the records' layout.
-      vocab_size: ids must be below; None: they may be any.
+      vocab_size: limit of the ids; None: no limit.
       limit: how many records may be corrupt.
 
     Raises:
-      AlbertError: there are more, or they cannot be replaced.
+      AlbertError: more records are corrupt, or they cannot be replaced.
     """
     shards = []
     with (
@@ -73,53 +76,52 @@ def find_corrupt_records(
         ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool,
     ):
         scans = pool.map(lambda path: scan_shard(path, features, vocab_size=vocab_size), paths)
-        for i, scan in enumerate(scans):
-            shards.append(_repaired(paths[i], scan, listed[i] if listed else None))
+        for path, scan, info in zip(paths, scans, listed or [None] * len(paths)):
+            shards.append(_repair(path, scan, info))
             progress.update(1)
     corrupt = sum(len(shard.corrupt) for shard in shards)
     if corrupt > limit:
         total = sum(shard.records for shard in shards)
         raise AlbertError(
             f"{corrupt:,} of {total:,} records are corrupt, which is more than "
-            f"--max_corrupt_records={limit}: {name_faults(shards)}; build or copy the shards again."
+            f"`max_corrupt_records`={limit}: {list_faults(shards)}; build or copy the shards again."
         )
     return shards
 
 
-def name_faults(shards: Sequence[RepairedShard]) -> str:
-    """Some of the faults, for a sentence."""
+def list_faults(shards: Sequence[RepairedShard]) -> str:
+    """Returns the first faults as part of a sentence."""
     places = [fault.place(shard.path) for shard in shards for fault in shard.faults]
-    more = f"; and {len(places) - _NAMED:,} more" if len(places) > _NAMED else ""
-    return "; ".join(places[:_NAMED]) + more
+    more = len(places) - _MAX_LISTED
+    return "; ".join(places[:_MAX_LISTED]) + (f"; and {more:,} more" if more > 0 else "")
 
 
-def _repaired(path: str, scan: ShardScan, listed: ShardInfo | None) -> RepairedShard:
-    found = len(scan.offsets)
-    expected = listed.examples if listed else found
-    if listed is None and scan.cut_off:
+def _repair(path: str, scan: ShardScan, info: ShardInfo | None) -> RepairedShard:
+    """Decides which record is read in the place of each corrupt one."""
+    present = len(scan.offsets)
+    if info is None and scan.cut_off:
         raise AlbertError(
             f"{scan.faults[-1].place(path)}, and without a manifest.json nobody knows how many "
             "records are lost; build or copy the shard again."
         )
-    if found > expected:
+    expected = info.examples if info else present
+    if present > expected:
         raise AlbertError(
-            f"{path} has {found} records where its manifest says {expected}; it is another file."
+            f"{path} has {present} records where its manifest says {expected}; it is another file."
         )
     faults = list(scan.faults)
-    if found < expected and not scan.cut_off:
-        faults.append(Fault(found, -1, "the file ends before it"))
-    corrupt = np.array([fault.number for fault in faults if fault.number < found], np.int64)
-    good = np.setdiff1d(np.arange(found), corrupt)
-    corrupt = np.concatenate([corrupt, np.arange(found, expected)])
+    if present < expected and not scan.cut_off:
+        faults.append(Frame(present, -1, None, "the file ends before it"))
+    is_good = np.arange(expected) < present
+    is_good[[fault.number for fault in faults if fault.number < present]] = False
+    good, corrupt = np.flatnonzero(is_good), np.flatnonzero(~is_good)
     if expected and not len(good):
         raise AlbertError(f"No record of {path} can be read; {ADVICE}.")
     read = np.arange(expected)
     read[corrupt] = good[corrupt % max(len(good), 1)]
-    # A piece ends where the next record is not the one that follows in the file, or where a section
-    # ends.
+    # A piece ends before a record that does not follow in the file, and with its section.
     starts = np.flatnonzero(np.diff(read, prepend=-2) != 1)
-    sections = listed.sections if listed else ()
-    ends = np.cumsum([section.examples for section in sections], dtype=np.int64)
-    starts = np.union1d(starts, ends[:-1])
+    section_ends = np.cumsum([section.examples for section in info.sections] if info else [])
+    starts = np.union1d(starts, section_ends[:-1]).astype(np.int64)
     counts = np.diff(starts, append=expected)
     return RepairedShard(path, expected, faults, corrupt, scan.offsets[read[starts]], counts)

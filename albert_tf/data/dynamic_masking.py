@@ -1,12 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Masking and sentence order drawn while training, from compact records.
+"""Dynamic masking: masks and sentence orders of compact records, drawn while training.
 
-The distribution is that of the record builder (data_prep/masking.py): every word, in random order,
-is the start of a span; see there. Here all of it is TensorFlow operations on a whole batch. The
-words of all sequences lie in one list, with [CLS] and [SEP] as words that cannot be chosen, and
-the loop goes over the turns of all sequences at once. Numbers are chosen by products with 0 and 1
-where it counts, as tf.where takes several times as long.
+The distribution is that of the record builder (data_prep/masking.py), where each word, in random
+order, starts a span. Here TensorFlow operations do this for a whole batch: one list holds the words
+of all sequences, with [CLS] and [SEP] as words that cannot be chosen, and a loop takes a turn in
+all sequences at once. Where speed matters, values are selected by products with 0 and 1, as
+tf.where takes several times as long.
 
 Source: google-research/albert create_pretraining_data.create_masked_lm_predictions; paper, section
 4.1. Masks that change with every epoch: Liu et al. 2019 (RoBERTa), section 4.1.
@@ -31,24 +31,24 @@ from albert_tf.data.masking_options import KEEP_SHARE, MASK_SHARE, MaskingOption
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: Streams of random numbers; the turns of the drawing take those from the last one on.
+#: Streams of random numbers; turn t draws from the stream _TURN + t.
 _SWAP, _REPLACEMENT, _RANDOM_ID, _TURN = range(16, 20)
-#: Numbers that the generator makes at a time. Rows of a table are multiples of it.
+#: Numbers per call of the generator. The width of a row in the table is a multiple of it.
 _BLOCK = 4
-#: What became of a word: not drawn yet, drawn in vain, chosen; or it is no word.
+#: States of a word: not drawn yet; drawn, but not chosen; chosen; [CLS] or [SEP].
 _NEW, _DRAWN, _CHOSEN, _SPECIAL = np.arange(4, dtype=np.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
 class RowNumbers:
-    """Random numbers for some rows of an endless table; a row's do not depend on which others.
+    """Random numbers from consecutive rows of an endless table.
 
-    The generator (Philox) is a function of a counter, so any row can be made directly.
+    The generator (Philox) is a function of a counter, so any row can be computed by itself.
 
     Attributes:
       seed: of the table.
       first_row: int64 scalar.
-      rows: how many rows from there on.
+      rows: number of rows.
     """
 
     seed: int
@@ -56,15 +56,15 @@ class RowNumbers:
     rows: int
 
     def uniform(self, stream: tf.Tensor | int, width: int) -> tf.Tensor:
-        """float32 [rows, width], uniform in [0, 1)."""
-        return tf.raw_ops.StatelessRandomUniformV2(**self._place(stream, width))[:, :width]
+        """Returns float32 [rows, width], uniform in [0, 1)."""
+        return tf.raw_ops.StatelessRandomUniformV2(**self._inputs(stream, width))[:, :width]
 
     def integers(self, stream: tf.Tensor | int, width: int, bound: int) -> tf.Tensor:
-        """int32 [rows, width], uniform in [0, bound)."""
-        place = self._place(stream, width)
-        return tf.raw_ops.StatelessRandomUniformIntV2(**place, minval=0, maxval=bound)[:, :width]
+        """Returns int32 [rows, width], uniform in [0, bound)."""
+        inputs = self._inputs(stream, width)
+        return tf.raw_ops.StatelessRandomUniformIntV2(**inputs, minval=0, maxval=bound)[:, :width]
 
-    def _place(self, stream: tf.Tensor | int, width: int) -> dict[str, object]:
+    def _inputs(self, stream: tf.Tensor | int, width: int) -> dict[str, object]:
         blocks = -(-width // _BLOCK)
         seed = tf.stack([tf.constant(self.seed, tf.int64), tf.cast(stream, tf.int64)])
         start = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
@@ -73,7 +73,7 @@ class RowNumbers:
             "shape": [self.rows, blocks * _BLOCK],
             "key": start.key,
             "counter": start.counter + tf.stack([skipped, tf.constant(0, tf.uint64)]),
-            "alg": 1,  # Philox on every kind of device.
+            "alg": 1,  # Philox, on all devices.
         }
 
 
@@ -84,9 +84,9 @@ class _Sequences:
     Attributes:
       ids: int32 [n, length], padded with 0.
       starts: bool [n, length]: a word of the text starts here.
-      separator, last: int32 [n, 1]: positions of the first and the last [SEP]; the same one if
-        there is one segment.
-      swapped: bool [n, 1]: B stands before A.
+      separator, last: int32 [n, 1]: positions of the first and the last [SEP], equal if there is
+        one segment.
+      swapped: bool [n, 1]: whether the segments are in reverse order.
     """
 
     ids: tf.Tensor
@@ -96,17 +96,37 @@ class _Sequences:
     swapped: tf.Tensor
 
 
+@dataclasses.dataclass(frozen=True)
+class _Words:
+    """The words of n sequences in one list of `total`, including [CLS] and [SEP].
+
+    Attributes:
+      first: int32 [n]: index of the first word after [CLS].
+      count: int32 [n]: number of words from there to the last [SEP], including a [SEP] in between.
+      of_text: int32 [n]: the same without that [SEP].
+      states: uint8 [total + ngram]: _SPECIAL for [CLS] and [SEP], otherwise _NEW.
+      bounds: int32 [total + ngram + 1]: word w has the tokens [bounds[w], bounds[w + 1]) of the
+        flattened sequences. Here and in `states`, padding lets spans reach beyond the last word.
+    """
+
+    first: tf.Tensor
+    count: tf.Tensor
+    of_text: tf.Tensor
+    states: tf.Tensor
+    bounds: tf.Tensor
+
+
 class DynamicMasking:
-    """Makes pretraining batches of compact records.
+    """Turns compact records into pretraining batches.
 
     Args:
       features: layout of the records, `records.compact_features`.
-      options: how words are chosen; `within_segments` and not `permute`.
+      options: how words are chosen, with `within_segments` and without `permute`.
       tokenizer: of the records.
-      swap: whether half of the pairs of segments are swapped (sentence order prediction).
+      swap: whether to swap half of the pairs of segments (sentence order prediction).
 
     Attributes:
-      fingerprint: hex digest of all that decides the batches besides records and seed.
+      fingerprint: hex digest of all that determines the batches besides records and seed.
     """
 
     def __init__(
@@ -121,39 +141,38 @@ class DynamicMasking:
         self._length = features["text_ids"].shape[0]
         self._tokenizer = tokenizer
         self._swap = swap
-        decisive = {**dataclasses.asdict(options), "swap": swap}
-        text = json.dumps(decisive, sort_keys=True)
+        text = json.dumps({**dataclasses.asdict(options), "swap": swap}, sort_keys=True)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
     def draw(self, serialized: tf.Tensor, seed: int, first_row: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Lays out sequences and masks them.
+        """Joins the segments of records and masks the sequences.
 
         Args:
-          serialized: string [n]: records; n is known when the graph is built.
+          serialized: string [n]: records, n being static.
           seed: of all random choices.
-          first_row: int64 scalar: place of the first record in the stream of examples. What is
-            drawn for a record depends on the seed and its place alone.
+          first_row: int64 scalar: position of the first record in the stream of examples. The
+            choices for a record depend on the seed and its position alone.
 
         Returns:
-          Under the names of the models and records, [n, length] and [n, predictions]:
+          Tensors [n, length] and [n, predictions] by their names in models and records:
           `input_word_ids`, `input_mask`, `input_type_ids`, `masked_lm_positions`, `masked_lm_ids`
           int32, `masked_lm_weights` float32, and `next_sentence_labels` int32 [n].
         """
         columns = records.parse_columns(serialized, self.features)
         numbers = RowNumbers(seed, tf.cast(first_row, tf.int64), serialized.shape[0])
         sequences = self._lay_out(columns, numbers)
-        flat_positions, counts = self._choose(sequences, numbers)
+        indices, counts = self._choose(sequences, numbers)
         column = tf.range(self._length)
         in_use = column <= sequences.last
         return {
-            **self._replace(sequences, flat_positions, counts, numbers),
+            **self._replace(sequences, indices, counts, numbers),
             "input_mask": tf.cast(in_use, tf.int32),
             "input_type_ids": tf.cast(in_use & (column > sequences.separator), tf.int32),
             "next_sentence_labels": tf.cast(sequences.swapped[:, 0], tf.int32),
         }
 
     def _lay_out(self, columns: Mapping[str, tf.Tensor], numbers: RowNumbers) -> _Sequences:
-        """Puts the segments in their order, between [CLS] and [SEP]."""
+        """Joins the segments with [CLS] and [SEP], in a random order if `swap` is set."""
         lengths = tf.cast(columns["segment_lengths"], tf.int32)
         a, b = lengths[:, :1], lengths[:, 1:]
         swapped = tf.fill([numbers.rows, 1], False)
@@ -166,24 +185,24 @@ class DynamicMasking:
         in_second = tf.cast(column > separator, tf.int32)
         is_text = (column > 0) & (column < last) & (column != separator)
         text = tf.cast(is_text, tf.int32)
-        # Where the segments begin in the flattened texts, seen from the first column.
+        # Each token's index in the flattened texts: its column plus the offset of its segment.
         row = self._length * tf.range(numbers.rows)[:, None]
-        to_first = row - 1 + tf.where(swapped, a, 0)
-        to_second = row - 1 + tf.where(swapped, 0, a) - separator
-        place = text * (column + to_first + in_second * (to_second - to_first))
-        ids = text * tf.cast(tf.gather(tf.reshape(columns["text_ids"], [-1]), place), tf.int32)
+        first_offset = row - 1 + tf.where(swapped, a, 0)
+        second_offset = row - 1 + tf.where(swapped, 0, a) - separator
+        index = text * (column + first_offset + in_second * (second_offset - first_offset))
+        ids = text * tf.cast(tf.gather(tf.reshape(columns["text_ids"], [-1]), index), tf.int32)
         is_separator = tf.cast((column == separator) | (column == last), tf.int32)
         ids += tf.one_hot(0, self._length, self._tokenizer.cls_id, 0)
         ids += self._tokenizer.sep_id * is_separator
         starts = is_text
         if self.options.whole_words:
-            stored = tf.gather(self._unpack(columns["word_starts"]), place)
-            # A segment may begin inside a word; what is left of it counts as one.
+            stored = tf.gather(self._unpack(columns["word_starts"]), index)
+            # A segment may begin inside a word; the rest of the word counts as one.
             starts &= stored | (column == 1) | (column == separator + 1)
         return _Sequences(ids, starts, separator, last, swapped)
 
     def _unpack(self, packed: tf.Tensor) -> tf.Tensor:
-        """bool [n · length]: bits, the first of each byte being its highest."""
+        """Unpacks bits, the highest of each byte first, to bool [n · length]."""
         bits = tf.constant([128, 64, 32, 16, 8, 4, 2, 1], tf.uint8)
         unpacked = tf.bitwise.bitwise_and(packed[:, :, None], bits) > 0
         rows = tf.reshape(unpacked, [-1, packed.shape[1] * 8])
@@ -193,8 +212,8 @@ class DynamicMasking:
         """Chooses the tokens to predict.
 
         Returns:
-          Their ascending places in the flattened sequences, int32 [m], and their numbers in each
-          sequence, int32 [n].
+          Their ascending indices in the flattened sequences, int32 [m], and how many there are in
+          each sequence, int32 [n].
         """
         column = tf.range(self._length)
         special = (column == 0) | (column == sequences.separator) | (column == sequences.last)
@@ -216,36 +235,36 @@ class DynamicMasking:
         budget = tf.gather(budgets, sequences.last[:, 0] + 1)
         chosen, room = self._take_turns(words, budget, numbers)
         chosen = tf.cast(tf.where(chosen)[:, 0], tf.int32)
-        places = tf.raw_ops.RaggedRange(
+        indices = tf.raw_ops.RaggedRange(
             starts=tf.gather(words.bounds, chosen),
             limits=tf.gather(words.bounds, chosen + 1),
             deltas=1,
             Tsplits=tf.int32,
         )
-        return places.rt_dense_values, budget - room
+        return indices.rt_dense_values, budget - room
 
     def _take_turns(
         self, words: _Words, budget: tf.Tensor, numbers: RowNumbers
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draws spans, one a turn in each sequence, until the budgets are used or words run out.
+        """Draws one span per turn and sequence, until the budgets or the words are used up.
 
-        A turn draws any word; one that was drawn or chosen before makes the turn void. That gives
-        the words in random order without having to sort them.
+        A turn draws any word, and is void if that word was drawn or chosen before. This visits the
+        words in random order without sorting them.
 
         Args:
           words: of n sequences.
-          budget: int32 [n]: tokens to choose.
+          budget: int32 [n]: number of tokens to choose.
           numbers: for the n sequences.
 
         Returns:
-          bool [total]: the words chosen; int32 [n]: what is left of the budgets.
+          bool [total]: the chosen words; int32 [n]: the rest of the budgets.
         """
         thresholds = [0, *self.options.span_thresholds()[:-1].tolist()]
         ngram = self.options.ngram
         nowhere = tf.size(words.states) - ngram
         count = tf.cast(words.count, tf.float32)
 
-        # Vectors [n] only: on matrices as narrow as [n, ngram] TensorFlow takes much longer.
+        # Vectors [n] only: TensorFlow is much slower on narrow matrices [n, ngram].
         def take_turn(
             turn: tf.Tensor, room: tf.Tensor, left: tf.Tensor, states: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
@@ -255,23 +274,23 @@ class DynamicMasking:
             bounds = [tf.gather(words.bounds, word) for word in (*span, span[-1] + 1)]
             sizes = [bound - bounds[0] for bound in bounds[1:]]
             before = [tf.gather(states, word) for word in span]
-            # The words of the span, less those at its end that do not fit.
+            # The words of the span, without those at its end that do not fit.
             within = itertools.accumulate((s != _SPECIAL for s in before), tf.logical_and)
             fits = [
                 inside & (length >= t) & (size <= room)
                 for inside, t, size in zip(within, thresholds, sizes)
             ]
             is_new = before[0] == _NEW
-            meets = [fit & (state == _CHOSEN) for fit, state in zip(fits, before)]
-            is_free = is_new & ~functools.reduce(tf.logical_or, meets)
+            overlaps = [fit & (state == _CHOSEN) for fit, state in zip(fits, before)]
+            is_free = is_new & ~functools.reduce(tf.logical_or, overlaps)
             chosen = [fit & is_free for fit in fits]
             changed = [is_new, *chosen[1:]]
             is_changed = tf.cast(tf.concat(changed, 0), tf.int32)
             where = nowhere + is_changed * (tf.concat(span, 0) - nowhere)
-            what = _DRAWN + tf.cast(tf.concat(chosen, 0), tf.uint8)
-            states = tf.tensor_scatter_nd_update(states, where[:, None], what)
+            new_states = _DRAWN + tf.cast(tf.concat(chosen, 0), tf.uint8)
+            states = tf.tensor_scatter_nd_update(states, where[:, None], new_states)
             for k in range(ngram):
-                # Of a chosen span the last size counts, which is the sum of the differences.
+                # The differences add up to the size of the longest span that fits.
                 shorter = sizes[k - 1] if k else 0
                 room -= tf.cast(chosen[k], tf.int32) * (sizes[k] - shorter)
                 left -= tf.cast(changed[k] & (before[k] == _NEW), tf.int32)
@@ -286,12 +305,12 @@ class DynamicMasking:
         return states[:-ngram] == _CHOSEN, room
 
     def _replace(
-        self, sequences: _Sequences, places: tf.Tensor, counts: tf.Tensor, numbers: RowNumbers
+        self, sequences: _Sequences, indices: tf.Tensor, counts: tf.Tensor, numbers: RowNumbers
     ) -> dict[str, tf.Tensor]:
-        """Replaces the tokens at flat places and lists them by sequence."""
+        """Replaces the tokens at `indices` and lists them by sequence."""
         width = self.options.max_predictions_per_seq
         ids = tf.reshape(sequences.ids, [-1])
-        rows = tf.RaggedTensor.from_row_lengths(places, counts, validate=False)
+        rows = tf.RaggedTensor.from_row_lengths(indices, counts, validate=False)
         listed = rows.to_tensor(shape=[numbers.rows, width])
         used = tf.range(width) < counts[:, None]
         in_use = tf.cast(used, tf.int32)
@@ -305,30 +324,10 @@ class DynamicMasking:
         )
         new = tf.where(draw < MASK_SHARE + KEEP_SHARE, labels, random)
         new = tf.where(draw < MASK_SHARE, self._tokenizer.mask_id, new)
-        ids = tf.tensor_scatter_nd_update(ids, places[:, None], tf.boolean_mask(new, used))
+        ids = tf.tensor_scatter_nd_update(ids, indices[:, None], tf.boolean_mask(new, used))
         return {
             "input_word_ids": tf.reshape(ids, sequences.ids.shape),
             "masked_lm_positions": in_use * (listed % self._length),
             "masked_lm_ids": labels,
             "masked_lm_weights": tf.cast(used, tf.float32),
         }
-
-
-@dataclasses.dataclass(frozen=True)
-class _Words:
-    """The words of n sequences in one list of `total`, with [CLS] and [SEP].
-
-    Attributes:
-      first: int32 [n]: number of the first word after [CLS].
-      count: int32 [n]: words from there to the last [SEP], the [SEP] between them counted.
-      of_text: int32 [n]: the same without that [SEP].
-      states: uint8 [total + ngram]: _SPECIAL for [CLS] and [SEP], else _NEW.
-      bounds: int32 [total + ngram + 1]: word w takes the flat places [bounds[w], bounds[w + 1]).
-        As with the states, what is after the last [SEP] only lets one look past the end.
-    """
-
-    first: tf.Tensor
-    count: tf.Tensor
-    of_text: tf.Tensor
-    states: tf.Tensor
-    bounds: tf.Tensor

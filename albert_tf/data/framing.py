@@ -1,14 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord framing: where the records of a file begin, and which of them are damaged.
+"""TFRecord framing: finds where records begin and which of them are damaged.
 
-A record is framed by its length (uint64, little endian), the length's checksum (uint32), and after
-the payload the payload's checksum (uint32), both masked CRC-32C (tensorflow/core/lib/io
-record_writer.h). A payload that was damaged is one record lost. A length that was damaged hides
-where all records after it begin.
+A frame holds the payload's length (uint64, little-endian), a checksum of the length (uint32), the
+payload, and a checksum of the payload (uint32); both checksums are masked CRC-32C
+(tensorflow/core/lib/io/record_writer.h). A damaged payload loses one record. A damaged length hides
+where all later records begin.
 
-TensorFlow's own reader gives up a file at its first damaged record, and the program where a length
-is absurd but has the right checksum: it asks for so much memory. So lengths are looked at first.
+TensorFlow's reader gives up a file at its first damaged record, and tries to allocate whatever a
+length with a valid checksum asks for. So this module checks the lengths before TensorFlow reads the
+payloads.
 """
 
 from __future__ import annotations
@@ -18,42 +19,46 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-#: Bytes that framing puts around a record: length and its checksum before, checksum after.
-FRAME_BYTES = 16
-#: How much of a file to read at a time.
+#: The length and its checksum.
+_HEADER = struct.Struct("<QI")
+_LENGTH_BYTES, _HEADER_BYTES, _CHECKSUM_BYTES = 8, 12, 4
+#: What framing adds to each payload.
+FRAME_BYTES = _HEADER_BYTES + _CHECKSUM_BYTES
+#: Default size of the reads of a tf.data pipeline.
 READ_BYTES = 1 << 20
-_HEADER_BYTES = 12
-_CHECKSUM_BYTES = 4
+#: Size of the reads of `read_frames`.
 _BLOCK_BYTES = 4 << 20
-#: Records larger than this are taken for damaged lengths.
+#: A larger length counts as damaged.
 _MAX_RECORD_BYTES = 1 << 30
 BAD_PAYLOAD = "its checksum is wrong"
-CUT_OFF = (
-    "the file is cut off or damaged here, and what comes after cannot be told apart into records"
-)
+CUT_OFF = "the file is cut off or damaged here, and later records cannot be located"
 
 
 class Frame(NamedTuple):
     """One record of a file.
 
     Attributes:
-      number: of the record, from 0.
-      offset: byte at which its frame begins.
+      number: of the record in the file, from 0.
+      offset: byte at which the frame begins.
       example: the payload; None if it is damaged.
-      fault: what is wrong, "" if nothing is; CUT_OFF if the file's last records are lost.
+      fault: what is wrong with the record, "" if it is intact. CUT_OFF: it and all later ones are
+        lost.
     """
 
     number: int
     offset: int
     example: bytes | None
     fault: str
+
+    def place(self, path: str) -> str:
+        """Returns file, record, byte and fault as part of a sentence."""
+        return f"{path}: record {self.number} (byte {self.offset}): {self.fault}"
 
 
 def read_piece(
@@ -62,16 +67,16 @@ def read_piece(
     count: tf.Tensor,
     buffer_bytes: tf.Tensor | int = READ_BYTES,
 ) -> tf.data.Dataset:
-    """Consecutive records of a file, string scalars.
+    """Returns a data set of consecutive records of a file, string scalars.
 
-    TensorFlow 2.15 cannot serialize this data set (it forgets byte_offsets), and so cannot optimize
-    a pipeline that begins with it; inside a function of another data set it need not.
+    TensorFlow 2.15 cannot serialize this data set (it loses byte_offsets), and so cannot optimize a
+    pipeline that begins with it. Use it inside a function of another data set.
 
     Args:
-      path: of the file.
-      offset: int64 scalar: the byte at which the first record begins.
-      count: int64 scalar: how many records.
-      buffer_bytes: how much of the file to read at a time.
+      path: the file.
+      offset: int64 scalar: byte at which the first record begins.
+      count: int64 scalar: number of records.
+      buffer_bytes: size of the reads.
     """
     import tensorflow as tf
 
@@ -88,12 +93,12 @@ def read_piece(
 def read_pieces(
     path: tf.Tensor | str, offsets: tf.Tensor | list[int], counts: tf.Tensor | list[int]
 ) -> tf.data.Dataset:
-    """Records of a file, string scalars: counts[i] of them from byte offsets[i] on, for every i."""
+    """Returns a data set of counts[i] records from byte offsets[i] on, for each i, in order."""
     import tensorflow as tf
 
     pieces = tf.cast(offsets, tf.int64), tf.cast(counts, tf.int64)
 
-    # AutoGraph's conversion would take longer than everything else here.
+    # AutoGraph's conversion takes longer than everything else here.
     @tf.autograph.experimental.do_not_convert
     def read(offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
         return read_piece(path, offset, count)
@@ -102,31 +107,30 @@ def read_pieces(
 
 
 def read_frames(path: str) -> Iterator[Frame]:
-    """Yields every record of a TFRecord file, damaged ones too, in bounded memory.
+    """Yields all records of a TFRecord file, including damaged ones, in bounded memory.
 
     Raises:
       AlbertError: the file is missing or cannot be read.
     """
     import tensorflow as tf
 
-    if not tf.io.gfile.exists(path):
-        raise AlbertError(f"The record file {path} does not exist.")
+    files.check_file(path, "record file")
     try:
         number = 0
-        for offsets, cut_off in _blocks(path):
+        for offsets, lost in _blocks(path):
             for offset, example in zip(offsets, _payloads(path, offsets)):
                 yield Frame(number, offset, example, BAD_PAYLOAD if example is None else "")
                 number += 1
-            if cut_off is not None:
-                yield Frame(number, cut_off, None, CUT_OFF)
+            if lost is not None:
+                yield Frame(number, lost, None, CUT_OFF)
     except tf.errors.OpError as error:
         raise AlbertError(f"The record file {path} cannot be read: {error.message}.") from error
 
 
 def end_checksums(path: str) -> str:
-    """The stored checksums of a file's first and last record, in hex; "" for an empty file.
+    """Returns the stored checksums of the first and last record in hex; "" for an empty file.
 
-    They stay the same when a payload is damaged. The file must not be cut off.
+    Damage to a payload does not change them. The file must not be cut off.
     """
     import tensorflow as tf
 
@@ -134,7 +138,7 @@ def end_checksums(path: str) -> str:
     if not size:
         return ""
     with tf.io.gfile.GFile(path, "rb") as f:
-        (length,) = struct.unpack_from("<Q", f.read(_HEADER_BYTES))
+        length, _ = _HEADER.unpack(f.read(_HEADER_BYTES))
         ends = []
         for end in (length + FRAME_BYTES, size):
             f.seek(end - _CHECKSUM_BYTES)
@@ -142,89 +146,87 @@ def end_checksums(path: str) -> str:
     return " ".join(ends)
 
 
+def map_intact(
+    function: Callable[[list], list], items: list, errors: tuple[type[Exception], ...]
+) -> list:
+    """Maps a list with a function of lists; an item for which it fails by itself becomes None."""
+    try:
+        return function(items) if items else []
+    except errors:
+        half = len(items) // 2
+        if not half:
+            return [None]
+        parts = items[:half], items[half:]
+        return [result for part in parts for result in map_intact(function, part, errors)]
+
+
 def _blocks(path: str) -> Iterator[tuple[list[int], int | None]]:
-    """Offsets of records by block of the file; with the last, where the file cannot be followed."""
+    """Yields the byte offsets of records block by block.
+
+    The last block comes with the offset from which on the file cannot be followed, if there is one.
+    """
     import tensorflow as tf
 
-    size = tf.io.gfile.stat(path).length
-    begin = 0
+    size, begin = tf.io.gfile.stat(path).length, 0
     with tf.io.gfile.GFile(path, "rb") as f:
         while begin < size:
             f.seek(begin)
             block = f.read(_BLOCK_BYTES)
             offsets: list[int] = []
-            at, cut_off = 0, None
+            at = 0
             while at + _HEADER_BYTES <= len(block):
-                (length,) = struct.unpack_from("<Q", block, at)
-                if length > _MAX_RECORD_BYTES or begin + at + length + FRAME_BYTES > size:
-                    cut_off = begin + at
-                    break
+                length, checksum = _HEADER.unpack_from(block, at)
+                end = at + length + FRAME_BYTES
+                is_intact = _masked_crc(block[at : at + _LENGTH_BYTES]) == checksum
+                if not is_intact or length > _MAX_RECORD_BYTES or begin + end > size:
+                    yield offsets, begin + at
+                    return
                 offsets.append(begin + at)
-                at += length + FRAME_BYTES
-            else:
-                if begin + at < size < begin + at + _HEADER_BYTES or at == 0:
-                    cut_off = begin + at
-            intact = _intact_lengths(block, np.array(offsets, np.int64) - begin)
-            if intact < len(offsets):
-                cut_off = offsets[intact]
-            yield offsets[:intact], cut_off
-            if cut_off is not None:
+                at = end
+            if not offsets:  # The file ends within a header.
+                yield offsets, begin
                 return
+            yield offsets, None
             begin += at
 
 
-def _intact_lengths(block: bytes, starts: np.ndarray) -> int:
-    """How many of the headers that start there have the right checksum, up to the first wrong."""
-    if not len(starts):
-        return 0
-    headers = np.frombuffer(block, np.uint8)[starts[:, None] + np.arange(_HEADER_BYTES)]
-    stored = np.ascontiguousarray(headers[:, 8:]).view("<u4")[:, 0]
-    wrong = _masked_crc(headers[:, :8]) != stored
-    return int(wrong.argmax()) if wrong.any() else len(starts)
-
-
-def _masked_crc(rows: np.ndarray) -> np.ndarray:
-    """Masked CRC-32C of rows of bytes: uint8 [n, m] to uint32 [n]."""
-    crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
-    for column in rows.T:
-        crc = _crc_table()[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
-    crc = ~crc
-    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)
+@functools.lru_cache(maxsize=1 << 16)
+def _masked_crc(data: bytes) -> int:
+    """Returns the masked CRC-32C of a few bytes. Cached, as many records have the same length."""
+    table, crc = _crc_table(), 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @functools.lru_cache(maxsize=1)
-def _crc_table() -> np.ndarray:
-    """The table of CRC-32C (polynomial 0x1EDC6F41, reflected), uint32 [256]."""
-    table = np.arange(256, dtype=np.uint32)
+def _crc_table() -> list[int]:
+    """Returns the 256 entries of the table of CRC-32C (polynomial 0x1EDC6F41, reflected)."""
+    table = list(range(256))
     for _ in range(8):
-        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
-    return table.astype(np.uint32)
+        table = [crc >> 1 ^ (0x82F63B78 if crc & 1 else 0) for crc in table]
+    return table
 
 
 @functools.lru_cache(maxsize=1)
 def _read_block() -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Returns a function of path, byte offset and number of records that reads string [number]."""
+    """Returns a compiled function (path, byte offset, count) that reads records, string [count]."""
     import tensorflow as tf
 
     def read(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         return read_pieces(path, [offset], [count]).batch(count).get_single_element()
 
-    number = tf.TensorSpec([], tf.int64)
-    signature = [tf.TensorSpec([], tf.string), number, number]
+    integer = tf.TensorSpec([], tf.int64)
+    signature = [tf.TensorSpec([], tf.string), integer, integer]
     return tf.function(read, signature, autograph=False)
 
 
 def _payloads(path: str, offsets: list[int]) -> list[bytes | None]:
-    """The payloads of a file's records that follow each other; None for damaged ones."""
+    """Reads the payloads of consecutive records; None for damaged ones."""
     import tensorflow as tf
 
-    count = len(offsets)
-    if not count:
-        return []
-    try:
-        return _read_block()(path, offsets[0], count).numpy().tolist()
-    except tf.errors.DataLossError:
-        if count == 1:
-            return [None]
-        half = count // 2
-        return _payloads(path, offsets[:half]) + _payloads(path, offsets[half:])
+    def read(offsets: list[int]) -> list[bytes]:
+        return _read_block()(path, offsets[0], len(offsets)).numpy().tolist()
+
+    return map_intact(read, offsets, (tf.errors.DataLossError,))

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How words are chosen for prediction: what the record builder and training have in common.
+"""Options of masked word prediction, shared by the record builder and dynamic masking.
 
 Source: google-research/albert create_pretraining_data.create_masked_lm_predictions; paper, section
 4.1.
@@ -12,24 +12,24 @@ import dataclasses
 
 import numpy as np
 
-#: Of the predicted tokens so many become [MASK], so many stay, the others become random pieces.
+#: Shares of the predicted tokens that become [MASK] and that stay; the rest become random pieces.
 MASK_SHARE = 0.8
 KEEP_SHARE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskingOptions:
-    """How tokens are chosen for prediction.
+    """How to choose the tokens to predict.
 
     Attributes:
-      max_predictions_per_seq: most tokens predicted in an instance.
-      masked_lm_prob: share of an instance's tokens, [CLS] and [SEP] counted, to be predicted.
-      ngram: longest span, in words.
-      favor_shorter_ngram: draw a span of n words with probability proportional to 1/n; else the
-        same probabilities in reverse.
+      max_predictions_per_seq: maximum number of predicted tokens in an instance.
+      masked_lm_prob: share of an instance's tokens, including [CLS] and [SEP], to predict.
+      ngram: maximum length of a span, in words.
+      favor_shorter_ngram: draw spans of n words with probabilities proportional to 1/n; otherwise
+        with the same probabilities in reverse order.
       whole_words: mask all pieces of a word or none.
-      within_segments: no span and no word crosses a [SEP]. The official builder lets both.
-      permute: choose as many tokens again, shuffle them among themselves and predict them too.
+      within_segments: neither spans nor words cross a [SEP]. In the official builder both may.
+      permute: choose the same number of tokens again, shuffle them and predict them too.
     """
 
     max_predictions_per_seq: int
@@ -42,19 +42,19 @@ class MaskingOptions:
 
     @property
     def predictions(self) -> int:
-        """Most tokens predicted in an instance, shuffled ones included."""
+        """Maximum number of predicted tokens in an instance, including shuffled ones."""
         return self.max_predictions_per_seq * (2 if self.permute else 1)
 
     def budgets(self, lengths: np.ndarray) -> np.ndarray:
-        """Tokens to predict in instances of the given lengths; halves round to even."""
+        """Returns how many tokens to predict at each length; halves round to even."""
         return np.minimum(self.max_predictions_per_seq, self.wanted(lengths))
 
     def wanted(self, lengths: np.ndarray) -> np.ndarray:
-        """The same as `budgets` without a limit."""
+        """Returns `budgets` without the limit of max_predictions_per_seq."""
         return np.maximum(1, np.rint(lengths * self.masked_lm_prob)).astype(np.int32)
 
     def span_thresholds(self) -> np.ndarray:
-        """Cumulative probabilities of spans of 1 … ngram words."""
+        """Returns the cumulative probabilities of spans of 1 … ngram words."""
         weights = 1 / np.arange(1, self.ngram + 1)
         if not self.favor_shorter_ngram:
             weights = weights[::-1]

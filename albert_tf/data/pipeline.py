@@ -2,17 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`RecordSource`: TFRecord shards as training and evaluation input.
 
-Training follows the order of `training_order`, so that a reader can start at any step without
-replaying the steps before it, whatever the number of input pipelines.
+Training follows `training_order`, so that a reader can start at any step without replaying the
+steps before it, with any number of input pipelines.
 
-Token sequences are batched with others of similar length: chunks of the shuffled stream are sorted
-by length, cut into batches, and the batches are shuffled again. Each batch is padded to one of a
-few lengths.
+Token sequences are batched by length: chunks of the shuffled stream are sorted by length and cut
+into batches, and the batches are shuffled. Each batch is padded to one of a few lengths.
 
-Where corrupt records are passed over, others take their places: see corrupt_records.
-
-Of compact records, batches are masked here, with random numbers that are a function of the seed and
-of an example's place in the stream (training) or among the records (evaluation).
+Compact records are masked here. The random numbers are a function of the seed and of the example's
+position in the stream (training) or among the records (evaluation).
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import copy
 import dataclasses
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,12 +30,12 @@ from albert_tf.data.corrupt_records import (
     ADVICE,
     RepairedShard,
     find_corrupt_records,
-    name_faults,
+    list_faults,
 )
 from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.framing import end_checksums
-from albert_tf.data.manifest import find_manifest
 from albert_tf.data.record_faults import scan_shard
+from albert_tf.data.record_files import find_manifest
 from albert_tf.data.sections import Sections
 from albert_tf.data.training_order import (
     ORDER_VERSION,
@@ -47,143 +44,138 @@ from albert_tf.data.training_order import (
     order_fingerprint,
 )
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.io.json_values import shown_names
 from albert_tf.io.progress import Progress
 
-#: Batches whose examples are sorted by length together.
+#: Number of batches in a chunk that is sorted by length.
 _CHUNK_BATCHES = 64
-#: Examples masked together when batches are smaller; much of the cost is the same for any number.
+#: Small batches are masked together, up to this number of examples, as each call has a fixed cost.
 _MASKED_TOGETHER = 1024
-#: Lengths that batches are padded to. Few, as each is compiled; close, as padding costs time.
+#: Lengths that batches are padded to. Each is compiled, so few; padding costs time, so close.
 _BUCKETS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
 
 
 def length_buckets(max_seq_length: int, pad_to_max: bool = False) -> tuple[int, ...]:
-    """Lengths to pad batches to: a few up to `max_seq_length`, or that one alone, as for TPUs."""
+    """Returns lengths to pad batches to: a few up to `max_seq_length`, or (for TPUs) it alone."""
     shorter = () if pad_to_max else tuple(n for n in _BUCKETS if n < max_seq_length)
     return (*shorter, max_seq_length)
 
 
+@dataclasses.dataclass(eq=False)
 class RecordSource:
     """TFRecord shards as training and evaluation input.
 
-    Args:
-      paths: of the shards; their order matters for evaluation only.
-      features: the record layout, of `albert_tf.data.records`.
-      seed: of the training order.
-      shuffle_window: records shuffled together.
-      lengths: for records of token sequences (records.sequence_features), the ascending lengths
-        that batches may be padded to; the last one must hold every row.
-      masking: for compact records (records.compact_features): what masks them.
-      vocab_size: of the model, for checks of the records; None: their ids may be any.
-      max_corrupt_records: so many corrupt records may be passed over: others of their shards take
-        their places in training, and evaluation leaves them out. They are looked for at once, which
-        means that all records are read. 0: nothing is looked for.
-
     Attributes:
-      num_examples: records in all shards, corrupt ones included.
-      num_corrupt: of them, those that are passed over.
+      files: paths of the shards; their order matters for evaluation only.
+      features: the record layout, from `albert_tf.data.records`.
+      seed: of the training order.
+      shuffle_window: number of records shuffled together.
+      lengths: for records of token sequences (records.sequence_features): ascending lengths to pad
+        batches to. The last one must hold every row.
+      masking: for compact records (records.compact_features): masks them.
+      vocab_size: of the model, to check the records' ids; None: ids have no limit.
+      max_corrupt_records: how many corrupt records may be passed over. Training reads other records
+        of their shards in their place, evaluation leaves them out. If positive, the constructor
+        reads all records to find them.
+      num_examples: records in all shards, including corrupt ones.
+      num_corrupt: corrupt records that are passed over.
       manifest: of the shards, None if they have none.
       sections: of the shards.
-      fingerprint: hex digest of the data, independent of the folder it lies in.
+      fingerprint: hex digest of the data, independent of its folder.
 
     Raises:
-      AlbertError: a shard is missing, cut off, of another size than its manifest says, or all
-        are empty; or more records are corrupt than may be.
+      AlbertError: a shard is missing, cut off or of another size than its manifest says, all shards
+        are empty, or too many records are corrupt.
     """
 
-    def __init__(
-        self,
-        paths: list[str],
-        features: Mapping[str, records.FeatureSpec],
-        seed: int = 12345,
-        shuffle_window: int = SHUFFLE_WINDOW,
-        lengths: tuple[int, ...] = (),
-        masking: DynamicMasking | None = None,
-        vocab_size: int | None = None,
-        max_corrupt_records: int = 0,
-    ) -> None:
-        self.files = list(paths)
-        self.features = features
-        self.seed = seed
-        self.lengths = lengths
-        self.masking = masking
-        self._window, self._vocab_size = shuffle_window, vocab_size
+    files: list[str]
+    features: records.Features
+    seed: int = 12345
+    shuffle_window: int = SHUFFLE_WINDOW
+    lengths: tuple[int, ...] = ()
+    masking: DynamicMasking | None = None
+    vocab_size: int | None = None
+    max_corrupt_records: int = 0
+
+    def __post_init__(self) -> None:
+        """Finds the manifest and checks the shards."""
         self.manifest = find_manifest(self.files)
-        listed = self.manifest and self.manifest.shards
-        self._repaired: list[RepairedShard] = []
-        if max_corrupt_records:
-            shards = find_corrupt_records(
-                self.files, listed, features, vocab_size, max_corrupt_records
+        infos = self.manifest.shards if self.manifest else None
+        repaired: list[RepairedShard] = []
+        if self.max_corrupt_records:
+            repaired = find_corrupt_records(
+                self.files, infos, self.features, self.vocab_size, self.max_corrupt_records
             )
-            counts = [shard.records for shard in shards]
-            if any(len(shard.corrupt) for shard in shards):
-                self._repaired = shards
-        elif listed:
-            for path, shard in zip(self.files, listed):
-                _check_size(path, shard)
-        else:
-            counts = [sum(1 for _ in records.read_examples(path)) for path in self.files]
-        self._infos = listed or [_describe(path, n) for path, n in zip(self.files, counts)]
-        self.num_corrupt = sum(len(shard.corrupt) for shard in self._repaired)
-        self.sections = Sections.of(self.files, self._infos, self._repaired)
-        if self.manifest is None:
-            identity = repr([dataclasses.astuple(info) for info in self._infos])
-            self.fingerprint = hashlib.sha256(identity.encode()).hexdigest()
-        else:
-            self.fingerprint = self.manifest.fingerprint()
-        # All that takes part in the order of training.
-        decisive = [order_fingerprint(self.sections), *map(str, lengths)]
-        if masking:
-            decisive.append(masking.fingerprint)
-        self.fingerprint = "-".join([self.fingerprint, *filter(None, decisive)])
-        self.num_examples = sum(info.examples for info in self._infos)
+        elif infos:
+            for path, info in zip(self.files, infos):
+                _check_size(path, info)
+        if infos is None:
+            infos = [
+                _describe(path, repaired[i].records if repaired else None)
+                for i, path in enumerate(self.files)
+            ]
+        self._infos = infos
+        self.num_examples = sum(info.examples for info in infos)
         if not self.num_examples:
-            raise AlbertError(f"The record files {_name_some(self.files)} hold no examples.")
+            raise AlbertError(f"The record files {shown_names(self.files)} hold no examples.")
+        self.num_corrupt = sum(len(shard.corrupt) for shard in repaired)
+        self._repaired = repaired if self.num_corrupt else []
+        self.sections = Sections.of(self.files, infos, self._repaired)
+        self.fingerprint = self._fingerprint()
+
+    def _fingerprint(self) -> str:
+        """Identifies the data and whatever else decides the batches, except for the seed."""
+        if self.manifest:
+            data = self.manifest.fingerprint()
+        else:
+            identity = repr([dataclasses.astuple(info) for info in self._infos])
+            data = hashlib.sha256(identity.encode()).hexdigest()
+        masking = self.masking.fingerprint if self.masking else ""
+        parts = [data, order_fingerprint(self.sections), *map(str, self.lengths), masking]
+        return "-".join(filter(None, parts))
 
     def reseeded(self, seed: int) -> RecordSource:
-        """The same data in another training order."""
+        """Returns the same data in another training order."""
         other = copy.copy(self)
         other.seed = seed
         return other
 
     def check(self) -> None:
-        """Reads all records, to tell why a run failed.
+        """Reads all records to find out why a run failed.
 
         Raises:
-          AlbertError: names the first record that is corrupt, if there is one.
+          AlbertError: a record is corrupt that is not passed over; names the first one.
         """
-        known = {shard.path: set(shard.corrupt.tolist()) for shard in self._repaired}
+        passed_over = {shard.path: shard.corrupt for shard in self._repaired}
         with Progress("looking for damage", len(self.files), "shards") as progress:
             for path in self.files:
-                for fault in scan_shard(path, self.features, vocab_size=self._vocab_size).faults:
-                    if fault.number not in known.get(path, ()):
+                for fault in scan_shard(path, self.features, vocab_size=self.vocab_size).faults:
+                    if fault.number not in passed_over.get(path, ()):
                         raise AlbertError(f"{fault.place(path)}; {ADVICE}.")
                 progress.update(1)
 
     @property
     def corruption(self) -> str:
-        """A sentence on the records that are passed over; empty if there are none."""
+        """A sentence about the records that are passed over; empty if there are none."""
         if not self.num_corrupt:
             return ""
         verb = "record is" if self.num_corrupt == 1 else "records are"
         return (
             f"{self.num_corrupt:,} of {self.num_examples:,} {verb} corrupt and passed over: "
-            f"{name_faults(self._repaired)}."
+            f"{list_faults(self._repaired)}."
         )
 
     @property
     def description(self) -> dict[str, Any]:
-        """What the data are and how they were made, as JSON values.
+        """Describes the data and how they were built, as JSON values.
 
-        Without a manifest the names of the shards and how many examples they hold.
+        Without a manifest: the names of the shards and their numbers of examples.
         """
+        common = {"order_version": ORDER_VERSION, "examples": self.num_examples}
         if self.manifest is None:
-            shards = [{"examples": shard.examples, "name": shard.name} for shard in self._infos]
-            return {
-                "order_version": ORDER_VERSION,
-                "examples": self.num_examples,
-                "shards": shards,
-            }
+            shards = [{"examples": info.examples, "name": info.name} for info in self._infos]
+            return {**common, "shards": shards}
         options = dict(self.manifest.options)
         if "input_files" in options:
             options["input_files"] = [
@@ -192,44 +184,43 @@ class RecordSource:
             ]
         return {
             "kind": self.manifest.kind,
-            "order_version": ORDER_VERSION,
-            "examples": self.num_examples,
+            **common,
             "options": options,
             "statistics": dict(self.manifest.statistics),
         }
 
     @property
     def train_input_fn(self) -> FileInput:
-        """Endless training batches from `context.start_step` on; see specs.InputFn."""
+        """Yields training batches from `context.start_step` on; see context.InputFn."""
         return FileInput(self._training_batches, self.files, self.check)
 
     @property
     def eval_input_fn(self) -> FileInput:
-        """Every record once; `example_index` tells which it is. See specs.InputFn."""
+        """Yields every record once; see context.InputFn."""
         return FileInput(self._evaluation_batches, self.files, self.check)
 
+    def num_batches(self, batch_size: int) -> int:
+        """Number of batches that `eval_input_fn` yields."""
+        return -(-self.num_examples // batch_size)
+
     def _training_batches(self, context: InputContext) -> tf.data.Dataset:
-        if self._chunk_batches > 1:
-            return self._batches_by_length(context)
-        order = TrainingOrder(self.sections, context.batch_size, self.seed, self._window)
-        dataset = order.batches(_rows_of(context).start, context.rows, context.start_step)
+        if self._is_sorted:
+            return self._sorted_batches(context)
+        order = TrainingOrder(self.sections, context.batch_size, self.seed, self.shuffle_window)
+        dataset = order.batches(context.row_slice.start, context.rows, context.start_step)
         if self.masking:
             return self._masked(dataset, context)
-        length = tf.constant(max(self.lengths, default=0), tf.int64)
-        dataset = dataset.map(
-            lambda batch: self._parse(batch, context.rows, length),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        return dataset.prefetch(tf.data.AUTOTUNE)
+        return _map_ahead(dataset, lambda batch: self._parse(batch, context.rows))
 
-    def _batches_by_length(self, context: InputContext) -> tf.data.Dataset:
-        """Training batches cut from chunks that are sorted as a whole, so each pipeline reads all.
+    def _sorted_batches(self, context: InputContext) -> tf.data.Dataset:
+        """Returns training batches of similar lengths.
 
-        The data of fine-tuning tasks are small, and one shard.
+        Chunks are sorted as a whole, so each pipeline reads all of them. The data of fine-tuning
+        tasks are small, and one shard.
         """
-        size, own = context.batch_size, _rows_of(context)
-        first_chunk, batches_before = divmod(context.start_step, self._chunk_batches)
-        chunk = size * self._chunk_batches
+        size = context.batch_size
+        first_chunk, batches_before = divmod(context.start_step, _CHUNK_BATCHES)
+        chunk = size * _CHUNK_BATCHES
 
         def batches(number: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
             rows, lengths = self._cut(serialized, size)
@@ -240,40 +231,36 @@ class RecordSource:
             rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
             return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
 
-        order = TrainingOrder(self.sections, chunk, self.seed, self._window, max_lanes=1)
+        order = TrainingOrder(self.sections, chunk, self.seed, self.shuffle_window, max_lanes=1)
         dataset = order.batches(0, chunk, first_chunk)
         dataset = dataset.enumerate(first_chunk).flat_map(batches).skip(batches_before)
-        dataset = dataset.map(
-            lambda batch, length: self._parse(batch[own], context.rows, length),
-            num_parallel_calls=tf.data.AUTOTUNE,
+        return _map_ahead(
+            dataset,
+            lambda batch, length: self._parse(batch[context.row_slice], context.rows, length),
         )
-        return dataset.prefetch(tf.data.AUTOTUNE)
 
     def _masked(self, batches: tf.data.Dataset, context: InputContext) -> tf.data.Dataset:
-        """Masks this pipeline's batches, string [rows], the first of which is of the first step."""
+        """Masks this pipeline's batches, string [rows], from `context.start_step` on."""
         size, rows = context.batch_size, context.rows
-        # Several batches follow each other without a gap only if there is no other pipeline.
+        # With several pipelines, this one's batches are not contiguous in the stream.
         together = max(1, _MASKED_TOGETHER // size) if context.num_pipelines == 1 else 1
 
-        def mask(step: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        def mask(number: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
             serialized = tf.ensure_shape(tf.reshape(serialized, [-1]), [together * rows])
-            first = step * size + context.pipeline_index * rows
+            step = context.start_step + number * together
+            first = step * size + context.row_slice.start
             masked = self.masking.draw(serialized, self.seed, first)
             return {k: tf.reshape(v, [together, rows, *v.shape[1:]]) for k, v in masked.items()}
 
         dataset = batches.batch(together, drop_remainder=True).enumerate()
-        dataset = dataset.map(
-            lambda number, group: mask(context.start_step + number * together, group),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
+        dataset = dataset.map(mask, num_parallel_calls=tf.data.AUTOTUNE)
         return dataset.unbatch().prefetch(tf.data.AUTOTUNE)
 
     def _evaluation_batches(self, context: InputContext) -> tf.data.Dataset:
-        size = context.batch_size
-        own = _rows_of(context)
+        size, own = context.batch_size, context.row_slice
 
         def batches(index: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
-            # Padding rows repeat a record, so that they parse; nobody reads their outputs.
+            # Padding rows repeat a record, so that they parse; their outputs are ignored.
             missing = -tf.size(index) % size
             index = tf.pad(tf.cast(index, tf.int32), [[0, missing]], constant_values=-1)
             serialized = tf.concat([serialized, tf.repeat(serialized[:1], missing)], 0)
@@ -302,67 +289,70 @@ class RecordSource:
                     record,
                 )
             )
-        dataset = dataset.batch(size * self._chunk_batches).flat_map(batches)
-        dataset = dataset.enumerate()
-        return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-    def num_batches(self, batch_size: int) -> int:
-        """Batches that `eval_input_fn` yields."""
-        return -(-self.num_examples // batch_size)
+        chunk = size * (_CHUNK_BATCHES if self._is_sorted else 1)
+        return _map_ahead(dataset.batch(chunk).flat_map(batches).enumerate(), parse)
 
     @property
-    def _chunk_batches(self) -> int:
-        return _CHUNK_BATCHES if len(self.lengths) > 1 else 1
+    def _is_sorted(self) -> bool:
+        """Whether batches are made of records of similar length."""
+        return len(self.lengths) > 1
 
     def _cut(self, serialized: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cuts a chunk (string [n * size]) into batches of similar length.
+        """Cuts records, string [n * size], into batches, of similar length if there are several.
 
         Returns:
-          The rows of each batch, int [n, size], and the length it is to be padded to, int64 [n].
+          The rows of each batch, int [n, size], and the length to pad it to, int64 [n], which is 0
+          if batches are not sorted by length.
         """
-        if len(self.lengths) <= 1:
+        if not self._is_sorted:
             rows = tf.reshape(tf.range(tf.size(serialized)), [-1, size])
-            length = tf.constant(max(self.lengths, default=0), tf.int64)
-            return rows, tf.fill([tf.shape(rows)[0]], length)
+            return rows, tf.zeros([tf.shape(rows)[0]], tf.int64)
         layout = {"row_lengths": self.features["row_lengths"]}
         longest = tf.reduce_max(records.parse_columns(serialized, layout)["row_lengths"], -1)
-        buckets = tf.searchsorted(tf.constant(self.lengths, tf.int64), longest)
+        lengths = tf.constant(self.lengths, tf.int64)
+        buckets = tf.searchsorted(lengths, longest)
         # Stable: examples of one bucket stay in their random order.
         rows = tf.reshape(tf.argsort(buckets, stable=True), [-1, size])
-        return rows, tf.gather(tf.constant(self.lengths, tf.int64), tf.gather(buckets, rows[:, -1]))
+        return rows, tf.gather(lengths, tf.gather(buckets, rows[:, -1]))
 
-    def _parse(self, serialized: tf.Tensor, rows: int, length: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _parse(
+        self, serialized: tf.Tensor, rows: int, length: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Parses a batch of static size `rows`; `length` matters if batches are sorted."""
         if self.lengths:
-            static = self.lengths[0] if len(self.lengths) == 1 else length
-            parsed = records.parse_sequences(serialized, self.features, static)
+            length = length if self._is_sorted else self.lengths[0]
+            parsed = records.parse_sequences(serialized, self.features, length)
         else:
             parsed = records.parse_batch(serialized, self.features)
         return {k: tf.ensure_shape(v, [rows, *v.shape[1:]]) for k, v in parsed.items()}
 
 
-def _rows_of(context: InputContext) -> slice:
-    """Rows of a global batch that one pipeline yields."""
-    begin = context.pipeline_index * context.rows
-    return slice(begin, begin + context.rows)
+def _map_ahead(
+    dataset: tf.data.Dataset, function: Callable[..., dict[str, tf.Tensor]]
+) -> tf.data.Dataset:
+    """Maps a data set in parallel and prefetches the results."""
+    return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def _describe(path: str, examples: int) -> records.ShardInfo:
-    """What identifies a shard that no manifest lists: its size, and how it begins and ends."""
+def _describe(path: str, examples: int | None) -> records.ShardInfo:
+    """Identifies a shard without a manifest by its size and the checksums at its ends.
+
+    Args:
+      path: of the shard.
+      examples: number of its records; None: not counted yet.
+    """
+    if examples is None:
+        examples = sum(1 for _ in records.read_examples(path))
     size = tf.io.gfile.stat(path).length
     return records.ShardInfo(os.path.basename(path), examples, size, end_checksums(path))
 
 
 def _check_size(path: str, shard: records.ShardInfo) -> None:
-    """A cheap look that finds cut-off shards before training does."""
-    if not tf.io.gfile.exists(path):
-        raise AlbertError(f"The record file {path} does not exist.")
+    """Raises AlbertError for a missing or cut-off shard, before training comes to it."""
+    files.check_file(path, "record file")
     size = tf.io.gfile.stat(path).length
     if size != shard.bytes:
         raise AlbertError(
             f"The record file {path} has {size} bytes where its manifest says {shard.bytes}; "
             "it is damaged: build or copy it again."
         )
-
-
-def _name_some(paths: list[str]) -> str:
-    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

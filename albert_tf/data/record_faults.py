@@ -1,54 +1,45 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of records: damaged bytes, another layout, contents that no model can be trained on."""
+"""Finds faulty records: damaged bytes, another layout, contents that no model can train on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.data.framing import CUT_OFF, read_frames
+from albert_tf.data.framing import CUT_OFF, Frame, map_intact, read_frames
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
+#: Records checked together.
 _BATCH = 1000
 OTHER_LAYOUT = "it does not have the layout of the others"
 
-#: Arrays [n, ...] under the records' names; tf.RaggedTensor for features of any length.
+#: Arrays [n, ...] by feature; tf.RaggedTensor for features of any length.
 Columns = Mapping[str, Any]
-#: What is wrong, and bool [n]: with which records.
+#: A description of a fault, and bool [n]: which records have it.
 Finding = tuple[str, np.ndarray]
 
 
-class Fault(NamedTuple):
-    """A record that cannot be used: its number in the file, the byte it begins at, the reason."""
-
-    number: int
-    offset: int
-    reason: str
-
-    def place(self, path: str) -> str:
-        """The fault as half a sentence."""
-        return f"{path}: record {self.number} (byte {self.offset}): {self.reason}"
-
-
 class ShardScan(NamedTuple):
-    """What reading a whole shard found.
+    """Results of reading a whole shard.
 
     Attributes:
-      offsets: int64 [records]: where each record begins, as far as the file can be followed.
-      cut_off: whether the file goes on, or should, after them.
-      faults: by number; of a file that is cut off, the last one is the first record lost.
+      offsets: int64 [records]: byte at which each record begins.
+      cut_off: whether the file cannot be followed any further, so that later records are lost.
+      faults: the faulty records, without their payload; if the file is cut off, the last one is the
+        first lost record.
     """
 
     offsets: np.ndarray
     cut_off: bool
-    faults: list[Fault]
+    faults: list[Frame]
 
 
 def scan_shard(
@@ -58,83 +49,70 @@ def scan_shard(
     vocab_size: int | None = None,
     on_read: Callable[[int], None] = lambda size: None,
 ) -> ShardScan:
-    """Reads and checks every record of a shard.
+    """Reads and checks all records of a shard.
 
     Args:
       path: the TFRecord file.
-      features: the layout that records should have; more in them does no harm.
+      features: the layout; records may have further features.
       tokenizer: see `check_columns`.
       vocab_size: see `check_columns`.
-      on_read: told, now and then, how many more bytes have been read.
+      on_read: called from time to time with the number of bytes read since the last call.
 
     Raises:
       AlbertError: the file is missing or cannot be read.
     """
-    offsets: list[np.ndarray] = [np.zeros(0, np.int64)]
-    faults: list[Fault] = []
+    offsets = array("q")
+    faults: list[Frame] = []
     cut_off, reported = False, 0
     frames = read_frames(path)
     while batch := list(islice(frames, _BATCH)):
         on_read(batch[-1].offset - reported)
         reported = batch[-1].offset
-        found = {frame.number: frame.fault for frame in batch if frame.fault}
-        whole = [frame for frame in batch if not frame.fault]
-        examples = [frame.example for frame in whole]
-        for row, reason in _check_examples(examples, features, tokenizer, vocab_size):
-            found[whole[row].number] = reason
-        first = batch[0].number
-        faults += [Fault(n, batch[n - first].offset, found[n]) for n in sorted(found)]
-        if batch[-1].fault == CUT_OFF:
-            cut_off = True
-            batch.pop()
-        offsets.append(np.array([frame.offset for frame in batch], np.int64))
-    return ShardScan(np.concatenate(offsets), cut_off, faults)
+        examples = [frame.example for frame in batch if not frame.fault]
+        reasons = iter(_check_examples(examples, features, tokenizer, vocab_size))
+        for frame in batch:
+            if reason := frame.fault or next(reasons):
+                faults.append(frame._replace(example=None, fault=reason))
+        cut_off = batch[-1].fault == CUT_OFF
+        offsets.extend(frame.offset for frame in batch[: len(batch) - cut_off])
+    return ShardScan(np.array(offsets, np.int64), cut_off, faults)
 
 
 def _check_examples(
-    examples: Sequence[bytes],
+    examples: list[bytes],
     features: records.Features,
     tokenizer: Tokenizer | None,
     vocab_size: int | None,
-    first: int = 0,
-) -> Iterator[tuple[int, str]]:
-    """The rows, counted from `first`, that have a fault, each with its first one."""
+) -> list[str]:
+    """Returns the first fault of each serialized record, "" if it has none."""
     import tensorflow as tf
 
-    if not examples:
-        return
-    try:
-        columns = records.parse_columns(tf.constant(examples), features)
-    # A name that is not UTF-8 is in TensorFlow's message, which then is no message for Python.
-    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
-        half = len(examples) // 2
-        if not half:
-            yield first, OTHER_LAYOUT
-            return
-        yield from _check_examples(examples[:half], features, tokenizer, vocab_size, first)
-        yield from _check_examples(examples[half:], features, tokenizer, vocab_size, first + half)
-        return
-    arrays = {
-        name: value if isinstance(value, tf.RaggedTensor) else value.numpy()
-        for name, value in columns.items()
-    }
-    reasons: dict[int, str] = {}
-    for reason, bad in check_columns(arrays, tokenizer, vocab_size):
-        for row in np.flatnonzero(bad).tolist():
-            reasons.setdefault(row, reason)
-    for row, reason in reasons.items():
-        yield first + row, reason
+    def check(examples: list[bytes]) -> list[str]:
+        columns = {
+            name: value if isinstance(value, tf.RaggedTensor) else value.numpy()
+            for name, value in records.parse_columns(tf.constant(examples), features).items()
+        }
+        reasons = [""] * len(examples)
+        for reason, faulty in check_columns(columns, tokenizer, vocab_size):
+            for row in np.flatnonzero(faulty).tolist():
+                reasons[row] = reasons[row] or reason
+        return reasons
+
+    # TensorFlow quotes a name that is not UTF-8, and Python then cannot decode the message.
+    errors = tf.errors.InvalidArgumentError, UnicodeDecodeError
+    reasons = map_intact(check, examples, errors)
+    return [OTHER_LAYOUT if reason is None else reason for reason in reasons]
 
 
 def check_columns(
     columns: Columns, tokenizer: Tokenizer | None = None, vocab_size: int | None = None
 ) -> Iterator[Finding]:
-    """Checks n parsed records; yields every fault looked for.
+    """Checks n parsed records and yields a finding for each kind of fault.
 
     Args:
       columns: the parsed records.
-      tokenizer: whose ids they should hold.
-      vocab_size: without a tokenizer, what ids should be below; None: they may be any.
+      tokenizer: the tokenizer that should have produced the ids.
+      vocab_size: limit of the ids if there is no tokenizer; None: no limit.
     """
     vocab_size = tokenizer.vocab_size if tokenizer else vocab_size or np.iinfo(np.int64).max
     if "text_ids" in columns:
@@ -153,6 +131,7 @@ def check_columns(
 def _check_compact(
     columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
 ) -> Iterator[Finding]:
+    """Checks records of records.compact_features."""
     ids, segments = columns["text_ids"], columns["segment_lengths"]
     lengths = segments.sum(axis=1)
     specials = np.where(segments[:, 1] > 0, 3, 2)
@@ -167,15 +146,15 @@ def _check_compact(
     outside = ids >= vocab_size
     yield "text_ids has an id outside the vocabulary", outside.any(axis=1)
     if tokenizer:
-        not_text = np.setdiff1d(tokenizer.special_ids, [tokenizer.unk_id])
-        yield "text_ids has a special piece", (np.isin(ids, not_text) & in_text).any(axis=1)
+        not_text = _is_special(ids, tokenizer) & in_text
+        yield "text_ids has a special piece", not_text.any(axis=1)
         starts = tokenizer.word_starts[np.where(outside, 0, ids)]
         wrong = (bits != starts) & in_text & ~outside
         yield "word_starts is not that of the vocabulary", wrong.any(axis=1)
 
 
 def _check_rows(columns: Columns, vocab_size: int) -> Iterator[Finding]:
-    """Of records.sequence_features."""
+    """Checks records of records.sequence_features."""
     ids, sizes, first = (columns[n] for n in ("input_ids", "row_lengths", "first_lengths"))
     yield "row_lengths has an empty row", (sizes < 1).any(axis=1)
     yield "row_lengths is not that of input_ids", sizes.sum(axis=1) != ids.row_lengths().numpy()
@@ -191,6 +170,7 @@ def _check_rows(columns: Columns, vocab_size: int) -> Iterator[Finding]:
 def _check_sequences(
     columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
 ) -> Iterator[Finding]:
+    """Checks the padded sequences of masked pretraining records."""
     ids, in_use, segments = (columns[n] for n in ("input_ids", "input_mask", "segment_ids"))
     rows = np.arange(len(ids))
     lengths = in_use.sum(axis=1)
@@ -213,6 +193,7 @@ def _check_sequences(
 def _check_predictions(
     columns: Columns, tokenizer: Tokenizer | None, vocab_size: int
 ) -> Iterator[Finding]:
+    """Checks the masks and labels of masked pretraining records."""
     positions, labels, weights = (
         columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
     )
@@ -231,6 +212,10 @@ def _check_predictions(
     yield "masked_lm_ids has a negative id", (labels < 0).any(axis=1)
     yield "masked_lm_ids has an id outside the vocabulary", (labels >= vocab_size).any(axis=1)
     if tokenizer:
-        not_text = np.setdiff1d(tokenizer.special_ids, [tokenizer.unk_id])
-        never = np.isin(labels, not_text) & used
-        yield "masked_lm_ids has a special piece", never.any(axis=1)
+        not_text = _is_special(labels, tokenizer) & used
+        yield "masked_lm_ids has a special piece", not_text.any(axis=1)
+
+
+def _is_special(ids: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
+    """Returns which ids stand for no text, like [CLS]; [UNK] stands for some."""
+    return np.isin(ids, np.setdiff1d(tokenizer.special_ids, [tokenizer.unk_id]))

@@ -1,32 +1,125 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which shards a flag such as --input_file names."""
+"""Looks up record shards, their manifest and their layout."""
 
 from __future__ import annotations
 
-from albert_tf.data.manifest import Manifest
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from albert_tf.data.manifest import FILE_NAME, Manifest
+from albert_tf.data.records import Features, infer_features, read_examples
+from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.json_values import shown_json
+
+#: Options of the pretraining data builder that define labels and masks. Records that differ in one
+#: of them cannot be mixed; texts, seeds and segment lengths may differ.
+_SAME_OPTIONS = (
+    "sentence_objective",
+    "compat",
+    "do_permutation",
+    "masked_lm_prob",
+    "max_predictions_per_seq",
+    "ngram",
+    "favor_shorter_ngram",
+    "do_whole_word_mask",
+)
 
 
 def record_files(patterns: str) -> list[str]:
-    """Shards named by a comma list of paths, globs and folders; each of them once.
+    """Returns the shards named by a comma-separated list of paths, globs and folders, each once.
 
-    A folder, also one that a glob matches, stands for the shards of its manifest.
+    A folder, including one that a glob matches, stands for the shards of its manifest.
 
     Raises:
       AlbertError: a pattern matches nothing, or a folder has no manifest.
     """
-    import tensorflow as tf
-
-    isdir = tf.io.gfile.isdir
     names = [name.strip() for name in patterns.split(",") if name.strip()]
     paths: list[str] = []
     for name in names or [""]:
         # Not every file system finds a folder by a glob.
-        for path in [name] if isdir(name) else files.expand_globs(name, "record file"):
-            if isdir(path):
+        for path in [name] if files.isdir(name) else files.expand_globs(name, "record file"):
+            if files.isdir(path):
                 shards = Manifest.load(path).shards
                 paths += [files.join_named(path, shard.name, path) for shard in shards]
             else:
                 paths.append(path)
     return list(dict.fromkeys(paths))
+
+
+def find_manifest(paths: Sequence[str]) -> Manifest | None:
+    """Returns the manifest of some shards, with exactly these `shards` in the given order.
+
+    Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
+    the options that define labels and masks. The result then has the other options and the
+    statistics of the first folder, and the oldest builder version.
+
+    Returns:
+      None if no folder has a manifest (records of another program).
+
+    Raises:
+      AlbertError: only some folders have a manifest, a manifest does not list a shard, or two
+        manifests disagree.
+    """
+    manifests: dict[str, Manifest] = {}
+    missing = []
+    for folder in dict.fromkeys(os.path.dirname(path) for path in paths):
+        path = os.path.join(folder, FILE_NAME)
+        if files.exists(path):
+            manifests[folder] = Manifest.load(path)
+        else:
+            missing.append(folder)
+    if not manifests:
+        return None
+    if missing:
+        raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
+    first_folder, first = next(iter(manifests.items()))
+    for folder, manifest in manifests.items():
+        _check_mixable(first_folder, first, folder, manifest)
+    listed = {
+        (folder, shard.name): shard
+        for folder, manifest in manifests.items()
+        for shard in manifest.shards
+    }
+    shards = [listed.get(os.path.split(path)) for path in paths]
+    if None in shards:
+        unlisted = paths[shards.index(None)]
+        raise AlbertError(f"{unlisted} is not listed in the {FILE_NAME} beside it.")
+    oldest = min(manifest.builder_version for manifest in manifests.values())
+    return dataclasses.replace(first, shards=shards, builder_version=oldest)
+
+
+def _check_mixable(first_folder: str, first: Manifest, folder: str, manifest: Manifest) -> None:
+    """Raises AlbertError if the records of two folders cannot be mixed."""
+    for field in ("kind", "features", "tokenizer"):
+        if getattr(manifest, field) != getattr(first, field):
+            raise AlbertError(
+                f"The records in {folder or '.'} and {first_folder or '.'} differ in their "
+                f"{field} and cannot be mixed."
+            )
+    for name in _SAME_OPTIONS:
+        if not (name in manifest.options and name in first.options):
+            continue
+        value, expected = manifest.options[name], first.options[name]
+        if value != expected:
+            raise AlbertError(
+                f"The records in {folder or '.'} were built with {name}={shown_json(value)}, "
+                f"those in {first_folder or '.'} with {shown_json(expected)}; they cannot be mixed."
+            )
+
+
+def find_features(paths: Sequence[str], manifest: Manifest | None) -> Features:
+    """Returns the layout of some shards: their manifest's, or that of the first record.
+
+    Raises:
+      AlbertError: there is no manifest, and the first shard is missing, empty or damaged, or its
+        records are not lists of numbers.
+    """
+    if manifest:
+        return manifest.features
+    example = next(read_examples(paths[0]), None)
+    if example is None:
+        raise AlbertError(f"The record file {paths[0]} holds no examples.")
+    return infer_features(example)

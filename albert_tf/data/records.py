@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Record layouts, and how records are encoded, written, read and parsed.
+"""Record layouts; encodes, writes, reads and parses records.
 
 A record is an uncompressed ``tf.train.Example`` in a TFRecord file, laid out as the TF1 release
 lays them out (google-research/albert create_pretraining_data.write_instance_to_example_files).
@@ -9,7 +9,6 @@ lays them out (google-research/albert create_pretraining_data.write_instance_to_
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from albert_tf.data.example_encoding import encode_feature, join_features
 from albert_tf.data.framing import FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -25,9 +25,9 @@ from albert_tf.io.json_values import from_json, shown
 if TYPE_CHECKING:
     import tensorflow as tf
 
-#: More numbers than any record has in one feature; a damaged layout should not ask for all memory.
+#: More numbers than any feature has; keeps a damaged layout from asking for all memory.
 _MAX_NUMBERS = 1 << 24
-#: Types of features that are stored as bytes.
+#: Types that are stored as bytes.
 PACKED = ("uint8", "uint16", "int32")
 
 _MODEL_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
@@ -38,9 +38,9 @@ class FeatureSpec:
     """One feature of a record.
 
     Attributes:
-      dtype: "int64" or "float32"; or one of PACKED, numbers stored as little-endian bytes.
-      shape: shape within one record; () is a single number, (None,) a list of any length. Packed,
-        (n,) means at most n numbers, which parsing fills up with zeros.
+      dtype: "int64", "float32", or one of PACKED, whose numbers are stored as little-endian bytes.
+      shape: shape within one record; () is a single number, (None,) a list of any length. For a
+        packed type, (n,) means at most n numbers; parsing pads them with zeros.
     """
 
     dtype: str
@@ -51,9 +51,9 @@ class FeatureSpec:
         if self.dtype not in ("int64", "float32", *PACKED):
             raise AlbertError(f"A record feature is int64 or float32, not {shown(self.dtype)}.")
         sizes = () if self.shape == (None,) else self.shape
-        possible = self.dtype not in PACKED or len(sizes) == 1
-        possible = possible and all(type(size) is int and size > 0 for size in sizes)
-        if not possible or math.prod(sizes) > _MAX_NUMBERS:
+        valid = all(type(size) is int and size > 0 for size in sizes)
+        valid = valid and (self.dtype not in PACKED or len(sizes) == 1)
+        if not valid or math.prod(sizes) > _MAX_NUMBERS:
             raise AlbertError(f"A record feature cannot have the shape {shown(self.shape)}.")
 
 
@@ -66,7 +66,7 @@ class Section:
 
     Attributes:
       examples: number of records, at least 1.
-      bytes: their size in the file.
+      bytes: size in the file.
     """
 
     examples: int
@@ -75,7 +75,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class ShardInfo:
-    """What a manifest knows of one TFRecord file.
+    """Describes one TFRecord file in a manifest.
 
     Attributes:
       name: base name.
@@ -83,8 +83,8 @@ class ShardInfo:
       bytes: size of the file.
       sha256: hex SHA-256 of the file.
       sections: the shard's passes over its text, in file order; their examples and bytes add up to
-        those of the shard. Empty if the records are no pretraining records, or if an older builder
-        or another program wrote them.
+        those of the shard. Empty for records of fine-tuning tasks, of older builders and of other
+        programs.
     """
 
     name: str
@@ -95,7 +95,11 @@ class ShardInfo:
 
     @classmethod
     def from_values(cls, values: object, where: str) -> ShardInfo:
-        """From what dataclasses.asdict gives, read from the file `where`.
+        """Inverse of `dataclasses.asdict`.
+
+        Args:
+          values: the fields by name.
+          where: names the file in errors.
 
         Raises:
           AlbertError: a field is missing, unknown or of another type, a number is negative, or the
@@ -120,10 +124,10 @@ class ShardInfo:
 def pretraining_features(
     max_seq_length: int, max_predictions_per_seq: int
 ) -> dict[str, FeatureSpec]:
-    """The layout of a pretraining record.
+    """Returns the layout of a pretraining record.
 
-    Padding is 0 everywhere. `token_boundary` is 1 where a word starts and at [CLS] and [SEP].
-    `next_sentence_labels` is one number: 1 if the segments are swapped (or, for NSP, unrelated).
+    All padding is 0. `token_boundary` is 1 where a word starts and at [CLS] and [SEP].
+    `next_sentence_labels` is 1 if the segments are swapped (for NSP: unrelated), else 0.
     """
     token = FeatureSpec("int64", (max_seq_length,))
     prediction = FeatureSpec("int64", (max_predictions_per_seq,))
@@ -140,12 +144,11 @@ def pretraining_features(
 
 
 def sequence_features(rows: int = 1, **others: FeatureSpec) -> dict[str, FeatureSpec]:
-    """The layout of a fine-tuning record: token sequences without padding, and `others`.
+    """Returns the layout of a fine-tuning record: token sequences without padding, and `others`.
 
-    A row is one sequence [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; multiple choice has one an option.
-    `input_ids` holds the rows one after the other, `row_lengths` their lengths and `first_lengths`
-    the lengths of their first segments, [CLS] and [SEP] included. `parse_sequences` makes the
-    padded tensors of it.
+    A row is one sequence [CLS] A [SEP] or [CLS] A [SEP] B [SEP]; multiple choice has one for each
+    option. `input_ids` concatenates the rows, `row_lengths` are their lengths and `first_lengths`
+    the lengths of their first segments, including [CLS] and [SEP]. `parse_sequences` pads the rows.
     """
     lengths = FeatureSpec("int64", (rows,))
     token = FeatureSpec("int64", (None,))
@@ -153,12 +156,12 @@ def sequence_features(rows: int = 1, **others: FeatureSpec) -> dict[str, Feature
 
 
 def compact_features(max_seq_length: int, vocab_size: int) -> dict[str, FeatureSpec]:
-    """The layout of a compact pretraining record: two segments of text, nothing masked or swapped.
+    """Returns the layout of a compact pretraining record: two segments, neither masked nor swapped.
 
-    `text_ids` are the tokens of the segments one after the other, without [CLS] and [SEP], in the
-    smallest type that holds the vocabulary. `word_starts` has a bit for each, the first in the
-    highest of the first byte: whether a word starts there. `segment_lengths` are two numbers; the
-    second is 0 if there is one segment. `dynamic_masking` makes model inputs of them.
+    `text_ids` concatenates the tokens of both segments, without [CLS] and [SEP], in the smallest
+    type that holds the vocabulary. `word_starts` has a bit for each token, from the highest bit of
+    the first byte on: whether a word starts there. `segment_lengths` are two numbers; the second is
+    0 if there is one segment. `dynamic_masking` turns these records into model inputs.
     """
     id_type = "uint16" if vocab_size <= 1 << 16 else "int32"
     return {
@@ -169,15 +172,15 @@ def compact_features(max_seq_length: int, vocab_size: int) -> dict[str, FeatureS
 
 
 def to_model_names(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Renames record features to the names the models use; the one place where that is done."""
+    """Renames record features to the models' names. No other code translates these names."""
     return {_MODEL_NAMES.get(name, name): value for name, value in columns.items()}
 
 
 def parse_columns(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tensor]:
-    """Parses serialized records, string [batch], to tensors [batch, *shape] as they are stored.
+    """Parses serialized records, string [batch], into tensors [batch, *shape] of the stored types.
 
-    Features of any length become ragged tensors; packed ones are unpacked, and cut at the length
-    that the layout names.
+    Features of any length become ragged tensors. Packed features are padded or cut to the layout's
+    length.
     """
     import tensorflow as tf
 
@@ -203,29 +206,23 @@ def parse_batch(serialized: tf.Tensor, features: Features) -> dict[str, tf.Tenso
 
     Args:
       serialized: string [batch].
-      features: the features wanted; others in the records are ignored.
+      features: the features to parse; others in the records are ignored.
 
     Returns:
       Tensors [batch, *shape] under the model's names, int32 or float32.
     """
-    import tensorflow as tf
-
-    columns = {
-        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-        for name, value in parse_columns(serialized, features).items()
-    }
-    return to_model_names(columns)
+    return to_model_names(_with_int32(parse_columns(serialized, features)))
 
 
 def parse_sequences(
     serialized: tf.Tensor, features: Features, length: tf.Tensor | int
 ) -> dict[str, tf.Tensor]:
-    """Parses records laid out by `sequence_features` for a model.
+    """Parses records of `sequence_features` for a model.
 
     Args:
       serialized: string [batch].
       features: the layout.
-      length: S, at least the length of the longest row.
+      length: S, at least that of the longest row.
 
     Returns:
       `input_word_ids`, `input_mask` and `input_type_ids` int32, [batch, S] if records have one row,
@@ -247,18 +244,26 @@ def parse_sequences(
         "input_type_ids": mask & (position >= first[..., None]),
     }
     inputs = {name: tf.cast(tf.reshape(x, shape), tf.int32) for name, x in inputs.items()}
-    for name, value in parsed.items():
-        inputs[name] = tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-    return inputs
+    return {**inputs, **_with_int32(parsed)}
+
+
+def _with_int32(columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Casts int64 columns to int32."""
+    import tensorflow as tf
+
+    return {
+        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+        for name, value in columns.items()
+    }
 
 
 def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
-    """The layout of one serialized record, for records without a manifest.
+    """Infers the layout from one serialized record, for records without a manifest.
 
-    A feature of one number is taken for a scalar.
+    A feature with one number becomes a scalar.
 
     Raises:
-      AlbertError: it is not a ``tf.train.Example``, or a feature is empty or a string.
+      AlbertError: the record is not a ``tf.train.Example``, or a feature is empty or a string.
     """
     import tensorflow as tf
     from google.protobuf.message import DecodeError
@@ -281,24 +286,17 @@ def infer_features(serialized: bytes) -> dict[str, FeatureSpec]:
     return features
 
 
-# ---- Encoding --------------------------------------------------------------------------------
-# Protobuf's wire format, written out with NumPy for many examples at once. An Example nests four
-# deep; tags are (field number << 3 | 2), 2 meaning length-delimited:
-#   Example.features(1) > Features.feature(1), a map entry > key(1), value(2), a Feature
-#   > bytes_list(1) > value(1), or float_list(2) or int64_list(3) > value(1), packed.
-
-
 def encode_examples(
     columns: Mapping[str, np.ndarray | Sequence[np.ndarray]], features: Features
 ) -> list[bytes]:
     """Encodes n examples as serialized ``tf.train.Example`` messages.
 
-    The bytes are those of protobuf's deterministic serialization: features in sorted order.
+    The bytes are those of protobuf's deterministic serialization, with the features sorted by name.
 
     Args:
-      columns: per feature an array [n, *shape]; a list of n arrays if it is packed or of any
-        length.
-      features: the layout; its names and `columns`' must be the same.
+      columns: an array [n, *shape] for each feature; a list of n arrays if the feature is packed or
+        of any length.
+      features: the layout, with the same names as `columns`.
 
     Raises:
       AlbertError: a column is missing, unknown or has the wrong shape.
@@ -310,92 +308,26 @@ def encode_examples(
     if len(lengths) != 1:
         raise AlbertError("The columns of a batch of records have different lengths.")
     n = lengths.pop()
-    entries = [_encode_feature(n, name, columns[name], features[name]) for name in sorted(features)]
-    examples = []
-    for parts in zip(*entries):
-        body = b"".join(parts)
-        examples.append(b"\n" + _varint(len(body)) + body)
-    return examples
-
-
-def _encode_feature(
-    n: int, name: str, column: np.ndarray | Sequence[np.ndarray], spec: FeatureSpec
-) -> list[bytes]:
-    """Encodes one feature of n examples: n map entries with their tags."""
-    if spec.shape == (None,) or spec.dtype in PACKED:
-        flat = np.concatenate(column)
-        bounds = np.cumsum([0, *map(len, column)])
-    elif column.shape[1:] == spec.shape:
-        flat = np.ascontiguousarray(column).reshape(-1)
-        bounds = np.arange(n + 1) * (len(flat) // n)
-    else:
-        raise AlbertError(
-            f"The record feature {name!r} has shape {column.shape[1:]}, its layout {spec.shape}."
-        )
-    if spec.dtype != "int64":
-        stored = flat.astype(np.dtype(spec.dtype).newbyteorder("<"))
-        payload, ends = stored.tobytes(), (stored.itemsize * bounds).tolist()
-    else:
-        payload, ends = _pack_varints(flat, bounds)
-    return [
-        _entry_head(name, spec.dtype, end - start) + payload[start:end]
-        for start, end in zip(ends, ends[1:])
-    ]
-
-
-def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, list[int]]:
-    """Encodes integers or bools [m] as varints; also gives `bounds` between them in bytes."""
-    if values.dtype == np.bool_:
-        return values.tobytes(), bounds.tolist()
-    if values.min(initial=0) < 0:  # Varints are of 64 bits, so -1 takes ten bytes.
-        values = values.astype(np.int64).view(np.uint64)
-    largest = int(values.max(initial=0))
-    if largest < 1 << 7:
-        return values.astype(np.uint8).tobytes(), bounds.tolist()
-    rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
-    width = -(-largest.bit_length() // 7)
-    groups = np.empty((len(values), width), np.uint8)
-    used = np.ones(groups.shape, np.bool_)
-    sizes = np.ones(len(values), np.uint8)
-    for i in range(width):
-        more = rest > 0x7F
-        groups[:, i] = rest.astype(np.uint8) | more.view(np.uint8) << 7
-        if i + 1 < width:
-            used[:, i + 1] = more
-            sizes += more
-            rest >>= rest.dtype.type(7)
-    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    return groups[used].tobytes(), ends[bounds].tolist()
-
-
-@functools.lru_cache(maxsize=65536)
-def _entry_head(name: str, dtype: str, payload_bytes: int) -> bytes:
-    """Everything of a map entry that stands before its packed values."""
-    packed = b"\n" + _varint(payload_bytes)
-    size = len(packed) + payload_bytes
-    numbers = {"float32": b"\x12", "int64": b"\x1a"}.get(dtype, b"\n") + _varint(size)
-    size += len(numbers)
-    value = b"\x12" + _varint(size)
-    size += len(value)
-    key = b"\n" + _varint(len(name.encode())) + name.encode()
-    size += len(key)
-    return b"\n" + _varint(size) + key + value + numbers + packed
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-# ---- Files -----------------------------------------------------------------------------------
+    entries = {}
+    for name, spec in features.items():
+        column = columns[name]
+        if spec.shape == (None,) or spec.dtype in PACKED:
+            values = np.concatenate(column)
+            bounds = np.cumsum([0, *map(len, column)])
+        elif column.shape[1:] == spec.shape:
+            values = np.ascontiguousarray(column).reshape(-1)
+            bounds = np.arange(n + 1) * (len(values) // n)
+        else:
+            raise AlbertError(
+                f"The record feature {name!r} has shape {column.shape[1:]}, its layout "
+                f"{spec.shape}."
+            )
+        entries[name] = encode_feature(name, spec.dtype, values, bounds)
+    return join_features(entries)
 
 
 def write_shard(path: str, examples: Iterable[bytes]) -> ShardInfo:
-    """Writes serialized examples to a TFRecord file, which is either complete or absent.
+    """Writes serialized examples to a TFRecord file; after an error there is no file.
 
     Raises:
       AlbertError: the file cannot be written.
@@ -404,9 +336,9 @@ def write_shard(path: str, examples: Iterable[bytes]) -> ShardInfo:
 
 
 def write_sections(path: str, sections: Iterable[Iterable[bytes]]) -> ShardInfo:
-    """Writes a shard of several sections, each given by its serialized examples.
+    """Writes a shard of several sections of serialized examples, as `write_shard` does.
 
-    A section without examples is left out of the description. See `write_shard`.
+    The description leaves out sections without examples.
     """
     import tensorflow as tf
 
@@ -434,12 +366,9 @@ def read_examples(path: str) -> Iterator[bytes]:
 
     Raises:
       AlbertError: the file is missing, or a record is damaged or cut off; names the file, the
-        record (from 0) and the byte where it starts.
+        record (from 0) and the byte at which it starts.
     """
     for frame in read_frames(path):
         if frame.fault:
-            raise AlbertError(
-                f"{path}: record {frame.number} (byte {frame.offset}): {frame.fault}; "
-                "build or copy the file again."
-            )
+            raise AlbertError(f"{frame.place(path)}; build or copy the file again.")
         yield frame.example

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sections of record shards: the runs of records that the training order visits one by one.
 
-A section is one pass over a shard's text, or the whole shard where the manifest lists no sections.
-It is read from its byte offset, so that nothing before it has to be read.
+A section is one pass over a shard's text, or the whole shard if the manifest lists no sections. It
+is read from its byte offset, without reading what precedes it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from albert_tf.data.records import Section, ShardInfo
 
 @dataclasses.dataclass(frozen=True)
 class Sections:
-    """All sections of some shards, in the order of the shards and of the records in them.
+    """All sections of some shards, in file order.
 
     Attributes:
       paths: of the shards.
-      shards: int64 [sections]: the number of each section's shard.
-      examples: int64 [sections]: its records.
+      shards: int64 [sections]: index of the section's shard.
+      examples: int64 [sections]: number of records.
       pieces: int64 [sections + 1]: section i is read as the pieces pieces[i] to pieces[i + 1] - 1.
         An intact section is one piece.
-      offsets: int64 [pieces]: the byte at which each piece begins.
-      counts: int64 [pieces]: its records.
-      buffers: int64 [pieces]: bytes to read at a time.
+      offsets: int64 [pieces]: byte at which each piece begins.
+      counts: int64 [pieces]: number of records.
+      buffers: int64 [pieces]: size of the reads in bytes.
     """
 
     paths: Sequence[str]
@@ -46,59 +46,55 @@ class Sections:
     def of(
         cls, paths: Sequence[str], infos: Sequence[ShardInfo], repaired: Sequence[RepairedShard]
     ) -> Sections:
-        """The sections that `infos` describe.
+        """Returns the sections of shards.
 
         Args:
           paths: of the shards.
-          infos: of the shards.
-          repaired: how the shards are read, if records are corrupt; else empty.
+          infos: descriptions of the shards.
+          repaired: how to read the shards if records are corrupt; empty if none are.
         """
         listed = [info.sections or (Section(info.examples, info.bytes),) for info in infos]
-        examples = [[section.examples for section in some] for some in listed]
+        shards = np.repeat(np.arange(len(paths)), [len(sections) for sections in listed])
+        examples = _join([section.examples for section in sections] for sections in listed)
         if repaired:
-            offsets, counts = ([getattr(r, k) for r in repaired] for k in ("offsets", "counts"))
-            buffers = [np.full(len(some), READ_BYTES) for some in offsets]
-            # No piece goes beyond the end of a section.
-            begins = _begins(_joined(counts)), _begins(_joined(examples))
-            pieces = np.searchsorted(*(some[:-1] for some in begins))
+            offsets = _join(shard.offsets for shard in repaired)
+            counts = _join(shard.counts for shard in repaired)
+            buffers = np.full(len(offsets), READ_BYTES)
+            # A piece never goes beyond the end of a section.
+            pieces = np.searchsorted(_starts(counts), _starts(examples))
         else:
-            sizes = [[section.bytes for section in some] for some in listed]
-            offsets, counts = [_begins(some)[:-1] for some in sizes], examples
-            buffers = [[_buffer(size) for size in some] for some in sizes]
-            pieces = np.arange(len(_joined(examples)))
-        return cls(
-            list(paths),
-            np.repeat(np.arange(len(paths)), [len(some) for some in listed]),
-            _joined(examples),
-            np.append(pieces, len(_joined(offsets))),
-            *map(_joined, (offsets, counts, buffers)),
-        )
+            sizes = [np.array([section.bytes for section in sections]) for sections in listed]
+            offsets = _join(map(_starts, sizes))
+            counts = examples
+            buffers = np.array([_buffer(size) for size in _join(sizes)])
+            pieces = np.arange(len(examples))
+        pieces = np.append(pieces, len(offsets))
+        return cls(list(paths), shards, examples, pieces, offsets, counts, buffers)
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def read(self, number: tf.Tensor) -> tf.data.Dataset:
-        """The records of the section of a number, string scalars; none if it is len(self)."""
+        """Returns the records of section `number`, string scalars; none if it is len(self)."""
         path = tf.gather(self.paths, tf.gather(np.append(self.shards, 0), number))
         if (np.diff(self.pieces) == 1).all():
-            offset, count = (
-                tf.gather(np.append(table, 0), number) for table in (self.offsets, self.counts)
-            )
+            offset = tf.gather(np.append(self.offsets, 0), number)
+            count = tf.gather(np.append(self.counts, 0), number)
             return read_piece(path, offset, count, tf.gather(np.append(self.buffers, 1), number))
-        pieces = np.append(self.pieces, self.pieces[-1])
-        some = tf.range(tf.gather(pieces, number), tf.gather(pieces, number + 1))
-        return read_pieces(path, tf.gather(self.offsets, some), tf.gather(self.counts, some))
+        bounds = np.append(self.pieces, self.pieces[-1])
+        pieces = tf.range(tf.gather(bounds, number), tf.gather(bounds, number + 1))
+        return read_pieces(path, tf.gather(self.offsets, pieces), tf.gather(self.counts, pieces))
 
 
 def _buffer(size: int) -> int:
-    """How much of a section to read at a time, so that little is read beyond its end."""
+    """Returns a size of reads such that little is read beyond the end of a section."""
     return -(-size // max(1, -(-size // READ_BYTES))) or 1
 
 
-def _joined(lists: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.asarray(some, np.int64) for some in lists])
+def _join(arrays: Iterable[Sequence[int] | np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.asarray(array, np.int64) for array in arrays])
 
 
-def _begins(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """int64 [n + 1]: where each of n consecutive runs of these sizes begins, and the end."""
-    return np.concatenate([[0], np.cumsum(np.asarray(sizes, np.int64))])
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    """Returns where each of the consecutive runs of these sizes starts."""
+    return np.cumsum(sizes) - sizes

@@ -3,13 +3,13 @@
 """The training order: an endless stream of records that can be read from any position.
 
 Shards are dealt to lanes, and each lane yields the same rows of every global batch. A pipeline
-opens the shards of the lanes that its own rows come from, and no others. The lanes depend on the
-shards and the batch size, not on the number of pipelines.
+opens only the shards of the lanes that its rows come from. The lanes depend on the shards and the
+batch size, not on the number of pipelines.
 
 The order of a lane is a pure function of (seed, lane, epoch). An epoch consists of rounds. A round
-visits one section of each shard, in random order and several at a time in turn, and shuffles
-windows of consecutive records. A section is one pass over the text of its shard, so each round sees
-all of the text once.
+visits one section of each shard in random order, interleaves several of them, and shuffles windows
+of consecutive records. A section is one pass over the text of its shard, so each round sees all of
+the text once.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ import tensorflow as tf
 
 from albert_tf.data.sections import Sections
 
-#: Version of the order. It is part of the data's fingerprint, as no run may begin with one order
-#: and go on with another. 1: whole shards, without lanes.
+#: Version of the order. The data's fingerprint includes it, as a run must not change its order.
+#: 1: whole shards, without lanes.
 ORDER_VERSION = 2
-#: Records shuffled together, in all lanes. Builders shuffle within shards already; 16384 records of
-#: length 512 take about 50 MB, and the next windows are read meanwhile.
+#: Number of records shuffled together, over all lanes. Builders shuffle within shards already;
+#: 16384 records of length 512 take about 50 MB, twice, as the next windows are read ahead.
 SHUFFLE_WINDOW = 16384
-#: Sections read in turn, in all lanes. Neighbours in a section often come from the same text.
-_SECTIONS_IN_TURN = 16
+#: Sections interleaved, over all lanes. Neighbours in a section often come from the same text.
+_INTERLEAVED_SECTIONS = 16
 MAX_LANES = 16
-#: In a round; keeps the random numbers of different rounds apart.
+#: Maximum number of windows in a round; keeps the random numbers of different rounds apart.
 _MAX_WINDOWS = 1 << 32
-#: The largest lane holds at most so many times the records of the smallest one. All lanes are read
-#: at the same rate, so this bounds how much more often one record is seen than another.
+#: Maximum ratio of the sizes of the largest and the smallest lane. All lanes are read at the same
+#: rate, so this limits how much more often one record is seen than another.
 MAX_IMBALANCE = 1.05
 
 
 def deal(examples: Sequence[int], batch_size: int, max_lanes: int = MAX_LANES) -> np.ndarray:
-    """Deals shards to as many lanes as divide the batch and can be made about equally large.
+    """Deals shards to as many lanes as possible that divide the batch and have similar sizes.
 
     Args:
-      examples: the number of records of each shard.
+      examples: number of records of each shard.
       batch_size: rows of a global batch.
-      max_lanes: the largest number of lanes.
+      max_lanes: maximum number of lanes.
 
     Returns:
       The lane of each shard, int64 [shards], numbered from 0.
@@ -65,9 +65,9 @@ def deal(examples: Sequence[int], batch_size: int, max_lanes: int = MAX_LANES) -
 
 
 def order_fingerprint(sections: Sections) -> str:
-    """Identifies the order of some sections, whatever the seed and the batch size.
+    """Returns an identifier of the order of sections, except for the seed and the batch size.
 
-    Empty for a single section: all versions visit it in the same order.
+    It is empty for a single section, which all versions visit in the same order.
     """
     if len(sections) == 1:
         return ""
@@ -82,11 +82,11 @@ class TrainingOrder:
       sections: of the shards.
       batch_size: rows of a global batch.
       seed: of all random choices.
-      window: records shuffled together, in all lanes.
-      max_lanes: the largest number of lanes.
+      window: number of records shuffled together, over all lanes.
+      max_lanes: maximum number of lanes.
 
     Attributes:
-      lanes: how many there are.
+      lanes: number of lanes.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class TrainingOrder:
         self._lane_rows = batch_size // self.lanes
         self._lane_examples = np.bincount(lane_of, examples).astype(np.int64)
         self._window = max(1, window // self.lanes)
-        # A round is read in groups of sections that are read in turn. The groups are as equal as
-        # can be, so that the last one is not left with a few sections.
+        # A round reads groups of interleaved sections, of similar sizes, so that the last group is
+        # not left with a few sections.
         most_shards = int(np.bincount(lane_of).max())
-        self._groups = -(-most_shards // max(1, _SECTIONS_IN_TURN // self.lanes))
+        self._groups = -(-most_shards // max(1, _INTERLEAVED_SECTIONS // self.lanes))
         self._width = -(-most_shards // self._groups)
-        # The sections of each lane's shards, int64 [lanes, shards, rounds], filled up with empty
-        # sections to lanes of equally many shards and shards of equally many sections.
+        # The sections of each lane's shards, int64 [lanes, shards, rounds], padded with empty
+        # sections.
         self._rounds = int(np.bincount(sections.shards).max())
         shape = self.lanes, self._groups * self._width, self._rounds
         self._examples = np.append(sections.examples, 0)
@@ -122,11 +122,11 @@ class TrainingOrder:
                 slots[row, : len(own)] = own
 
     def batches(self, begin: int, rows: int, start: int = 0) -> tf.data.Dataset:
-        """One pipeline's rows of the global batches, without end.
+        """Returns one pipeline's rows of the endless global batches.
 
         Args:
           begin: the first row.
-          rows: how many rows.
+          rows: number of rows.
           start: number of the first batch.
 
         Returns:
@@ -151,10 +151,10 @@ class TrainingOrder:
         return dataset
 
     def windows(self, lane: tf.Tensor, position: int) -> tf.data.Dataset:
-        """The records of a lane from a position on: shuffled windows, string [<= window]."""
+        """Returns a lane's records from `position` on, as shuffled windows, string [<= window]."""
         epochs, offsets = np.divmod(position, self._lane_examples)
         epoch, offset = tf.gather(epochs, lane), tf.gather(offsets, lane)
-        # Over the rounds of all epochs. Those of the first epoch that are over yield nothing.
+        # The rounds of all epochs. Those of the first epoch that precede the position are empty.
         return tf.data.Dataset.range(epoch * self._rounds, tf.int64.max).flat_map(
             lambda number: self._round(
                 lane,
@@ -167,8 +167,8 @@ class TrainingOrder:
     def _round(
         self, lane: tf.Tensor, epoch: tf.Tensor, number: tf.Tensor, offset: tf.Tensor
     ) -> tf.data.Dataset:
-        """Shuffled windows of one round of an epoch, less what is before `offset` in the epoch."""
-        # Batches by length draw from [seed, 1].
+        """Returns the shuffled windows of a round, without what precedes `offset` in the epoch."""
+        # Not [seed, 1], which is that of batches by length.
         seed = tf.stack([tf.constant(self._seed, tf.int64), 2 * lane])
         key = tf.random.experimental.stateless_fold_in(seed, epoch)
         sections, before = self._sections_of_round(lane, key, number)
@@ -177,34 +177,30 @@ class TrainingOrder:
         ends = tf.cumsum(sizes)
         offset = tf.clip_by_value(offset - before, 0, ends[-1])
         first_window = offset // self._window
-        # A window is read whole; of a round that is over, nothing is.
+        # The first window is read whole; nothing is read of a round before the offset.
         skipped = tf.where(offset < ends[-1], first_window * self._window, offset)
-        passed = tf.cast(ends <= skipped, tf.int64)
+        skipped_groups = tf.cast(ends <= skipped, tf.int64)
 
         def read(group: tf.Tensor) -> tf.data.Dataset:
             if self._width == 1:
                 return self._sections.read(tf.gather(sections, group)[0])
-            together = tf.data.Dataset.from_tensor_slices(tf.gather(sections, group))
-            return together.interleave(self._sections.read, cycle_length=self._width)
+            numbers = tf.data.Dataset.from_tensor_slices(tf.gather(sections, group))
+            return numbers.interleave(self._sections.read, cycle_length=self._width)
 
         def shuffle(window: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-            drawn_from = number * _MAX_WINDOWS + window + 1
-            window_key = tf.random.experimental.stateless_fold_in(key, drawn_from)
+            stream = number * _MAX_WINDOWS + window + 1
+            window_key = tf.random.experimental.stateless_fold_in(key, stream)
             shuffled = tf.random.experimental.stateless_shuffle(records, window_key)
             return shuffled[tf.where(window == first_window, offset - skipped, 0) :]
 
-        dataset = tf.data.Dataset.range(tf.reduce_sum(passed), self._groups).flat_map(read)
-        dataset = dataset.skip(skipped - tf.reduce_sum(passed * sizes))
+        dataset = tf.data.Dataset.range(tf.reduce_sum(skipped_groups), self._groups).flat_map(read)
+        dataset = dataset.skip(skipped - tf.reduce_sum(skipped_groups * sizes))
         return dataset.batch(self._window).enumerate(first_window).map(shuffle)
 
     def _sections_of_round(
         self, lane: tf.Tensor, key: tf.Tensor, number: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """What a round visits.
-
-        Returns:
-          Its sections, int64 [groups, width], and how many records the rounds before it hold.
-        """
+        """Returns a round's sections, int64 [groups, width], and the size of the rounds before."""
         slots = tf.gather(self._slots, lane)
         if self._rounds > 1:
             # The sections of a shard (row) in random order.

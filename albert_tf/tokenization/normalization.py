@@ -1,10 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Text normalisation before tokenization, alone and with character offsets kept.
+"""Normalizes text before tokenization, with or without character offsets.
 
-`normalize` is google-research/albert's tokenization.preprocess_text: whitespace collapsed, NFKD,
-combining characters dropped, lower-cased. `AlignedText` does the same steps one by one and
-remembers which original characters each character came from.
+`normalize` is google-research/albert's tokenization.preprocess_text. `AlignedText` takes the same
+steps one by one and keeps track of the original characters behind each character.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from collections.abc import Callable
 
 @functools.lru_cache(maxsize=1)
 def _combining_candidates() -> re.Pattern[str]:
-    """Matches the combining characters of the basic plane and everything beyond it.
+    """Returns a pattern for the basic plane's combining characters and for all other planes.
 
-    A class of basic-plane characters is one table look-up in `re`; the few ranges of combining
-    characters beyond would be tried one by one for every character of the text.
+    `re` looks up a basic-plane character in one table, but would try the few ranges of combining
+    characters beyond that plane one by one for each character of the text.
     """
     combining = "".join(chr(c) for c in range(0x10000) if unicodedata.combining(chr(c)))
     return re.compile(f"[{combining}\U00010000-\U0010ffff]")
@@ -32,7 +31,7 @@ def _drop_if_combining(match: re.Match[str]) -> str:
 
 
 def normalize(text: str, lower_case: bool, strip_accents: bool) -> str:
-    """Collapses whitespace, applies NFKD, then drops combining characters and lower-cases if told.
+    """Collapses whitespace and applies NFKD; drops combining characters and lower-cases on demand.
 
     Source: google-research/albert tokenization.preprocess_text.
     """
@@ -46,7 +45,7 @@ def normalize(text: str, lower_case: bool, strip_accents: bool) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class AlignedText:
-    """A text and, for each of its characters, the original span [starts[i], ends[i])."""
+    """A normalized text; its i-th character stands for the original span [starts[i], ends[i])."""
 
     text: str
     starts: list[int]
@@ -54,15 +53,15 @@ class AlignedText:
 
     @classmethod
     def of(cls, text: str) -> AlignedText:
-        """The original text: every character stands for itself."""
+        """Returns the original text, where each character stands for itself."""
         return cls(text, list(range(len(text))), list(range(1, len(text) + 1)))
 
     def _select(self, text: str, sources: list[int]) -> AlignedText:
-        """`text`, whose i-th character comes from this text's character sources[i]."""
+        """Returns `text`, given that its i-th character comes from character sources[i]."""
         return AlignedText(text, [self.starts[i] for i in sources], [self.ends[i] for i in sources])
 
     def collapse_whitespace(self) -> AlignedText:
-        """Same text as " ".join(text.split()); a joining space stands for the run's first space."""
+        """Does " ".join(text.split()); each space stands for the first one of its run."""
         sources: list[int] = []
         pending_space = -1
         for i, character in enumerate(self.text):
@@ -77,7 +76,7 @@ class AlignedText:
         return self._select(" ".join(self.text.split()), sources)
 
     def decompose(self, form: str) -> AlignedText:
-        """NFD or NFKD. Every part of a decomposed character stands for the whole character."""
+        """Applies NFD or NFKD; each part of a decomposed character stands for all of it."""
         if self.text.isascii():
             return self
         # Canonical ordering only permutes a letter's combining characters among themselves.
@@ -89,7 +88,7 @@ class AlignedText:
         return self._select(unicodedata.normalize(form, self.text), sources)
 
     def drop(self, is_dropped: Callable[[str], object]) -> AlignedText:
-        """Without some characters, whose spans go to the character before them."""
+        """Drops some characters; their spans go to the characters before them."""
         characters: list[str] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -103,11 +102,11 @@ class AlignedText:
         return AlignedText("".join(characters), starts, ends)
 
     def drop_combining(self) -> AlignedText:
-        """Without combining characters."""
+        """Drops combining characters."""
         return self if self.text.isascii() else self.drop(unicodedata.combining)
 
     def lower(self) -> AlignedText:
-        """str.lower() of the whole text: a final sigma depends on its neighbours."""
+        """Lower-cases the text as a whole, as a final sigma depends on its neighbours."""
         lowered = self.text.lower()
         if len(lowered) == len(self.text):
             return AlignedText(lowered, self.starts, self.ends)
@@ -116,16 +115,16 @@ class AlignedText:
         )
 
     def normalize(self, lower_case: bool, strip_accents: bool) -> AlignedText:
-        """Same text as the function `normalize`."""
+        """Does the same as the function `normalize`."""
         aligned = self.collapse_whitespace().decompose("NFKD")
         if strip_accents:
             aligned = aligned.drop_combining()
         return aligned.lower() if lower_case else aligned
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
-        """The original span of text[begin:end]; if that is empty, a place before text[begin]."""
+        """Returns the original span of text[begin:end]; if begin == end, one before text[begin]."""
         if begin < end:
             return self.starts[begin], max(self.ends[begin:end])
         position = self.starts[begin] if begin < len(self.text) else max(self.ends, default=0)
-        # Not empty between two parts of one character, so that spans never go backwards.
+        # Between two parts of one character it is not empty, so that spans never go backwards.
         return position, max(position, self.ends[begin - 1]) if begin else position

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece encoding exactly as the English ALBERT releases did it."""
+"""SentencePiece encoding exactly as in the English ALBERT releases."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from albert_tf.errors import AlbertError
 from albert_tf.tokenization.normalization import AlignedText, normalize
 
 WORD_START = "▁"
-# The official table; ', <, = and > are not in it.
+# As in the official table, which lacks ', <, = and >.
 _PUNCTUATION = frozenset(string.punctuation) - frozenset("'<=>")
 _CONTINUING = frozenset(string.ascii_lowercase) | _PUNCTUATION
 
 
 def starts_word(piece: str) -> bool:
-    """Whether a SentencePiece piece begins a word.
+    """Returns whether a SentencePiece piece starts a word.
 
-    Source: google-research/albert create_pretraining_data._is_start_piece_sp. A piece of several
-    ASCII letters and punctuation marks continues a word; any other character begins one.
+    A piece of ASCII letters and several punctuation marks continues a word; any other character
+    starts one. Source: google-research/albert create_pretraining_data._is_start_piece_sp.
     """
     if piece.startswith((WORD_START, "<")):
         return True
@@ -31,7 +31,7 @@ def starts_word(piece: str) -> bool:
 
 
 class SentencePieceModel:
-    """A SentencePiece model with ALBERT's normalisation and its digit-comma rule."""
+    """A SentencePiece model with ALBERT's normalization and digit-comma rule."""
 
     pad, unk = "<pad>", "<unk>"
 
@@ -46,7 +46,7 @@ class SentencePieceModel:
         """Loads a serialized model; `source` names it in errors.
 
         Raises:
-          AlbertError: the bytes are no SentencePiece model, or a damaged one.
+          AlbertError: the bytes are not a SentencePiece model, or it is damaged.
         """
         import sentencepiece as spm
 
@@ -58,20 +58,20 @@ class SentencePieceModel:
                 f"{source} is not a SentencePiece model (nor a WordPiece vocabulary: it is not "
                 "text); give the .model file or a vocab.txt."
             ) from error
-        if not loaded or not self._processor.GetPieceSize():
+        size = self._processor.GetPieceSize()
+        if not loaded or not size:
             raise AlbertError(f"{source} is an empty SentencePiece model.")
         self._lower_case = lower_case
         self._strip_accents = strip_accents
-        size = self._processor.GetPieceSize()
         try:
             self.pieces: list[str] = [self._processor.IdToPiece(i) for i in range(size)]
         except UnicodeDecodeError as error:
             raise AlbertError(
-                f"{source} is damaged: it has a piece that is not UTF-8; copy it anew."
+                f"{source} is damaged: it has a piece that is not UTF-8; copy it again."
             ) from error
         self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
         self._unk_id = self._processor.unk_id()
-        #: What the digit-comma rule makes of a piece, for the pieces that it splits.
+        #: The ids into which the digit-comma rule splits a piece, for the pieces that it splits.
         self.replacements: dict[int, list[int]] = {}
         self._replacement_lengths: dict[int, list[int]] = {}
         if split_digit_comma and "," in self.ids:
@@ -79,11 +79,11 @@ class SentencePieceModel:
         self._split_ids = frozenset(self.replacements)
 
     def _tabulate_digit_commas(self) -> None:
-        """Maps pieces that end in digit and comma to the ids they are split into, and lengths.
+        """Tabulates how pieces that end in digit and comma are split: ids and lengths.
 
-        The rule of google-research/albert tokenization.encode_pieces depends on the piece alone,
-        so it is a table. The rule is the intended one, on str throughout: the reference compared
-        str with bytes, and so never removed the word-start mark that re-encoding adds.
+        A table suffices, as the rule of google-research/albert tokenization.encode_pieces depends
+        on the piece alone. This is the intended rule: the reference compares str with bytes, and so
+        never removes the word-start mark that re-encoding adds.
         """
         for i, piece in enumerate(self.pieces):
             if len(piece) < 2 or piece[-1] != "," or not piece[-2].isdigit():
@@ -104,12 +104,12 @@ class SentencePieceModel:
         return split
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`."""
+        """Returns the ids of `text`."""
         text = normalize(text, self._lower_case, self._strip_accents)
         return self._split_digit_commas(self._processor.EncodeAsIds(text))
 
     def encode_batch(self, texts: list[str], num_threads: int) -> list[list[int]]:
-        """Ids of every text, in one call to SentencePiece."""
+        """Returns the ids of each text, in one call to SentencePiece."""
         lower_case, strip_accents = self._lower_case, self._strip_accents
         normalized = [normalize(text, lower_case, strip_accents) for text in texts]
         encoded = self._processor.EncodeAsIds(normalized, num_threads=num_threads)
@@ -118,7 +118,7 @@ class SentencePieceModel:
         return [self._split_digit_commas(ids) for ids in encoded]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """Ids, and the original character span each stands for."""
+        """Returns ids, and the starts and ends of the original characters they stand for."""
         aligned = AlignedText.of(text).normalize(self._lower_case, self._strip_accents)
         ids: list[int] = []
         spans: list[tuple[int, int]] = []
@@ -131,11 +131,11 @@ class SentencePieceModel:
         return ids, [start for start, _ in spans], [end for _, end in spans]
 
     def _parts(self, piece_id: int, text: str, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """(id, begin, end) in the normalised text of what the digit-comma rule makes of a piece."""
+        """Returns the (id, begin, end) in the normalized text that replace a piece."""
         if piece_id not in self.replacements:
             return [(piece_id, begin, end)]
-        # SentencePiece's own normaliser may drop characters (a control character inside a number),
-        # so that the piece and the text it stands for differ in length.
+        # SentencePiece's own normalizer may drop characters (a control character inside a number),
+        # so the lengths of the piece and of its text may differ.
         surface, origins = self._processor.Normalize(text[begin:end], with_offsets=True)
         position = int(surface.startswith(WORD_START))
         parts = []
@@ -145,14 +145,14 @@ class SentencePieceModel:
         return parts
 
     def decode(self, ids: list[int]) -> str:
-        """Text of `ids`; control symbols give nothing."""
+        """Returns the text of `ids`, without control symbols."""
         return self._processor.DecodeIds(ids)
 
     def word_starts(self) -> np.ndarray:
-        """bool [vocab_size]: `starts_word` of every piece."""
+        """Returns `starts_word` of each piece, bool [vocab_size]."""
         return np.array([starts_word(piece) for piece in self.pieces], dtype=np.bool_)
 
     def is_special(self, i: int) -> bool:
-        """Whether no text encodes to id `i`."""
+        """Returns whether no text encodes to id `i`."""
         processor = self._processor
         return processor.IsControl(i) or processor.IsUnknown(i) or processor.IsUnused(i)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The model's input sequences, made of the token ids of one or two segments."""
+"""Builds the model's input sequences from the token ids of one or two segments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer: one specification, one interface, SentencePiece or WordPiece underneath."""
+"""`Tokenizer`: one interface to SentencePiece and WordPiece, and its specification on disk."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SPEC_FILE = "tokenizer.json"
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerSpec:
-    """All that decides which ids a text gets.
+    """Everything that determines the ids of a text.
 
     Attributes:
       kind: "sentencepiece" or "wordpiece".
-      model_file: name of the vocabulary file, relative to the JSON file that holds the spec.
-      lower_case: whether text is lower-cased.
-      strip_accents: whether combining characters are dropped after decomposition.
-      split_digit_comma: whether a SentencePiece piece "2013," is split into "2013" and ",".
+      model_file: name of the vocabulary file, which lies beside the spec's JSON file.
+      lower_case: whether to lower-case text.
+      strip_accents: whether to drop combining characters after decomposition.
+      split_digit_comma: whether to split a SentencePiece piece "2013," into "2013" and ",".
       vocab_size: number of pieces.
       sha256: hex digest of the vocabulary file.
     """
@@ -47,7 +47,7 @@ class TokenizerSpec:
     sha256: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The spec as JSON values."""
+        """Returns the spec as JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -55,8 +55,8 @@ class TokenizerSpec:
         """Inverse of to_dict; `source` names the values in errors.
 
         Raises:
-          AlbertError: an unknown or missing key, a value of the wrong type, or a model_file
-            that is no plain name.
+          AlbertError: a key is unknown or missing, a value has the wrong type, or model_file is
+            not a plain file name.
         """
         spec = from_json(cls, values, source)
         files.join_named("", spec.model_file, source)
@@ -69,10 +69,10 @@ class TokenizerSpec:
 
 
 def checked_text(text: Any, what: str = "The text") -> str:
-    """The text.
+    """Returns the text; `what` names it in the error.
 
     Raises:
-      AlbertError: it is no string.
+      AlbertError: it is not a string.
     """
     if not isinstance(text, str):
         hint = "; decode it first" if isinstance(text, bytes) else ""
@@ -81,14 +81,14 @@ def checked_text(text: Any, what: str = "The text") -> str:
 
 
 def checked_texts(texts: Any, what: str = "texts") -> list[str]:
-    """The texts as a list.
+    """Returns the texts as a list.
 
     Args:
-      texts: a list, a tuple, an array or the like; not a generator, a set or a dict.
-      what: they are, in the plural, for the error.
+      texts: a list, tuple, array or other sequence of strings.
+      what: names the texts in errors, in the plural.
 
     Raises:
-      AlbertError: it is something else, or holds something else than strings.
+      AlbertError: `texts` is not a sequence, or an item is not a string.
     """
     is_list = hasattr(texts, "__len__") and hasattr(texts, "__getitem__")
     if isinstance(texts, (str, bytes, Mapping)) or not is_list:
@@ -100,30 +100,29 @@ def checked_texts(texts: Any, what: str = "texts") -> list[str]:
 
 
 class Tokenizer:
-    """Text to ids and back, with ALBERT's normalisation.
+    """Converts text to ids and back, with ALBERT's normalization.
 
     Attributes:
       spec: the TokenizerSpec.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
-      special_ids: int32 [n], sorted: ids no text encodes to (and unk), never to be used as random
-        replacements in masking.
-      word_starts: bool [vocab_size]: whether a piece begins a word
+      special_ids: int32 [n], sorted: unk_id, and the ids that no text encodes to. Masking never
+        uses them as random replacements.
+      word_starts: bool [vocab_size]: whether a piece starts a word
         (google-research/albert create_pretraining_data._is_start_piece). [CLS], [SEP], [MASK] and
-        padding count as words of their own.
+        padding count as words.
     """
 
     def __init__(self, spec: TokenizerSpec, data: bytes, source: str) -> None:
         """Builds a tokenizer from the bytes of its vocabulary file; see `from_file`.
 
         Args:
-          spec: the specification; vocab_size and sha256 must be those of `data`.
-          data: the vocabulary file.
-          source: name of the vocabulary file in errors.
+          spec: the specification; its sha256 must match `data`, its vocab_size is ignored.
+          data: content of the vocabulary file.
+          source: names the vocabulary file in errors.
 
         Raises:
           AlbertError: the vocabulary is of the wrong kind, or lacks a special piece.
         """
-        self.spec = spec
         self._data = data
         self._model: SentencePieceModel | WordPieceModel
         if spec.kind == SENTENCEPIECE:
@@ -132,6 +131,7 @@ class Tokenizer:
             )
         else:
             self._model = WordPieceModel(data, source, spec.lower_case, spec.strip_accents)
+        self.spec = dataclasses.replace(spec, vocab_size=self.vocab_size)
         specials = [self._model.pad, self._model.unk, "[CLS]", "[SEP]", "[MASK]"]
         missing = [piece for piece in specials if piece not in self._model.ids]
         if missing:
@@ -158,15 +158,15 @@ class Tokenizer:
         """Loads a SentencePiece .model, a WordPiece vocab.txt, or a saved tokenizer.json.
 
         Args:
-          path: any path tf.io.gfile can read.
-          lower_case: lower-case the text; True by default.
-          strip_accents: drop accents; by default True for SentencePiece (as the official code
-            does, for cased models too), and `lower_case` for WordPiece.
+          path: any path that tf.io.gfile can read.
+          lower_case: whether to lower-case text; True by default.
+          strip_accents: whether to drop accents; by default True for SentencePiece (in the official
+            code also for cased models), and `lower_case` for WordPiece.
           split_digit_comma: True by default for SentencePiece; WordPiece always splits there.
 
         Raises:
-          AlbertError: the file is missing or of the wrong kind, or an option contradicts what
-            tokenizer.json says.
+          AlbertError: the file is missing or of the wrong kind, or an option contradicts
+            tokenizer.json.
         """
         options = {
             "lower_case": lower_case,
@@ -181,7 +181,7 @@ class Tokenizer:
         if path.endswith(".json"):
             return cls._from_spec_file(path, given)
         data = files.read_bytes(path, "vocabulary")
-        # A SentencePiece model is a protocol buffer whose float scores contain NUL bytes.
+        # A SentencePiece model is a protocol buffer, and its float scores contain NUL bytes.
         kind = SENTENCEPIECE if path.endswith(".model") or b"\0" in data else WORDPIECE
         lower_case = given.get("lower_case", True)
         if kind == WORDPIECE and split_digit_comma:
@@ -195,9 +195,7 @@ class Tokenizer:
             vocab_size=0,
             sha256=hashlib.sha256(data).hexdigest(),
         )
-        tokenizer = cls(spec, data, path)
-        tokenizer.spec = dataclasses.replace(spec, vocab_size=tokenizer.vocab_size)
-        return tokenizer
+        return cls(spec, data, path)
 
     @classmethod
     def _from_spec_file(cls, path: str, given: Mapping[str, bool]) -> Tokenizer:
@@ -205,7 +203,7 @@ class Tokenizer:
         for name, value in given.items():
             if getattr(spec, name) != value:
                 raise AlbertError(
-                    f"{path} says {name}={getattr(spec, name)}, but {value} was asked for."
+                    f"{path} says {name}={getattr(spec, name)}, but {value} was given."
                 )
         vocabulary = files.join_named(os.path.dirname(path), spec.model_file, path)
         data = files.read_bytes(vocabulary, "vocabulary")
@@ -214,13 +212,13 @@ class Tokenizer:
         tokenizer = cls(spec, data, vocabulary)
         if tokenizer.vocab_size != spec.vocab_size:
             raise AlbertError(
-                f"{path} says vocab_size={spec.vocab_size}, but {vocabulary} holds "
+                f"{path} says vocab_size={spec.vocab_size}, but {vocabulary} has "
                 f"{tokenizer.vocab_size} pieces."
             )
         return tokenizer
 
     def save(self, folder: str) -> str:
-        """Writes the vocabulary file and tokenizer.json to `folder`; returns the JSON's path."""
+        """Writes the vocabulary file and tokenizer.json to `folder`; returns the latter's path."""
         folder = files.path_of(folder, "tokenizer's folder")
         files.write_bytes(os.path.join(folder, self.spec.model_file), self._data)
         path = os.path.join(folder, SPEC_FILE)
@@ -234,26 +232,26 @@ class Tokenizer:
 
     @property
     def data(self) -> bytes:
-        """The vocabulary file."""
+        """Content of the vocabulary file."""
         return self._data
 
     @property
     def digit_comma_parts(self) -> Mapping[int, Sequence[int]]:
-        """Ids of the pieces that `split_digit_comma` splits, and of their parts."""
+        """Ids of the pieces that `split_digit_comma` splits, with the ids of their parts."""
         if isinstance(self._model, SentencePieceModel):
             return self._model.replacements
         return {}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`, without [CLS] and [SEP].
+        """Returns the ids of `text`, without [CLS] and [SEP].
 
         Raises:
-          AlbertError: it is no string.
+          AlbertError: the text is not a string.
         """
         return self._model.encode(checked_text(text))
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
-        """Ids of every text: `encode` of each, faster.
+        """Returns the ids of each text; faster than `encode` of each.
 
         Raises:
           AlbertError: the texts are not a list of strings.
@@ -261,40 +259,40 @@ class Tokenizer:
         return self._model.encode_batch(checked_texts(texts), num_threads)
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """Ids, starts and ends: the i-th id stands for the characters text[starts[i]:ends[i]].
+        """Returns ids, starts and ends: the i-th id stands for text[starts[i]:ends[i]].
 
-        Characters are those of the original text. Parts of one character ("½" is three pieces)
-        share its span; a dropped accent belongs to the letter before it; a piece that stands for
-        white space alone has an empty span before the next piece.
+        Offsets refer to the original text. Parts of one character ("½" is three pieces) share its
+        span; a dropped accent belongs to the letter before it; a piece that stands for whitespace
+        alone has an empty span before the next piece.
 
         Raises:
-          AlbertError: the text is no string.
+          AlbertError: the text is not a string.
         """
         return self._model.encode_with_offsets(checked_text(text))
 
     def tokenize(self, text: str) -> list[str]:
-        """Pieces of `text`; what is not in the vocabulary shows as the unknown piece.
+        """Returns the pieces of `text`, with the unknown piece for text outside the vocabulary.
 
         Raises:
-          AlbertError: it is no string.
+          AlbertError: the text is not a string.
         """
         return [self._model.pieces[i] for i in self.encode(text)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of `ids`.
+        """Returns the text of `ids`.
 
         Raises:
-          AlbertError: they are not a list of the vocabulary's ids.
+          AlbertError: `ids` is not a list of ids of the vocabulary.
         """
         if not np.iterable(ids):
             raise AlbertError(f"The ids must be a list of integers, not {shown(ids)}.")
         return self._model.decode([self._checked_id(i) for i in ids])
 
     def id_to_piece(self, i: int) -> str:
-        """The piece of an id.
+        """Returns the piece of an id.
 
         Raises:
-          AlbertError: there is no such id.
+          AlbertError: the vocabulary has no such id.
         """
         return self._model.pieces[self._checked_id(i)]
 
@@ -305,10 +303,10 @@ class Tokenizer:
             number = -1
         if not 0 <= number < self.vocab_size:
             raise AlbertError(
-                f"{shown(i)} is no id: ids are integers from 0 to {self.vocab_size - 1}."
+                f"{shown(i)} is not an id: ids are integers from 0 to {self.vocab_size - 1}."
             )
         return number
 
     def piece_to_id(self, piece: str) -> int:
-        """The id of a piece; unk_id if there is none."""
+        """Returns the id of a piece; unk_id if the vocabulary lacks it."""
         return self._model.ids.get(piece, self.unk_id)

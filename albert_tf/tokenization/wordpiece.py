@@ -25,38 +25,37 @@ IDEOGRAPHS = (
 )
 # Tab, newline, carriage return, category Zs, and the two separators that str.split() adds.
 SPACES = " \t\n\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-# An ideograph is a word; other words end at white space or at an ideograph.
+# An ideograph is a word; other words end at whitespace or at an ideograph.
 _WORDS = re.compile(f"[{IDEOGRAPHS}]|[^{SPACES}{IDEOGRAPHS}]+")
 _SCORE_LINE = re.compile(r"[^\t]+\t-?\d+(\.\d+)?([eE]-?\d+)?")
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
 def is_dropped(character: str) -> bool:
-    """Control and format characters, NUL and the replacement character are cleaned away."""
+    """Returns whether cleaning drops a character: controls, formats, NUL, the replacement mark."""
     return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf")
 
 
 def is_punctuation(character: str) -> bool:
-    """ASCII that is neither letter, digit nor space, and the Unicode punctuation categories."""
+    """Returns True for ASCII except letters, digits and space, and for Unicode punctuation."""
     if character.isascii():
         return not character.isalnum() and character.isprintable() and character != " "
     return unicodedata.category(character).startswith("P")
 
 
 def parse_vocabulary(data: bytes, source: str) -> list[str]:
-    """Pieces of a vocab.txt, one a line; the line number is the id.
+    """Returns the pieces of a vocab.txt, one per line, in the order of their ids.
 
     Raises:
-      AlbertError: not text, a SentencePiece .vocab, an empty or repeated piece.
+      AlbertError: the data are not text or a SentencePiece .vocab, or a piece is empty or repeated.
     """
     try:
         lines = data.decode("utf-8-sig").rstrip("\r\n").split("\n")
     except UnicodeDecodeError as error:
         raise AlbertError(f"The vocabulary {source} is not UTF-8 at byte {error.start}.") from error
     pieces = [line.strip() for line in lines]
-    if sum(_SCORE_LINE.fullmatch(line.rstrip("\r")) is not None for line in lines[:100]) * 2 > len(
-        lines[:100]
-    ):
+    head = lines[:100]
+    if 2 * sum(bool(_SCORE_LINE.fullmatch(line.rstrip("\r"))) for line in head) > len(head):
         raise AlbertError(
             f"{source} is a SentencePiece .vocab (pieces with scores), not a WordPiece "
             "vocabulary; give the .model file that belongs to it."
@@ -82,7 +81,7 @@ class WordPieceModel:
         """Loads the bytes of a vocab.txt; `source` names it in errors.
 
         Raises:
-          AlbertError: as parse_vocabulary.
+          AlbertError: as for `parse_vocabulary`.
         """
         self.pieces = parse_vocabulary(data, source)
         self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
@@ -92,19 +91,19 @@ class WordPieceModel:
         self._cache: dict[str, tuple[list[int], list[int], list[int]]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`."""
+        """Returns the ids of `text`."""
         ids: list[int] = []
         for word in _WORDS.findall(text):
             ids += self._encode_word(word)[0]
         return ids
 
     def encode_batch(self, texts: list[str], num_threads: int) -> list[list[int]]:
-        """Ids of every text. The work is Python's, so that threads would not help."""
+        """Returns the ids of each text. Threads would not help, as this is Python code."""
         del num_threads
         return [self.encode(text) for text in texts]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """Ids, and the original character span each stands for."""
+        """Returns ids, and the starts and ends of the original characters they stand for."""
         ids: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -116,13 +115,13 @@ class WordPieceModel:
         return ids, starts, ends
 
     def _encode_word(self, word: str) -> tuple[list[int], list[int], list[int]]:
-        """Ids and spans within `word`, remembered because words repeat."""
-        found = self._cache.get(word)
-        if found is None:
+        """Returns ids and spans within `word`, from a cache, as words repeat."""
+        encoded = self._cache.get(word)
+        if encoded is None:
             if len(self._cache) >= _MAX_CACHED_WORDS:
                 self._cache.clear()
-            found = self._cache[word] = self._encode_new_word(word)
-        return found
+            encoded = self._cache[word] = self._encode_new_word(word)
+        return encoded
 
     def _encode_new_word(self, word: str) -> tuple[list[int], list[int], list[int]]:
         aligned = AlignedText.of(word).drop(is_dropped)
@@ -146,7 +145,7 @@ class WordPieceModel:
         return ids, [start for start, _ in spans], [end for _, end in spans]
 
     def _longest_matches(self, word: str) -> list[tuple[int, int, int]]:
-        """(id, begin, end) of the greedy longest-match-first pieces of a word, or one [UNK]."""
+        """Returns (id, begin, end) of a word's greedy longest-match-first pieces, or one [UNK]."""
         unknown = [(self._unk_id, 0, len(word))]
         if len(word) > MAX_CHARACTERS_PER_WORD:
             return unknown
@@ -165,13 +164,13 @@ class WordPieceModel:
         return pieces
 
     def decode(self, ids: list[int]) -> str:
-        """Words joined by spaces, continuation pieces joined to their word."""
+        """Joins words by spaces, and continuation pieces to their word."""
         return " ".join(self.pieces[i] for i in ids).replace(" " + CONTINUATION, "")
 
     def word_starts(self) -> np.ndarray:
-        """bool [vocab_size]: pieces that do not begin with "##"."""
+        """Returns bool [vocab_size]: False for pieces that begin with "##"."""
         return np.array([not p.startswith(CONTINUATION) for p in self.pieces], dtype=np.bool_)
 
     def is_special(self, i: int) -> bool:
-        """Whether id `i` is a place left free in the vocabulary, "[unused7]"."""
+        """Returns whether id `i` is a reserved piece such as "[unused7]"."""
         return _UNUSED.fullmatch(self.pieces[i]) is not None

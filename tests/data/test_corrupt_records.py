@@ -4,41 +4,27 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
-from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError
+from tests.support.numbered_records import NUMBER, encode_pairs, numbers_of
 
-SIZES = (10, 3, 17)
-TOTAL = sum(SIZES)
-FEATURES = records.sequence_features(label_ids=records.FeatureSpec("int64"))
-
-
-def examples_of(numbers):
-    """Records of two tokens; the label is the record's number."""
-    n = len(numbers)
-    columns = {
-        "input_ids": [np.array([2, 3])] * n,
-        "row_lengths": np.full([n, 1], 2),
-        "first_lengths": np.full([n, 1], 1),
-        "label_ids": np.array(numbers),
-    }
-    return records.encode_examples(columns, FEATURES)
+SIZES = {"a": 10, "b": 3, "c": 17}
+TOTAL = 30
+FEATURES = records.sequence_features(label_ids=NUMBER)
 
 
 def write_shards(folder):
-    bounds = np.cumsum([0, *SIZES])
+    """Writes three shards; the labels number their records."""
+    ends = np.cumsum([*SIZES.values()])
     return [
-        records.write_shard(str(folder / name), examples_of(range(begin, end)))
-        for name, begin, end in zip("abc", bounds, bounds[1:])
+        records.write_shard(str(folder / name), encode_pairs(label_ids=range(end - size, end)))
+        for (name, size), end in zip(SIZES.items(), ends)
     ]
 
 
@@ -47,7 +33,7 @@ def intact(tmp_path_factory):
     """Labels of 20 batches of 7 of training on undamaged shards."""
     folder = tmp_path_factory.mktemp("intact")
     write_shards(folder)
-    return labels(source(folder).train_input_fn(InputContext(7)), 20)
+    return training_labels(source(folder), 20)
 
 
 @pytest.fixture(params=[True, False], ids=["manifest", "no manifest"])
@@ -58,7 +44,7 @@ def shards(request, tmp_path):
     return tmp_path
 
 
-#: For tests that see the same of shards without a manifest.
+#: For tests whose subject does not depend on the manifest.
 mostly_with_manifest = pytest.mark.parametrize(
     "shards",
     [
@@ -70,18 +56,14 @@ mostly_with_manifest = pytest.mark.parametrize(
 
 
 def damage(path, number, what="payload"):
+    if what == "layout":  # An example without features, with valid checksums.
+        examples = list(records.read_examples(str(path)))
+        examples[number] = bytes(len(examples[number]))
+        records.write_shard(str(path), examples)
+        return
     data = bytearray(path.read_bytes())
-    frame = len(data) // {"a": 10, "b": 3, "c": 17}[path.name]
-    at = frame * number
-    if what == "layout":
-        # An example without features, with the right checksums.
-        other = path.with_name("other")
-        with tf.io.TFRecordWriter(str(other)) as writer:
-            writer.write(bytes(frame - FRAME_BYTES))
-        data[at : at + frame] = other.read_bytes()
-        other.unlink()
-    else:
-        data[at + {"payload": 20, "length": 2}[what]] ^= 1
+    frame = len(data) // SIZES[path.name]
+    data[frame * number + {"payload": 20, "length": 2}[what]] ^= 1
     path.write_bytes(data)
 
 
@@ -91,8 +73,8 @@ def source(folder, limit=0, **options):
     return RecordSource(paths, FEATURES, max_corrupt_records=limit, **options)
 
 
-def labels(dataset, batches=None):
-    return np.array([b["label_ids"].numpy() for b in itertools.islice(dataset, batches)])
+def training_labels(source, batches, batch_size=7, start_step=0):
+    return numbers_of(source.train_input_fn(InputContext(batch_size, start_step)), batches)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +87,7 @@ def labels(dataset, batches=None):
     ],
     indirect=["shards"],
 )
-def test_others_take_the_places_of_corrupt_records_and_none_moves(shards, intact, what):
+def test_corrupt_records_are_replaced_and_no_other_record_moves(shards, intact, what):
     fingerprint = source(shards).fingerprint
     damage(shards / "a", 1, what)
     damage(shards / "c", 4, what)
@@ -113,33 +95,29 @@ def test_others_take_the_places_of_corrupt_records_and_none_moves(shards, intact
     repaired = source(shards, limit=3)
     assert repaired.num_corrupt == 3 and repaired.num_examples == TOTAL
     assert repaired.fingerprint == fingerprint
-    # Numbers of records in the place of 1, and of 13 + 4 and 13 + 5, the 4th and 5th good ones.
+    # Record 2 of the first shard, and the good ones number 4 and 5 of the third, 6 and 7.
     expected = intact.copy()
     for corrupt, other in ((1, 2), (17, 13 + 6), (18, 13 + 7)):
         expected[intact == corrupt] = other
-    np.testing.assert_array_equal(labels(repaired.train_input_fn(InputContext(7)), 20), expected)
-    later = labels(source(shards, limit=5).train_input_fn(InputContext(7, 9)), 11)
+    np.testing.assert_array_equal(training_labels(repaired, 20), expected)
+    later = training_labels(source(shards, limit=5), 11, start_step=9)
     np.testing.assert_array_equal(later, expected[9:])
 
 
 def test_evaluation_leaves_corrupt_records_out(shards):
     damage(shards / "b", 2)
     damage(shards / "c", 0)
-    found = source(shards, limit=2)
-    batches = list(found.eval_input_fn(InputContext(8)))
-    rows = [
-        (label, index)
-        for batch in batches
-        for label, index in zip(batch["label_ids"].numpy(), batch["example_index"].numpy())
-        if index >= 0
-    ]
-    assert rows == [(i, i) for i in range(TOTAL) if i not in (12, 13)]
-    assert len(batches) == found.num_batches(8)
+    repaired = source(shards, limit=2)
+    batches = repaired.eval_input_fn(InputContext(8))
+    labels, index = (numbers_of(batches, name=name) for name in ("label_ids", "example_index"))
+    assert len(labels) == repaired.num_batches(8)
+    assert index[index >= 0].tolist() == [i for i in range(TOTAL) if i not in (12, 13)]
+    assert (labels == index)[index >= 0].all()
 
 
-def test_the_records_that_are_passed_over_are_named(shards):
-    damage(shards / "b", 1)
+def test_records_that_are_passed_over_are_named(shards):
     damage(shards / "b", 2, "layout")
+    damage(shards / "b", 1)
     frame = (shards / "b").stat().st_size // 3
     sentence = source(shards, limit=2).corruption
     assert sentence.startswith("2 of 30 records are corrupt and passed over: ")
@@ -147,7 +125,7 @@ def test_the_records_that_are_passed_over_are_named(shards):
     assert f"b: record 2 (byte {2 * frame}): it does not have the layout" in sentence
 
 
-def test_more_corrupt_records_than_allowed_are_an_error_that_counts_them(shards):
+def test_too_many_corrupt_records_are_counted_in_an_error(shards):
     for number in (1, 5, 9):
         damage(shards / "a", number)
     with pytest.raises(AlbertError, match=r"3 of 30 records are corrupt.*=2: .*a: record 1 \(byte"):
@@ -163,13 +141,13 @@ def test_a_damaged_length_loses_the_rest_of_its_shard(shards):
     with pytest.raises(AlbertError, match=r"3 of 30 records are corrupt.*c: record 14"):
         source(shards, limit=2)
     repaired = source(shards, limit=3)
-    stream = labels(repaired.train_input_fn(InputContext(30)), 3)
+    stream = training_labels(repaired, 3, batch_size=TOTAL)
     assert not np.isin(stream, [27, 28, 29]).any()
     assert (np.sort(stream)[:, :27] <= 26).all()
 
 
 @pytest.mark.parametrize("kept", [5, 5.5])
-def test_a_shard_that_is_cut_short_loses_what_its_manifest_lists(shards, kept):
+def test_a_cut_off_shard_loses_records_of_its_manifest(shards, kept):
     path = shards / "a"
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * kept / 10)])
@@ -182,7 +160,7 @@ def test_a_shard_that_is_cut_short_loses_what_its_manifest_lists(shards, kept):
     assert "a: record 5 (byte" in repaired.corruption
 
 
-def test_a_shard_of_corrupt_records_alone_cannot_be_repaired(shards):
+def test_a_shard_without_good_records_cannot_be_repaired(shards):
     for number in range(3):
         damage(shards / "b", number)
     with pytest.raises(AlbertError, match=r"No record of .*b can be read"):
@@ -193,14 +171,14 @@ def test_a_shard_of_corrupt_records_alone_cannot_be_repaired(shards):
 def test_the_check_names_the_first_corrupt_record_that_is_not_passed_over(shards):
     source(shards).check()
     damage(shards / "a", 3)
-    found = source(shards, limit=1)
-    found.check()
+    repaired = source(shards, limit=1)
+    repaired.check()
     if (shards / "manifest.json").exists():
         with pytest.raises(AlbertError, match=r"a: record 3 \(byte \d+\): its checksum is wrong"):
             source(shards).check()
     damage(shards / "c", 16)
     with pytest.raises(AlbertError, match=r"c: record 16 .*--max_corrupt_records"):
-        found.check()
+        repaired.check()
 
 
 @mostly_with_manifest

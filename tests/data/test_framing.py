@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged TFRecord files: what is lost of them, and what is not."""
+"""Damaged TFRecord files: which records are lost, and which can still be read."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def frames(path):
 INTACT = [(i, OFFSETS[i], payload, "") for i, payload in enumerate(PAYLOADS)]
 
 
-def test_intact_records_are_read_with_their_places(path):
+def test_intact_records_are_read_with_their_offsets(path):
     assert frames(path) == INTACT
 
 
 @pytest.mark.parametrize("number", [0, 4, 8])
 @pytest.mark.parametrize("where", ["payload", "checksum"])
-def test_a_damaged_payload_is_one_record_lost(path, number, where):
+def test_a_damaged_payload_loses_one_record(path, number, where):
     change(path, OFFSETS[number] + 12 if where == "payload" else OFFSETS[number + 1] - 1, b"\xff")
     lost = (number, OFFSETS[number], None, BAD_PAYLOAD)
     assert frames(path) == [*INTACT[:number], lost, *INTACT[number + 1 :]]
@@ -56,27 +56,26 @@ def test_a_damaged_payload_is_one_record_lost(path, number, where):
 
 @pytest.mark.parametrize("number", [0, 4, 8])
 @pytest.mark.parametrize("byte", [0, 7, 8, 11])
-def test_a_damaged_length_hides_all_records_after_it(path, number, byte):
+def test_a_damaged_length_loses_all_later_records(path, number, byte):
     change(path, OFFSETS[number] + byte, b"\x7f")
     assert frames(path) == [*INTACT[:number], (number, OFFSETS[number], None, CUT_OFF)]
 
 
 @pytest.mark.parametrize("length", [400, 1 << 31, 1 << 60, (1 << 64) - 1])
-def test_a_forged_length_with_its_checksum_asks_for_no_memory(path, length):
+def test_a_huge_length_with_a_valid_checksum_allocates_no_memory(path, length):
     header = struct.pack("<Q", length)
-    checksum = framing._masked_crc(np.frombuffer(header, np.uint8)[None])[0]
-    change(path, OFFSETS[6], header + struct.pack("<I", checksum))
+    change(path, OFFSETS[6], header + struct.pack("<I", framing._masked_crc(header)))
     assert frames(path) == [*INTACT[:6], (6, OFFSETS[6], None, CUT_OFF)]
 
 
 @pytest.mark.parametrize("kept", [1, 11, 12, 20])
-def test_a_file_that_is_cut_off_ends_where_it_was_cut(path, kept):
+def test_a_cut_off_file_loses_its_last_records(path, kept):
     data = Path(path).read_bytes()
     Path(path).write_bytes(data[: OFFSETS[5] + kept])
     assert frames(path) == [*INTACT[:5], (5, OFFSETS[5], None, CUT_OFF)]
 
 
-def test_an_empty_file_has_no_records_and_a_missing_one_is_told(tmp_path):
+def test_an_empty_file_has_no_records_and_a_missing_one_is_named(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     assert frames(str(tmp_path / "empty")) == []
     with pytest.raises(AlbertError, match="none does not exist"):

@@ -5,53 +5,46 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_cache import cached_records
-from albert_tf.tokenization.tokenizer import Tokenizer
-
-FEATURES = {"label_ids": records.FeatureSpec("int64")}
+from tests.support.builders import write_tokenizer
+from tests.support.numbered_records import LABELS, encode_labels
 
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory):
     """Two that differ in one piece."""
-    found = []
-    for letter in "ab":
-        path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-        path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", letter]))
-        found.append(Tokenizer.from_file(str(path)))
-    return found
+    return [write_tokenizer(tmp_path_factory.mktemp("vocabulary"), letter) for letter in "ab"]
 
 
 @pytest.fixture
 def cache(tmp_path, tokenizers):
-    """Asks a cache for the numbers 0 to 9; gives the path and whether they had to be made."""
+    """Asks a cache for the numbers 0 to 9; returns the path and whether they were encoded."""
 
     def ask(tokenizer=tokenizers[0], fail_after=None, **key):
-        made = []
+        calls = []
 
         def encode(statistics):
-            made.append(True)
+            calls.append(True)
             for i in range(10):
                 if i == fail_after:
                     raise KeyboardInterrupt
-                yield from records.encode_examples({"label_ids": np.array([i])}, FEATURES)
+                yield from encode_labels([i])
             statistics["examples"] = 10
 
         key = {"length": 8, **key}
-        path = cached_records(str(tmp_path), "classification", key, FEATURES, tokenizer, encode)
-        return Path(path), bool(made)
+        path = cached_records(str(tmp_path), "classification", key, LABELS, tokenizer, encode)
+        return Path(path), bool(calls)
 
     return ask
 
 
-def test_records_are_made_once(cache):
-    path, made = cache()
-    assert made
+def test_records_are_written_once(cache):
+    path, is_new = cache()
+    assert is_new
     assert cache() == (path, False)
     assert len(list(records.read_examples(str(path)))) == 10
     assert Manifest.load(str(path.parent)).statistics == {"examples": 10}
@@ -59,13 +52,12 @@ def test_records_are_made_once(cache):
 
 def test_a_stale_cache_is_not_used(cache, tokenizers):
     path, _ = cache()
-    for other in (cache(length=9), cache(content="x"), cache(tokenizers[1])):
-        assert other[1]
-        assert other[0] != path
+    for other, is_new in (cache(length=9), cache(content="x"), cache(tokenizers[1])):
+        assert is_new and other != path
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone", "manifest"])
-def test_damaged_records_are_announced_and_made_again(cache, capsys, damage):
+def test_damaged_records_are_reported_and_written_again(cache, capsys, damage):
     path, _ = cache()
     data = path.read_bytes()
     if damage == "gone":
@@ -80,9 +72,9 @@ def test_damaged_records_are_announced_and_made_again(cache, capsys, damage):
     assert cache() == (path, False)
 
 
-def test_records_whose_making_was_interrupted_are_made_again(cache):
+def test_interrupted_records_are_written_again(cache):
     with pytest.raises(KeyboardInterrupt):
         cache(fail_after=5)
-    path, made = cache()
-    assert made
+    path, is_new = cache()
+    assert is_new
     assert len(list(records.read_examples(str(path)))) == 10

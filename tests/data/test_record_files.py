@@ -1,27 +1,27 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Shards found by paths, globs and folders; alike for training and for the tools."""
+"""Looking up shards by paths, globs and folders, for training and for the tools; their manifest."""
 
 from __future__ import annotations
 
-import numpy as np
+import dataclasses
+import json
+
 import pytest
 
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
-from albert_tf.data.record_files import record_files
+from albert_tf.data.record_files import find_features, find_manifest, record_files
 from albert_tf.errors import AlbertError
 from data_prep.record_files import find_records
-
-FEATURES = {"label_ids": records.FeatureSpec("int64")}
+from tests.support.numbered_records import LABELS, write_labels
 
 
 def write(folder, *names):
-    """A folder of shards, two of them in its manifest."""
+    """Writes shards, the first two of which are in the manifest; returns their paths."""
     folder.mkdir(parents=True)
-    examples = records.encode_examples({"label_ids": np.arange(3)}, FEATURES)
-    infos = [records.write_shard(str(folder / name), examples) for name in names]
-    Manifest("classification", FEATURES, infos[:2], {}, {}, {}).save(str(folder))
+    infos = [write_labels(folder / name, range(3)) for name in names]
+    Manifest("classification", LABELS, infos[:2], {}, {}, {}).save(str(folder))
     return [str(folder / name) for name in names]
 
 
@@ -48,19 +48,122 @@ def test_a_shard_named_twice_is_read_once(tmp_path, find):
     assert find(f"{y}, {tmp_path / 'a'},{tmp_path}/a/x,") == [y, x]
 
 
-def test_what_is_not_there_is_one_sentence(tmp_path, find):
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("none*", "No record file matches"),
+        ("empty", "manifest"),
+        (" ", "No record file was given"),
+    ],
+)
+def test_missing_records_are_refused(tmp_path, find, pattern, message):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(AlbertError, match="No record file matches"):
-        find(str(tmp_path / "none*"))
-    with pytest.raises(AlbertError, match="manifest"):
-        find(str(tmp_path / "empty"))
-    with pytest.raises(AlbertError, match="No record file was given"):
-        find(" ")
+    with pytest.raises(AlbertError, match=message):
+        find(f"{tmp_path}/{pattern}" if pattern.strip() else pattern)
 
 
 def test_folders_are_found_where_globs_do_not_match_them(find):
     folder = "ram://record_files/a"
-    examples = records.encode_examples({"label_ids": np.arange(3)}, FEATURES)
-    info = records.write_shard(f"{folder}/x", examples)
-    Manifest("classification", FEATURES, [info], {}, {}, {}).save(folder)
+    info = write_labels(f"{folder}/x", range(3))
+    Manifest("classification", LABELS, [info], {}, {}, {}).save(folder)
     assert find(folder) == [f"{folder}/x"]
+
+
+def test_the_layout_is_that_of_the_manifest_or_of_the_first_record(tmp_path):
+    paths = write(tmp_path / "a", "x")
+    manifest = find_manifest(paths)
+    assert find_features(paths, manifest) == find_features(paths, None) == LABELS
+    wide = dataclasses.replace(manifest, features={"label_ids": records.FeatureSpec("float32")})
+    assert find_features(paths, wide) == wide.features
+    records.write_shard(f"{tmp_path}/a/none", [])
+    with pytest.raises(AlbertError, match="none holds no examples"):
+        find_features([f"{tmp_path}/a/none"], None)
+
+
+#: Options of the pretraining data builder.
+OPTIONS = {
+    "sentence_objective": "sop",
+    "do_permutation": False,
+    "compat": None,
+    "masked_lm_prob": 0.15,
+    "dupe_factor": 10,
+    "random_seed": 1,
+    "short_seq_prob": 0.1,
+    "input_files": [{"path": "/a.txt", "bytes": 1}],
+    "num_shards": 2,
+}
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Writes manifests of two shards each, by folder; returns the path of each first shard."""
+
+    def save(**changes_by_folder):
+        for folder, changes in changes_by_folder.items():
+            names = f"{folder}.tfrecord", f"{folder}-2.tfrecord"
+            shards = [records.ShardInfo(name, 3 + i, 100, "00") for i, name in enumerate(names)]
+            values = {"tokenizer": {"kind": "sentencepiece"}, "options": OPTIONS, "statistics": {}}
+            values.update(changes)
+            Manifest("pretraining", LABELS, shards, **values).save(str(tmp_path / folder))
+        return [str(tmp_path / folder / f"{folder}.tfrecord") for folder in changes_by_folder]
+
+    return save
+
+
+def test_the_manifest_of_some_shards_is_reduced_to_them(save):
+    (path,) = save(one={})
+    second = path.replace("one.tfrecord", "one-2.tfrecord")
+    assert [shard.examples for shard in find_manifest([second, path]).shards] == [4, 3]
+    assert find_manifest([second]).num_examples == 4
+    assert find_manifest([path.replace("one/", "one//")]).num_examples == 3
+    with pytest.raises(AlbertError, match="not listed"):
+        find_manifest([f"{path}.other"])
+
+
+def test_shards_may_have_no_manifest_but_not_only_some_of_them(save, tmp_path):
+    strays = [f"{tmp_path}/a.tfrecord", f"{tmp_path}/three/b.tfrecord"]
+    assert find_manifest(strays) is None
+    with pytest.raises(AlbertError, match=r"three has no manifest\.json"):
+        find_manifest([*save(one={}), strays[1]])
+
+
+def test_records_of_other_tokenizers_cannot_be_mixed(save):
+    with pytest.raises(AlbertError, match="tokenizer"):
+        find_manifest(save(one={}, two={"tokenizer": {"kind": "wordpiece"}}))
+
+
+def test_mixed_shards_have_the_oldest_builder_version(save):
+    assert find_manifest(save(new={"builder_version": 2}, old={})).builder_version == 1
+    assert find_manifest(save(new={"builder_version": 2})).builder_version == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [
+        ("sentence_objective", "nsp"),
+        ("sentence_objective", "none"),
+        ("do_permutation", True),
+        ("compat", "google-research"),
+        ("masked_lm_prob", 0.2),
+    ],
+)
+def test_records_whose_labels_mean_something_else_cannot_be_mixed(save, tmp_path, option, other):
+    paths = save(one={}, two={"options": {**OPTIONS, option: other}})
+    with pytest.raises(AlbertError) as error:
+        find_manifest(paths)
+    assert str(error.value) == (
+        f"The records in {tmp_path}/two were built with {option}={json.dumps(other)}, those in "
+        f"{tmp_path}/one with {json.dumps(OPTIONS[option])}; they cannot be mixed."
+    )
+
+
+def test_records_of_other_texts_passes_and_seeds_can_be_mixed(save):
+    others = {
+        "dupe_factor": 1,
+        "random_seed": 2,
+        "short_seq_prob": 0.2,
+        "input_files": [{"path": "/b.txt", "bytes": 2}],
+        "num_shards": 9,
+    }
+    paths = save(one={}, two={"options": {**OPTIONS, **others}})
+    assert find_manifest(paths).num_examples == 6

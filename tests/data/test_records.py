@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Record layouts: encoding, files, and the TF1 release's own records."""
+"""Record layouts: encoding, parsing, files, and the records of the TF1 release."""
 
 import dataclasses
 import hashlib
@@ -18,17 +18,6 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf1_records"
 LAYOUTS = {"pretrain_128.tfrecord": (128, 20), "pretrain_512.tfrecord": (512, 77)}
 
 
-def some_columns(n=5):
-    rng = np.random.default_rng(0)
-    return {
-        "ids": rng.integers(0, 30000, (n, 7)),
-        "mask": rng.integers(0, 2, (n, 7)),
-        "weights": rng.random((n, 3)).astype(np.float32),
-        "label": rng.integers(0, 2, n),
-        "wide": np.array([0, -1, 2**62, -(2**63), 2**63 - 1] * n)[: n * 2].reshape(n, 2),
-    }
-
-
 FEATURES = {
     "ids": records.FeatureSpec("int64", (7,)),
     "mask": records.FeatureSpec("int64", (7,)),
@@ -36,70 +25,78 @@ FEATURES = {
     "label": records.FeatureSpec("int64"),
     "wide": records.FeatureSpec("int64", (2,)),
 }
+RNG = np.random.default_rng(0)
+COLUMNS = {
+    "ids": RNG.integers(0, 30000, (5, 7)),
+    "mask": RNG.integers(0, 2, (5, 7)),
+    "weights": RNG.random((5, 3)).astype(np.float32),
+    "label": RNG.integers(0, 2, 5),
+    "wide": np.array([0, -1, 2**62, -(2**63), 2**63 - 1] * 2).reshape(5, 2),
+}
 
 
-def with_protobuf(columns, row):
-    feature = {}
-    for name, column in columns.items():
-        values = np.ravel(column[row]).tolist()
-        if FEATURES[name].dtype == "float32":
-            feature[name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
-        else:
-            feature[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-    return tf.train.Example(features=tf.train.Features(feature=feature))
+@pytest.fixture(scope="module")
+def examples():
+    return records.encode_examples(COLUMNS, FEATURES)
 
 
-def test_encoding_gives_the_bytes_of_protobuf():
-    columns = some_columns()
-    encoded = records.encode_examples(columns, FEATURES)
-    assert encoded == [
-        with_protobuf(columns, row).SerializeToString(deterministic=True) for row in range(5)
-    ]
+def with_protobuf(columns):
+    """Encodes examples as `encode_examples` does."""
+    lists = {
+        "float32": lambda values: {"float_list": tf.train.FloatList(value=values)},
+        "int64": lambda values: {"int64_list": tf.train.Int64List(value=values)},
+    }
+    encoded = []
+    for rows in zip(*columns.values()):
+        feature = {
+            name: tf.train.Feature(**lists[FEATURES[name].dtype](np.ravel(row).tolist()))
+            for name, row in zip(columns, rows)
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=feature))
+        encoded.append(example.SerializeToString(deterministic=True))
+    return encoded
+
+
+def test_encoding_yields_the_bytes_of_protobuf(examples):
+    assert examples == with_protobuf(COLUMNS)
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.uint16, np.int16, np.int32, np.uint32])
-def test_numbers_are_encoded_alike_whatever_type_holds_them(dtype):
+def test_the_encoding_does_not_depend_on_the_integer_type(dtype):
     limits = (0, 1) if dtype is np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     ids = np.random.default_rng(1).integers(*limits, (5, 7), dtype=np.int64, endpoint=True)
     features = {"ids": FEATURES["ids"]}
-    assert records.encode_examples({"ids": ids.astype(dtype)}, features) == [
-        with_protobuf({"ids": ids}, row).SerializeToString(deterministic=True) for row in range(5)
-    ]
+    encoded = records.encode_examples({"ids": ids.astype(dtype)}, features)
+    assert encoded == with_protobuf({"ids": ids})
 
 
-def test_encoding_refuses_columns_that_differ_from_the_layout():
-    columns = some_columns()
-    with pytest.raises(AlbertError, match="disagree on the features"):
-        records.encode_examples({**columns, "more": columns["label"]}, FEATURES)
-    with pytest.raises(AlbertError, match="'ids' has shape"):
-        records.encode_examples({**columns, "ids": columns["ids"][:, :5]}, FEATURES)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"more": COLUMNS["label"]}, "disagree on the features"),
+        ({"ids": COLUMNS["ids"][:, :5]}, "'ids' has shape"),
+        ({"ids": COLUMNS["ids"][:4]}, "different lengths"),
+    ],
+)
+def test_columns_that_differ_from_the_layout_are_refused(change, message):
+    with pytest.raises(AlbertError, match=message):
+        records.encode_examples({**COLUMNS, **change}, FEATURES)
 
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_records_of_the_tf1_release_parse(name):
-    length, predictions = LAYOUTS[name]
+    features = records.pretraining_features(*LAYOUTS[name])
     serialized = list(records.read_examples(str(GOLDEN / name)))
     assert len(serialized) == 40
-    assert records.infer_features(serialized[0]) == records.pretraining_features(
-        length, predictions
-    )
-    batch = records.parse_batch(
-        tf.constant(serialized), records.pretraining_features(length, predictions)
-    )
-    assert set(batch) == {
-        "input_word_ids",
-        "input_mask",
-        "input_type_ids",
-        "token_boundary",
-        "masked_lm_positions",
-        "masked_lm_ids",
-        "masked_lm_weights",
-        "next_sentence_labels",
-    }
+    assert records.infer_features(serialized[0]) == features
+    batch = records.parse_batch(tf.constant(serialized), features)
+    assert set(batch) == {"input_word_ids", "input_type_ids", *features} - {
+        "input_ids", "segment_ids",
+    }  # fmt: skip
     ids = batch["input_word_ids"].numpy()
     assert ids.dtype == np.int32
-    assert ids.shape == (40, length)
+    assert ids.shape == (40, LAYOUTS[name][0])
     assert batch["next_sentence_labels"].shape == (40,)
     assert (ids[:, 0] == 2).all()
     np.testing.assert_array_equal(batch["input_mask"], ids != 0)
@@ -113,43 +110,44 @@ def test_records_of_the_tf1_release_parse(name):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_our_encoding_of_the_releases_records_is_the_same_message(name):
     features = records.pretraining_features(*LAYOUTS[name])
-    originals = [tf.train.Example.FromString(x) for x in records.read_examples(str(GOLDEN / name))]
+    serialized = list(records.read_examples(str(GOLDEN / name)))
+    columns = records.parse_columns(tf.constant(serialized), features)
+    encoded = records.encode_examples({k: v.numpy() for k, v in columns.items()}, features)
+    messages, originals = (map(tf.train.Example.FromString, x) for x in (encoded, serialized))
+    assert list(messages) == list(originals)
+
+
+def test_rows_of_multiple_choice_are_padded_separately():
+    features = records.sequence_features(rows=2)
     columns = {
-        key: np.array(
-            [
-                getattr(e.features.feature[key], e.features.feature[key].WhichOneof("kind")).value
-                for e in originals
-            ]
-        ).reshape(len(originals), *spec.shape)
-        for key, spec in features.items()
+        "input_ids": [np.array([1, 2, 3, 4, 5]), np.array([6, 7])],
+        "row_lengths": np.array([[2, 3], [1, 1]]),
+        "first_lengths": np.array([[1, 1], [1, 1]]),
     }
-    encoded = records.encode_examples(columns, features)
-    assert [tf.train.Example.FromString(x) for x in encoded] == originals
+    parsed = records.parse_sequences(records.encode_examples(columns, features), features, 4)
+    expected = [[[1, 2, 0, 0], [3, 4, 5, 0]], [[6, 0, 0, 0], [7, 0, 0, 0]]]
+    np.testing.assert_array_equal(parsed["input_word_ids"], expected)
+    np.testing.assert_array_equal(parsed["input_type_ids"].numpy().sum(-1), [[1, 2], [0, 0]])
 
 
-def test_a_shard_is_described_as_it_lies_on_disk(tmp_path):
+def test_a_shard_is_described_as_it_lies_on_disk(tmp_path, examples):
     path = tmp_path / "a.tfrecord"
-    examples = records.encode_examples(some_columns(), FEATURES)
     info = records.write_shard(str(path), iter(examples))
     data = path.read_bytes()
     assert info == records.ShardInfo("a.tfrecord", 5, len(data), hashlib.sha256(data).hexdigest())
     assert list(records.read_examples(str(path))) == examples
 
 
-def test_sections_are_consecutive_records_of_a_shard(tmp_path):
-    examples = records.encode_examples(some_columns(), FEATURES)
-    info = records.write_sections(
-        str(tmp_path / "a.tfrecord"), iter([iter(examples[:3]), [], examples[3:]])
-    )
+def test_sections_are_consecutive_records_of_a_shard(tmp_path, examples):
+    path = str(tmp_path / "a.tfrecord")
+    info = records.write_sections(path, iter([iter(examples[:3]), [], examples[3:]]))
     assert [section.examples for section in info.sections] == [3, 2]
-    second = list(read_frames(str(tmp_path / "a.tfrecord")))[3]
-    assert info.sections[0].bytes == second.offset
+    assert info.sections[0].bytes == list(read_frames(path))[3].offset
     assert sum(section.bytes for section in info.sections) == info.bytes
-    plain = records.write_shard(str(tmp_path / "a.tfrecord"), examples)
-    assert plain == dataclasses.replace(info, sections=())
+    assert records.write_shard(path, examples) == dataclasses.replace(info, sections=())
 
 
-def test_a_failing_writer_leaves_nothing(tmp_path):
+def test_a_failing_writer_leaves_no_file(tmp_path):
     def examples():
         yield b"one"
         raise AlbertError("stop")
@@ -160,44 +158,30 @@ def test_a_failing_writer_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "cut_in_header", "flip"])
-def test_damage_is_named_by_file_record_and_byte(tmp_path, damage):
+def test_damage_is_named_by_file_record_and_byte(tmp_path, examples, damage):
     path = tmp_path / "a.tfrecord"
-    examples = records.encode_examples(some_columns(), FEATURES)
     records.write_shard(str(path), examples)
-    start = sum(len(e) + FRAME_BYTES for e in examples[:3])
+    start = sum(len(example) + FRAME_BYTES for example in examples[:3])
     data = bytearray(path.read_bytes())
-    if damage == "cut":
-        data = data[: start + 40]
-    elif damage == "cut_in_header":
-        data = data[: start + 5]
-    else:
+    if damage == "flip":
         data[start + 40] ^= 1
-    path.write_bytes(data)
+    path.write_bytes(data[: {"cut": start + 40, "cut_in_header": start + 5}.get(damage)])
     reader = records.read_examples(str(path))
     assert [next(reader) for _ in range(3)] == examples[:3]
     with pytest.raises(AlbertError, match=rf"a\.tfrecord: record 3 \(byte {start}\)"):
         next(reader)
 
 
-def test_a_missing_shard_is_told(tmp_path):
-    with pytest.raises(AlbertError, match="does not exist"):
-        next(records.read_examples(str(tmp_path / "none.tfrecord")))
+#: An example with a feature of bytes.
+BYTES = records.encode_examples(
+    {"a": [np.zeros(1, np.uint8)]}, {"a": records.FeatureSpec("uint8", (1,))}
+)
 
 
 @pytest.mark.parametrize(
     ("record", "message"),
-    [
-        (b"\xff\xff", "not a tf.train.Example"),
-        (
-            tf.train.Example(
-                features=tf.train.Features(
-                    feature={"a": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x"]))}
-                )
-            ).SerializeToString(),
-            "'a' is not a list of numbers",
-        ),
-    ],
+    [(b"\xff\xff", "not a tf.train.Example"), (BYTES[0], "'a' is not a list of numbers")],
 )
-def test_the_layout_of_foreign_records_is_refused(record, message):
+def test_layouts_that_cannot_be_inferred_are_refused(record, message):
     with pytest.raises(AlbertError, match=message):
         records.infer_features(record)

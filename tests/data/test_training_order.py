@@ -21,29 +21,20 @@ from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import record_files
 from albert_tf.data.training_order import ORDER_VERSION, deal
 from tests.support.cases import slow
+from tests.support.numbered_records import NUMBER, encode_pairs, numbers_of
 
-FEATURES = records.sequence_features(
-    document=records.FeatureSpec("int64"), number=records.FeatureSpec("int64")
-)
+FEATURES = records.sequence_features(document=NUMBER, number=NUMBER)
 PASSES = 10
 
 
 def write(folder, shards: Sequence[Sequence[Sequence[int]]], with_sections=True) -> RecordSource:
-    """Records that are a document and a running number; documents by shard and section."""
-    infos, number = [], 0
+    """Writes records with a document and a running number; documents are by shard and section."""
+    infos, numbers = [], itertools.count()
     for i, sections in enumerate(shards):
-        encoded = []
-        for documents in sections:
-            numbers = np.arange(number, number + len(documents))
-            number += len(documents)
-            columns = {
-                "input_ids": [np.array([2, 3])] * len(documents),
-                "row_lengths": np.full([len(documents), 1], 2),
-                "first_lengths": np.full([len(documents), 1], 1),
-                "document": np.asarray(documents),
-                "number": numbers,
-            }
-            encoded.append(records.encode_examples(columns, FEATURES))
+        encoded = [
+            encode_pairs(document=documents, number=[next(numbers) for _ in documents])
+            for documents in sections
+        ]
         path = str(folder / f"shard-{i:03d}")
         if with_sections:
             infos.append(records.write_sections(path, encoded))
@@ -60,17 +51,16 @@ def open_source(folder, **options) -> RecordSource:
 
 
 def repeated(shards: int, documents: int = 8, passes: int = PASSES) -> list[list[list[int]]]:
-    """Each shard has some documents, and each pass over it all of them."""
+    """Returns shards of some documents each, which every pass repeats."""
     return [[[*range(documents * i, documents * (i + 1))]] * passes for i in range(shards)]
 
 
 def stream(source: RecordSource, batch_size, batches, name="document", **context) -> np.ndarray:
-    """int [batches, rows] of the training input."""
-    dataset = source.train_input_fn(InputContext(batch_size, **context))
-    return np.array([batch[name].numpy() for batch in dataset.take(batches)])
+    """Returns the numbers of training batches, int [batches, rows]."""
+    return numbers_of(source.train_input_fn(InputContext(batch_size, **context)), batches, name)
 
 
-# By default, one lane that reads two groups of shards in turn, and lanes of two shards.
+# By default, one lane with two groups of shards, and lanes of two shards.
 @pytest.mark.parametrize(
     "layout", [(17, 16), (32, 10), *slow((1, 160), (10, 32), (16, 20), (256, 2))]
 )
@@ -89,8 +79,8 @@ def test_each_pass_is_seen_in_another_order(tmp_path):
     assert len({order.tobytes() for order in seen}) == 10
 
 
-def test_the_order_of_a_single_shard_stays_what_it_was(tmp_path):
-    """Runs of fine-tuning that an earlier version began go on."""
+def test_the_order_of_a_single_shard_is_that_of_earlier_versions(tmp_path):
+    """Fine-tuning that an earlier version started can be resumed."""
     source = write(tmp_path, [[[0] * 20]])
     expected = [2, 3, 13, 14, 15, 16, 12, 19, 17, 18, 5, 4, 3, 8, 0, 11, 10, 6, 7, 2]
     window = open_source(tmp_path, shuffle_window=12)
@@ -154,7 +144,7 @@ def test_a_stream_of_sections_starts_at_any_step(uneven, start):
 
 
 @pytest.mark.parametrize("pipeline", [(4, 2), *slow((2, 0), (2, 1))])
-def test_a_pipeline_opens_the_shards_of_its_own_rows_only(tmp_path, pipeline):
+def test_a_pipeline_opens_only_the_shards_of_its_rows(tmp_path, pipeline):
     pipelines, index = pipeline
     source = write(tmp_path, repeated(8))
     context = {"num_pipelines": pipelines, "pipeline_index": index}
@@ -179,14 +169,12 @@ def test_corrupt_records_of_sections_are_replaced_and_none_moves(uneven, tmp_pat
     path.write_bytes(data)
     repaired = open_source(tmp_path, max_corrupt_records=3, shuffle_window=12)
     assert repaired.num_corrupt == 3 and repaired.fingerprint == source.fingerprint
-    good = np.setdiff1d(np.arange(30), [2, 3, 29])
-    expected = intact.copy()
-    for number in (2, 3, 29):
-        expected[intact == number] = good[number % 27]
-    np.testing.assert_array_equal(stream(repaired, 12, 40, "number"), expected)
-    in_order = [n for b in repaired.eval_input_fn(InputContext(60)) for n in b["number"].numpy()]
-    assert [n for n in in_order if n < 30] == [good[n % 27] if n in (2, 3, 29) else n
-                                               for n in range(30)]  # fmt: skip
+    good = np.setdiff1d(np.arange(180), [2, 3, 29])
+    expected = np.arange(180)
+    expected[[2, 3, 29]] = good[[2, 3, 29 % 27]]
+    np.testing.assert_array_equal(stream(repaired, 12, 40, "number"), expected[intact])
+    in_order = numbers_of(repaired.eval_input_fn(InputContext(60)), name="number")
+    np.testing.assert_array_equal(in_order.ravel(), expected)
 
 
 def test_lanes_divide_the_batch_and_are_about_equally_large():

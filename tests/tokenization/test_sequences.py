@@ -1,5 +1,7 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import itertools
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ def tokenizer(tmp_path_factory):
 
 
 def popped_lengths(a, b, room):
-    """Token by token off the longer text; off B if both are as long."""
+    """Cuts tokens one by one off the longer segment, or off B if the lengths are equal."""
     while a + b > room:
         if a > b:
             a -= 1
@@ -23,10 +25,8 @@ def popped_lengths(a, b, room):
 
 
 def test_truncation_equals_taking_tokens_one_by_one():
-    for a in range(12):
-        for b in range(12):
-            for room in range(15):
-                assert truncated_lengths(a, b, room) == popped_lengths(a, b, room)
+    for a, b, room in itertools.product(range(12), range(12), range(15)):
+        assert truncated_lengths(a, b, room) == popped_lengths(a, b, room)
 
 
 def test_segments_are_joined_by_special_pieces(tokenizer):

@@ -17,10 +17,10 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.dynamic_masking import DynamicMasking
-from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest, find_manifest
+from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest
 from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.data.record_files import record_files
+from albert_tf.data.record_files import find_features, find_manifest, record_files
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json
@@ -263,13 +263,8 @@ def open_records(
     """
     paths = record_files(patterns)
     manifest = find_manifest(paths)
-    if manifest is None:
-        first = next(records.read_examples(paths[0]), None)
-        if first is None:
-            raise AlbertError(f"The record file {paths[0]} holds no examples.")
-        features = records.infer_features(first)
-    else:
-        features = manifest.features
+    features = find_features(paths, manifest)
+    if manifest:
         vocab_size = manifest.tokenizer_value("vocab_size", int)
         if vocab_size != config.vocab_size:
             raise AlbertError(

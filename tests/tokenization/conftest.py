@@ -1,0 +1,80 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A vocabulary of each kind, and random texts that are hard to tokenize."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from albert_tf.tokenization.tokenizer import Tokenizer
+from data_prep.train_sentencepiece import Settings, train_sentencepiece
+
+DATA = Path(os.environ.get("ALBERT_DATA_DIR", Path(__file__).parents[3] / "shared" / "data"))
+RELEASED_MODEL = DATA / "spm" / "30k-clean.model"
+
+needs_release = [
+    pytest.mark.realdata,
+    pytest.mark.skipif(not RELEASED_MODEL.exists(), reason=f"{RELEASED_MODEL} does not exist"),
+]
+
+WORDPIECE_LINE = (
+    "[PAD] [unused1] [UNK] [CLS] [SEP] [MASK] un ##aff ##able want ##want ##ed runn ##ing , ! the "
+    "re ##sume ##m ##e 中 国 人 ##人 $ 5 ##0 straße i ##i"
+)
+WORDPIECES = WORDPIECE_LINE.split()
+SAMPLE_LINE = (
+    "the people naïve cafe\u0301 ÉCOLE ½ ﬁne ﬃ Ǆ İstanbul ΟΔΟΣ straße ẛ̣ 2013, 1,000, 92, 9,9 "
+    "(x) unaffable WANTED! 中国人 한국 が \u1100\u1161 😀 👩\u200d👩\u200d👧 --- ... “q” ¨ ﷺ é̱ ⅷ Å "
+    "x y 5, ' ="
+)
+SAMPLE_WORDS = SAMPLE_LINE.split()
+SAMPLE_SPACES = ["", " ", " ", "  ", "\t", "\xa0", "\u3000", "\r\n", "\u200b", "\x01", "\ufffd"]
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory):
+    """A small SentencePiece model in which pieces end in digit and comma."""
+    folder = tmp_path_factory.mktemp("spm")
+    rng = random.Random(1)
+    syllables = ["ba", "the", "ri", "ver", "ci", "ty", "in", "mo", "and", "pe", "ple", "né", "s"]
+    words = ["".join(rng.choices(syllables, k=rng.randrange(1, 4))) for _ in range(300)]
+    # A piece must occur in two words at least.
+    numbers = ["2013,", "2013,ba", "ba2013,", "the2013,ba", "1,000", "½", "naïve"]
+    lines = []
+    for _ in range(3000):
+        chosen = rng.choices(words, k=6)
+        chosen.insert(rng.randrange(6), rng.choice(numbers))
+        lines.append(" ".join(chosen) + ".")
+    (folder / "text.txt").write_text("\n".join(lines), "utf-8")
+    settings = Settings(vocab_size=250, character_coverage=1.0)
+    train_sentencepiece([str(folder / "text.txt")], str(folder / "small"), settings)
+    return str(folder / "small.model")
+
+
+@pytest.fixture(scope="session")
+def released():
+    return Tokenizer.from_file(str(RELEASED_MODEL))
+
+
+@pytest.fixture
+def wordpiece(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(WORDPIECES) + "\n", "utf-8")
+    return Tokenizer.from_file(str(path))
+
+
+@pytest.fixture(params=["small", pytest.param("released", marks=needs_release), "wordpiece"])
+def tokenizer(request):
+    if request.param == "small":
+        return Tokenizer.from_file(request.getfixturevalue("small_model"))
+    return request.getfixturevalue(request.param)
+
+
+def random_texts(count, seed=0):
+    """Yields words, numbers, accents, ligatures, CJK, emoji, odd spaces and control characters."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        words = rng.randrange(1, 12)
+        yield "".join(rng.choice(SAMPLE_WORDS) + rng.choice(SAMPLE_SPACES) for _ in range(words))
