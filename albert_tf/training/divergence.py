@@ -1,11 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Recognises, from the figures of its steps alone, a training that has gone wrong.
+"""Detects a training that has gone wrong, from the metrics of its steps.
 
-Four things that users report: a loss that jumps up, a gradient norm that explodes, an objective
-that is not learned at all (a plateau), and steps that are not finite. What is found is a function
-of the steps' figures and of nothing else: not of how many steps run at a time, nor of where a run
-was resumed.
+It looks for four things that users report: a loss that jumps up, a gradient norm that explodes, an
+objective that is not learned at all (a plateau), and steps that are not finite. The alarms are a
+function of the steps' metrics alone: they depend neither on how many steps run at a time nor on
+where a run was resumed.
 """
 
 from __future__ import annotations
@@ -13,42 +13,45 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from albert_tf.training.specs import RunConfig
 
 LOSS_SPIKE, GRADIENT_EXPLOSION = "loss_spike", "gradient_explosion"
 NOT_FINITE = "not_finite"
 
-#: Loss and gradient norm are judged by the medians of so many steps: a single bad batch is no
+#: Loss and gradient norm are judged by medians over this many steps: a single bad batch is no
 #: divergence.
 _BLOCK = 10
-#: Medians that the next one is compared with, and how many it takes to compare at all.
+#: Each median is compared with up to _HISTORY earlier ones, once there are _ENOUGH.
 _HISTORY, _ENOUGH = 50, 10
-#: A loss has jumped if it rises above the running median by so many standard deviations (from the
-#: median absolute deviation, hence the factor) and by so large a share of the run's first loss.
+#: A loss has jumped if it rises above the running median by this many standard deviations
+#: (estimated from the median absolute deviation) and by this share of the run's first loss.
 _DEVIATIONS, _MAD_TO_DEVIATION, _SHARE_OF_FIRST = 8.0, 1.4826, 0.05
-#: A gradient norm has exploded at so many times its running median and the norm it is clipped to.
+#: A gradient norm has exploded at this multiple of its running median and of the clipping norm.
 _EXPLOSION = 10.0
-#: An objective is learned once its loss is below this share of what chance costs, or once its
-#: accuracy is so many standard deviations above chance.
+#: An objective is learned once its loss is below this share of the loss at chance, or its accuracy
+#: is this many standard deviations above chance.
 _LEARNED_SHARE, _LEARNED_DEVIATIONS = 0.97, 3.0
-#: A plateau is looked for in windows of at least this share of the run.
+#: Windows for plateaus span at least this share of the run.
 _WINDOW_SHARE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Plateau:
-    """What an objective that is not learned looks like.
+    """How the metric of an objective looks if nothing is learned.
 
     Attributes:
-      metric: of `Task.means`; an accuracy if `accuracy`, a loss otherwise.
-      chance: gives the metric's value without learning; called once, when it is first needed.
-      name: of the metric, in a sentence.
+      metric: an entry of `Task.means`.
+      chance: returns the metric's value without learning; called once, when it is first needed.
+      name: the metric's name in a sentence.
       advice: what to do about it, a sentence.
-      accuracy: whether the metric is an accuracy, the share of `examples` that are right.
-      steps: judge no fewer steps together.
-      examples: judge no fewer examples together.
+      accuracy: whether the metric is an accuracy; otherwise it is a loss.
+      steps: the fewest steps to judge together.
+      examples: the fewest examples to judge together.
     """
 
     metric: str
@@ -62,15 +65,15 @@ class Plateau:
 
 @dataclasses.dataclass(frozen=True)
 class Alarm:
-    """A finding.
+    """A divergence that was detected.
 
     Attributes:
       cause: LOSS_SPIKE, GRADIENT_EXPLOSION, NOT_FINITE or the metric of a plateau.
-      step: after which it was found.
-      onset: after which it was not there yet.
-      text: what and where, a sentence.
+      step: the step after which it was detected.
+      onset: the last step before it began.
+      text: what was detected, and where, a sentence.
       advice: what to do, a sentence.
-      repeated: it was there at the last look already.
+      repeated: whether the previous check detected it too.
     """
 
     cause: str
@@ -82,43 +85,31 @@ class Alarm:
 
 
 class DivergenceDetector:
-    """Looks at every step's figures.
+    """Checks the metrics of every step.
 
     Args:
       plateaus: of the task.
-      batch_size: examples of a step.
-      num_warmup_steps: of the run; an objective need not be learned before they are over.
-      start_warmup_step: the step at which they begin.
+      config: of the run. Objectives need not be learned before its warm-up is over; its
+        `max_nonfinite_steps` in a row raise an alarm, and any number at the end of the run.
       max_steps: of the run.
-      clip_norm: the norm that gradients are clipped to.
-      max_nonfinite_steps: so many steps in a row that are not finite are an alarm; at the end of
-        the run, any number.
     """
 
-    def __init__(
-        self,
-        plateaus: Sequence[Plateau] = (),
-        *,
-        batch_size: int,
-        num_warmup_steps: int,
-        max_steps: int,
-        start_warmup_step: int = 0,
-        clip_norm: float = 1.0,
-        max_nonfinite_steps: int = 10,
-    ) -> None:
-        self._clip_norm, self._max_nonfinite = clip_norm, max_nonfinite_steps
-        self._nonfinite, self._max_steps = 0, max_steps
-        self._loss, self._norm = _Running(), _Running()
-        shortest = max(num_warmup_steps, int(_WINDOW_SHARE * max_steps))
-        warm = start_warmup_step + num_warmup_steps
-        self._windows = [_Window(plateau, warm, shortest, batch_size) for plateau in plateaus]
-        self._parts: dict[str, _Running | _Window] = {"loss": self._loss, "norm": self._norm}
+    def __init__(self, plateaus: Sequence[Plateau], config: RunConfig, max_steps: int) -> None:
+        self._config, self._max_steps = config, max_steps
+        self._nonfinite = 0
+        self._loss, self._norm = _RunningMedian(), _RunningMedian()
+        shortest = max(config.num_warmup_steps, int(_WINDOW_SHARE * max_steps))
+        warm = config.start_warmup_step + config.num_warmup_steps
+        self._windows = [
+            _Window(plateau, warm, shortest, config.train_batch_size) for plateau in plateaus
+        ]
+        self._parts: dict[str, _RunningMedian | _Window] = {"loss": self._loss, "norm": self._norm}
         for window in self._windows:
             metric = window.plateau.metric
             self._parts[metric if metric not in self._parts else f"{metric} plateau"] = window
 
     def update(self, step: int, metrics: Mapping[str, np.ndarray]) -> list[Alarm]:
-        """Takes the metrics of the steps up to `step`, [steps] each; gives what they show."""
+        """Takes the metrics of the steps up to `step`, [steps] each, and returns their alarms."""
         finite, first = metrics["finite"], step - len(metrics["finite"])
         alarms: list[Alarm] = []
         for i, ok in enumerate(finite):
@@ -127,35 +118,35 @@ class DivergenceDetector:
             if ok:
                 self._loss.add(float(metrics["loss"][i]))
                 self._norm.add(float(metrics["gradient_norm"][i]))
-            found = [self._not_finite(now)]
+            checks = [self._not_finite(now)]
             if now % _BLOCK == 0:
-                found += [self._loss_spike(now), self._gradient_explosion(now)]
+                checks += [self._loss_spike(now), self._gradient_explosion(now)]
             for window in self._windows:
-                found.append(window.update(now, float(metrics[window.plateau.metric][i]), bool(ok)))
-            alarms += [alarm for alarm in found if alarm]
+                value = float(metrics[window.plateau.metric][i])
+                checks.append(window.update(now, value, bool(ok)))
+            alarms += [alarm for alarm in checks if alarm]
         return alarms
 
     def state(self) -> dict[str, Any]:
-        """All that is remembered, as JSON values."""
+        """Returns the state as JSON values."""
         parts = {name: vars(part.memory).copy() for name, part in self._parts.items()}
         return {"nonfinite": self._nonfinite, **parts}
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
-        """Goes on from a `state`; gives the names of the parts that it lacks, which begin anew."""
+        """Restores a `state`; returns the names of the parts it lacks, which start afresh."""
         self._nonfinite = state.get("nonfinite", 0)
         lacking = []
         for name, part in self._parts.items():
-            memory, known = type(part.memory), state.get(name, {})
-            if known.keys() == vars(memory()).keys():
-                part.memory = memory(**known)
-            else:
-                part.memory = memory()
+            memory, values = type(part.memory), state.get(name, {})
+            if values.keys() != vars(memory()).keys():
                 lacking.append(name)
+                values = {}
+            part.memory = memory(**values)
         return lacking
 
     def _not_finite(self, step: int) -> Alarm | None:
-        # A run that ends on such steps has nothing that shows its weights to be good.
-        few = self._nonfinite < self._max_nonfinite
+        # If a run ends on such steps, nothing shows that its weights are good.
+        few = self._nonfinite < self._config.max_nonfinite_steps
         if few and not (self._nonfinite and step == self._max_steps):
             return None
         count = "1 step" if self._nonfinite == 1 else f"{self._nonfinite} steps in a row"
@@ -165,7 +156,7 @@ class DivergenceDetector:
             step - self._nonfinite,
             f"{count} before step {step} gave a loss or gradient that is not finite",
             "Try a lower learning rate or a longer warm-up.",
-            repeated=self._nonfinite > self._max_nonfinite,
+            repeated=self._nonfinite > self._config.max_nonfinite_steps,
         )
 
     def _loss_spike(self, step: int) -> Alarm | None:
@@ -176,32 +167,27 @@ class DivergenceDetector:
             spread = _MAD_TO_DEVIATION * float(np.median(np.abs(medians - middle)))
             return middle + max(_DEVIATIONS * spread, _SHARE_OF_FIRST * abs(first))
 
-        return self._loss.judge(
-            step,
-            limit,
-            LOSS_SPIKE,
-            "the loss jumped",
-            "Lower --learning_rate or lengthen the warm-up.",
-        )
+        advice = "Lower the learning rate or lengthen the warm-up."
+        return self._loss.judge(step, limit, LOSS_SPIKE, "the loss jumped", advice)
 
     def _gradient_explosion(self, step: int) -> Alarm | None:
         def limit(medians: np.ndarray) -> float:
-            return _EXPLOSION * max(float(np.median(medians)), self._clip_norm)
+            return _EXPLOSION * max(float(np.median(medians)), self._config.clip_norm)
 
-        return self._norm.judge(
-            step,
-            limit,
-            GRADIENT_EXPLOSION,
-            "the gradient norm exploded",
-            "Lower --learning_rate or lengthen the warm-up, and try --precision=float32.",
-        )
+        advice = "Lower the learning rate or lengthen the warm-up, and try float32."
+        what = "the gradient norm exploded"
+        return self._norm.judge(step, limit, GRADIENT_EXPLOSION, what, advice)
 
 
 @dataclasses.dataclass
 class _Medians:
-    """Memory of a running median: the first median, those compared with, values since the last one.
+    """State of a running median.
 
-    `since` is the step after which the figure left its limits, None while it keeps within them.
+    Attributes:
+      first: the run's first median.
+      medians: the latest ones within the limit.
+      values: of the current block.
+      since: the step after which the metric exceeded its limit; None while it does not.
     """
 
     first: float | None = None
@@ -210,8 +196,8 @@ class _Medians:
     since: int | None = None
 
 
-class _Running:
-    """A figure by the medians of blocks of steps."""
+class _RunningMedian:
+    """Judges a metric by its medians over blocks of steps."""
 
     def __init__(self) -> None:
         self.memory = _Medians()
@@ -227,7 +213,7 @@ class _Running:
         what: str,
         advice: str,
     ) -> Alarm | None:
-        """Ends a block; an alarm if its median is above the limit that the ones before set."""
+        """Ends a block; returns an alarm if its median exceeds the limit set by earlier ones."""
         memory = self.memory
         if not memory.values:
             return None
@@ -239,9 +225,10 @@ class _Running:
             memory.medians = [*memory.medians, newest][-_HISTORY:]
             memory.since = None
             return None
-        # What is out of bounds is not learned from: the alarm lasts until the figure is back.
+        # Such a median does not shift the limit: the alarm lasts until the metric is back.
         repeated = memory.since is not None
-        memory.since = memory.since if repeated else step - _BLOCK
+        if not repeated:
+            memory.since = step - _BLOCK
         text = (
             f"{what} from {np.median(past):.4g} to {newest:.4g} between steps {memory.since} and "
             f"{step} (medians of {_BLOCK * len(past)} and {_BLOCK} steps)"
@@ -251,7 +238,7 @@ class _Running:
 
 @dataclasses.dataclass
 class _Halves:
-    """Memory of a window: sums and numbers of steps of its halves, and as in _Medians `since`."""
+    """State of a window: sums and step counts of its halves, and `since` as in _Medians."""
 
     sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
     counts: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
@@ -259,7 +246,7 @@ class _Halves:
 
 
 class _Window:
-    """Judges the means of one plateau's metric over windows that follow each other."""
+    """Judges the mean of a plateau's metric over successive windows."""
 
     def __init__(self, plateau: Plateau, warm: int, shortest: int, batch_size: int) -> None:
         self.plateau, self._warm, self._batch_size = plateau, warm, batch_size
@@ -303,7 +290,7 @@ class _Window:
         )
 
     def _learned(self, mean: float, change: float, steps: int) -> bool:
-        """Whether the metric is better than chance, or is still on its way there."""
+        """Returns whether the metric is better than chance, or still improving."""
         chance = self._chance
         if self.plateau.accuracy:
             deviation = math.sqrt(chance * (1 - chance) / (steps * self._batch_size))

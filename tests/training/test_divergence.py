@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from albert_tf import RunConfig
 from albert_tf.training.divergence import DivergenceDetector, Plateau
 
 BOOKS = Path(__file__).resolve().parents[2] / "docs/results/books_pretraining.md"
@@ -24,7 +25,12 @@ def plateaus(unigram=UNIGRAM):
     )
 
 
-def alarms(curves, at_once=7, new_only=True, **values):
+def detector_of(plateaus, max_steps, **values):
+    config = RunConfig("run", **{"train_batch_size": 64, **values})
+    return DivergenceDetector(plateaus, config, max_steps)
+
+
+def alarms(curves, at_once=7, new_only=True, plateaus=(), max_steps=3000, **values):
     """What a detector finds in curves, one value a step; by cause and step."""
     steps = len(next(iter(curves.values())))
     metrics = {
@@ -33,8 +39,7 @@ def alarms(curves, at_once=7, new_only=True, **values):
         "finite": np.ones(steps),
         **{name: np.asarray(values) for name, values in curves.items()},
     }
-    options = {"batch_size": 64, "num_warmup_steps": 300, "max_steps": 3000, **values}
-    detector = DivergenceDetector(**options)
+    detector = detector_of(plateaus, max_steps, **{"num_warmup_steps": 300, **values})
     found = []
     for begin in range(0, steps, at_once):
         end = min(begin + at_once, steps)
@@ -202,7 +207,7 @@ def test_steps_that_are_not_finite_are_few_enough_unless_the_run_ends_on_them(ba
 
 
 def detector(*plateaus):
-    return DivergenceDetector(plateaus, batch_size=8, num_warmup_steps=0, max_steps=1000)
+    return detector_of(plateaus, 1000, train_batch_size=8, num_warmup_steps=0)
 
 
 def looked(*plateaus):

@@ -60,7 +60,7 @@ def test_a_learning_rate_that_is_too_high_is_warned_of_once_for_each_cause(run, 
     text = said(done.stderr)
     for cause in ("the loss jumped", "the gradient norm exploded"):
         assert len(re.findall(f"Warning: {cause} from .* to .* between steps", text)) == 1
-    assert "Lower --learning_rate or lengthen the warm-up." in text
+    assert "Lower the learning rate or lengthen the warm-up." in text
     assert logged(tmp_path)[-1]["step"] == 200
 
 

@@ -59,7 +59,7 @@ def test_mirrored_with_one_device_is_refused(monkeypatch):
     with pytest.raises(AlbertError, match="needs at least two GPUs, and TensorFlow sees no GPU; "):
         make_strategy(RunConfig("runs/a", strategy="mirrored"))
     there["GPU"] = [one]
-    with pytest.raises(AlbertError, match="sees one GPU; --strategy=default uses one device"):
+    with pytest.raises(AlbertError, match="sees one GPU; `strategy`=default uses one device"):
         make_strategy(RunConfig("runs/a", strategy="mirrored"))
 
 

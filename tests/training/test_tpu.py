@@ -47,10 +47,10 @@ def test_runs_that_a_tpu_can_do_pass(values):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"train_batch_size": 60}, r"train_batch_size=60 does not divide by 8 \(replicas"),
-        ({"gradient_accumulation_steps": 3}, "train_batch_size=64 does not divide by 24"),
-        ({"eval_batch_size": 12}, "eval_batch_size=12 does not divide by 8"),
-        ({"jit_compile": True}, "compiles everything by itself; leave --jit_compile out"),
+        ({"train_batch_size": 60}, r"`train_batch_size`=60 is not divisible by 8 \(replicas"),
+        ({"gradient_accumulation_steps": 3}, "`train_batch_size`=64 is not divisible by 24"),
+        ({"eval_batch_size": 12}, "`eval_batch_size`=12 is not divisible by 8"),
+        ({"jit_compile": True}, "compiles everything by itself; leave `jit_compile` out"),
         ({"tpu_name": "pod", "output_dir": "runs/a"}, "the TPU 'pod' cannot reach runs/a; put"),
         ({"tpu_name": "grpc://10.0.0.2:8470"}, "cannot reach records/a.tfrecord"),
     ],
@@ -61,7 +61,7 @@ def test_a_run_that_a_tpu_cannot_do_is_refused(values, sentence):
 
 
 def test_float16_is_refused():
-    with pytest.raises(AlbertError, match="precision='mixed_float16' is not known; use one of"):
+    with pytest.raises(AlbertError, match="`precision`='mixed_float16' is unknown; use one of"):
         config(precision="mixed_float16")
 
 
@@ -98,7 +98,7 @@ def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_
         if pad_to_max:
             check_tpu_run(config(), 8, batch)
         else:
-            with pytest.raises(AlbertError, match="set --pad_to_max"):
+            with pytest.raises(AlbertError, match="set `pad_to_max`"):
                 check_tpu_run(config(), 8, batch)
 
 
