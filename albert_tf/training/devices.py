@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -34,19 +33,17 @@ def describe_devices(strategy: tf.distribute.Strategy) -> str:
     kind, count = devices[0].device_type, len(devices)
     text = f"{count} {kind}{'s' if count > 1 else ''}"
     if kind == "GPU":
-        text += f" ({_gpu_names(device.device_index for device in devices)})"
+        gpus = tf.config.list_physical_devices("GPU")
+        used = [gpus[device.device_index % len(gpus)] for device in devices]
+        details = map(tf.config.experimental.get_device_details, used)
+        names = dict.fromkeys(detail.get("device_name", "unknown") for detail in details)
+        text += f" ({', '.join(names)})"
         total = len(tf.config.list_logical_devices("GPU"))
         if count < total:
             text += f" of {total}, all of which the mirrored strategy uses"
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         text += f" of the {strategy.num_replicas_in_sync} in the cluster"
     return text
-
-
-def _gpu_names(indices: Iterable[int]) -> str:
-    gpus = tf.config.list_physical_devices("GPU")
-    details = [tf.config.experimental.get_device_details(gpus[i % len(gpus)]) for i in indices]
-    return ", ".join(dict.fromkeys(detail.get("device_name", "unknown") for detail in details))
 
 
 def missing_gpu() -> str:

@@ -95,41 +95,39 @@ class DivergenceDetector:
     """
 
     def __init__(self, plateaus: Sequence[Plateau], config: RunConfig, max_steps: int) -> None:
-        self._config, self._max_steps = config, max_steps
+        self._max_nonfinite, self._max_steps = config.max_nonfinite_steps, max_steps
         self._nonfinite = 0
-        self._loss, self._norm = _RunningMedian(), _RunningMedian()
+        advice = "Lower the learning rate or lengthen the warm-up"
+        loss = _RunningMedian("loss", LOSS_SPIKE, "the loss jumped", f"{advice}.", _loss_limit)
+        norm = _RunningMedian(
+            "gradient_norm",
+            GRADIENT_EXPLOSION,
+            "the gradient norm exploded",
+            f"{advice}, and try float32.",
+            lambda medians, first: _EXPLOSION * max(float(np.median(medians)), config.clip_norm),
+        )
+        self._parts: dict[str, _RunningMedian | _Window] = {"loss": loss, "norm": norm}
         shortest = max(config.num_warmup_steps, int(_WINDOW_SHARE * max_steps))
         warm = config.start_warmup_step + config.num_warmup_steps
-        self._windows = [
-            _Window(plateau, warm, shortest, config.train_batch_size) for plateau in plateaus
-        ]
-        self._parts: dict[str, _RunningMedian | _Window] = {"loss": self._loss, "norm": self._norm}
-        for window in self._windows:
-            metric = window.plateau.metric
-            self._parts[metric if metric not in self._parts else f"{metric} plateau"] = window
+        for plateau in plateaus:
+            name = plateau.metric
+            name = f"{name} plateau" if name in self._parts else name
+            self._parts[name] = _Window(plateau, warm, shortest, config.train_batch_size)
 
     def update(self, step: int, metrics: Mapping[str, np.ndarray]) -> list[Alarm]:
         """Takes the metrics of the steps up to `step`, [steps] each, and returns their alarms."""
-        finite, first = metrics["finite"], step - len(metrics["finite"])
-        alarms: list[Alarm] = []
-        for i, ok in enumerate(finite):
-            now = first + i + 1
-            self._nonfinite = 0 if ok else self._nonfinite + 1
-            if ok:
-                self._loss.add(float(metrics["loss"][i]))
-                self._norm.add(float(metrics["gradient_norm"][i]))
-            checks = [self._not_finite(now)]
-            if now % _BLOCK == 0:
-                checks += [self._loss_spike(now), self._gradient_explosion(now)]
-            for window in self._windows:
-                value = float(metrics[window.plateau.metric][i])
-                checks.append(window.update(now, value, bool(ok)))
-            alarms += [alarm for alarm in checks if alarm]
-        return alarms
+        alarms = []
+        first = step - len(metrics["finite"]) + 1
+        for i, finite in enumerate(metrics["finite"]):
+            alarms.append(self._check_finite(first + i, bool(finite)))
+            for part in self._parts.values():
+                value = float(metrics[part.metric][i])
+                alarms.append(part.check(first + i, value, bool(finite)))
+        return [alarm for alarm in alarms if alarm]
 
     def state(self) -> dict[str, Any]:
         """Returns the state as JSON values."""
-        parts = {name: vars(part.memory).copy() for name, part in self._parts.items()}
+        parts = {name: dict(part.state) for name, part in self._parts.items()}
         return {"nonfinite": self._nonfinite, **parts}
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
@@ -137,17 +135,17 @@ class DivergenceDetector:
         self._nonfinite = state.get("nonfinite", 0)
         lacking = []
         for name, part in self._parts.items():
-            memory, values = type(part.memory), state.get(name, {})
-            if values.keys() != vars(memory()).keys():
+            fresh, saved = part.new_state(), state.get(name, {})
+            if saved.keys() != fresh.keys():
                 lacking.append(name)
-                values = {}
-            part.memory = memory(**values)
+            part.state = dict(saved) if saved.keys() == fresh.keys() else fresh
         return lacking
 
-    def _not_finite(self, step: int) -> Alarm | None:
+    def _check_finite(self, step: int, finite: bool) -> Alarm | None:
+        self._nonfinite = 0 if finite else self._nonfinite + 1
         # If a run ends on such steps, nothing shows that its weights are good.
-        few = self._nonfinite < self._config.max_nonfinite_steps
-        if few and not (self._nonfinite and step == self._max_steps):
+        last = self._nonfinite > 0 and step == self._max_steps
+        if self._nonfinite < self._max_nonfinite and not last:
             return None
         count = "1 step" if self._nonfinite == 1 else f"{self._nonfinite} steps in a row"
         return Alarm(
@@ -156,143 +154,129 @@ class DivergenceDetector:
             step - self._nonfinite,
             f"{count} before step {step} gave a loss or gradient that is not finite",
             "Try a lower learning rate or a longer warm-up.",
-            repeated=self._nonfinite > self._config.max_nonfinite_steps,
+            repeated=self._nonfinite > self._max_nonfinite,
         )
 
-    def _loss_spike(self, step: int) -> Alarm | None:
-        first = self._loss.memory.first
 
-        def limit(medians: np.ndarray) -> float:
-            middle = float(np.median(medians))
-            spread = _MAD_TO_DEVIATION * float(np.median(np.abs(medians - middle)))
-            return middle + max(_DEVIATIONS * spread, _SHARE_OF_FIRST * abs(first))
-
-        advice = "Lower the learning rate or lengthen the warm-up."
-        return self._loss.judge(step, limit, LOSS_SPIKE, "the loss jumped", advice)
-
-    def _gradient_explosion(self, step: int) -> Alarm | None:
-        def limit(medians: np.ndarray) -> float:
-            return _EXPLOSION * max(float(np.median(medians)), self._config.clip_norm)
-
-        advice = "Lower the learning rate or lengthen the warm-up, and try float32."
-        what = "the gradient norm exploded"
-        return self._norm.judge(step, limit, GRADIENT_EXPLOSION, what, advice)
-
-
-@dataclasses.dataclass
-class _Medians:
-    """State of a running median.
-
-    Attributes:
-      first: the run's first median.
-      medians: the latest ones within the limit.
-      values: of the current block.
-      since: the step after which the metric exceeded its limit; None while it does not.
-    """
-
-    first: float | None = None
-    medians: list[float] = dataclasses.field(default_factory=list)
-    values: list[float] = dataclasses.field(default_factory=list)
-    since: int | None = None
+def _loss_limit(medians: np.ndarray, first: float) -> float:
+    middle = float(np.median(medians))
+    deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(medians - middle)))
+    return middle + max(_DEVIATIONS * deviation, _SHARE_OF_FIRST * abs(first))
 
 
 class _RunningMedian:
-    """Judges a metric by its medians over blocks of steps."""
+    """Compares a metric's median over a block of steps with those of earlier blocks.
 
-    def __init__(self) -> None:
-        self.memory = _Medians()
+    Args:
+      metric: its name.
+      cause: of the alarms.
+      what: begins their text.
+      advice: of the alarms.
+      limit: of a median, given the earlier ones and the run's first one.
 
-    def add(self, value: float) -> None:
-        self.memory.values.append(value)
+    Attributes:
+      state: the run's first median; the latest medians within the limit; the values of the current
+        block; the step since which the limit is exceeded, or None.
+    """
 
-    def judge(
+    def __init__(
         self,
-        step: int,
-        limit: Callable[[np.ndarray], float],
+        metric: str,
         cause: str,
         what: str,
         advice: str,
-    ) -> Alarm | None:
-        """Ends a block; returns an alarm if its median exceeds the limit set by earlier ones."""
-        memory = self.memory
-        if not memory.values:
+        limit: Callable[[np.ndarray, float], float],
+    ) -> None:
+        self.metric, self._cause, self._what = metric, cause, what
+        self._advice, self._limit = advice, limit
+        self.state = self.new_state()
+
+    @staticmethod
+    def new_state() -> dict[str, Any]:
+        return {"first": None, "medians": [], "values": [], "since": None}
+
+    def check(self, step: int, value: float, finite: bool) -> Alarm | None:
+        state = self.state
+        if finite:
+            state["values"].append(value)
+        if step % _BLOCK or not state["values"]:
             return None
-        newest = float(np.median(memory.values))
-        memory.values = []
-        memory.first = newest if memory.first is None else memory.first
-        past = np.array(memory.medians)
-        if len(past) < _ENOUGH or newest <= limit(past):
-            memory.medians = [*memory.medians, newest][-_HISTORY:]
-            memory.since = None
+        newest = float(np.median(state["values"]))
+        state["values"] = []
+        if state["first"] is None:
+            state["first"] = newest
+        past = np.array(state["medians"])
+        if len(past) < _ENOUGH or newest <= self._limit(past, state["first"]):
+            state["medians"] = [*state["medians"], newest][-_HISTORY:]
+            state["since"] = None
             return None
         # Such a median does not shift the limit: the alarm lasts until the metric is back.
-        repeated = memory.since is not None
+        repeated = state["since"] is not None
         if not repeated:
-            memory.since = step - _BLOCK
+            state["since"] = step - _BLOCK
         text = (
-            f"{what} from {np.median(past):.4g} to {newest:.4g} between steps {memory.since} and "
-            f"{step} (medians of {_BLOCK * len(past)} and {_BLOCK} steps)"
+            f"{self._what} from {np.median(past):.4g} to {newest:.4g} between steps "
+            f"{state['since']} and {step} (medians of {_BLOCK * len(past)} and {_BLOCK} steps)"
         )
-        return Alarm(cause, step, memory.since, text, advice, repeated)
-
-
-@dataclasses.dataclass
-class _Halves:
-    """State of a window: sums and step counts of its halves, and `since` as in _Medians."""
-
-    sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
-    counts: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    since: int | None = None
+        return Alarm(self._cause, step, state["since"], text, self._advice, repeated)
 
 
 class _Window:
-    """Judges the mean of a plateau's metric over successive windows."""
+    """Compares the mean of a plateau's metric over successive windows with chance.
+
+    Attributes:
+      state: sums and step counts of the two halves of a window; the step since which nothing is
+        learned, or None.
+    """
 
     def __init__(self, plateau: Plateau, warm: int, shortest: int, batch_size: int) -> None:
-        self.plateau, self._warm, self._batch_size = plateau, warm, batch_size
+        self.metric = plateau.metric
+        self._plateau, self._warm, self._batch_size = plateau, warm, batch_size
         self._steps = max(plateau.steps, shortest, math.ceil(plateau.examples / batch_size))
         self._chance: float | None = None
-        self.memory = _Halves()
+        self.state = self.new_state()
 
-    def update(self, step: int, value: float, finite: bool) -> Alarm | None:
+    @staticmethod
+    def new_state() -> dict[str, Any]:
+        return {"sums": [0.0, 0.0], "counts": [0, 0], "since": None}
+
+    def check(self, step: int, value: float, finite: bool) -> Alarm | None:
         place = step - self._warm - 1
         if place < 0:
             return None
-        memory, place = self.memory, place % self._steps
+        place %= self._steps
+        sums, counts, since = (self.state[name] for name in ("sums", "counts", "since"))
         if finite:
             half = 2 * place // self._steps
-            memory.sums[half] += value
-            memory.counts[half] += 1
+            sums[half] += value
+            counts[half] += 1
         if place < self._steps - 1:
             return None
-        self.memory = _Halves(since=memory.since)
-        if not all(memory.counts):
+        self.state = {**self.new_state(), "since": since}
+        if not all(counts):
             return None
         if self._chance is None:
-            self._chance = self.plateau.chance()
-        mean = sum(memory.sums) / sum(memory.counts)
-        early, late = (total / count for total, count in zip(memory.sums, memory.counts))
-        if self._learned(mean, late - early, sum(memory.counts)):
-            self.memory.since = None
+            self._chance = self._plateau.chance()
+        mean = sum(sums) / sum(counts)
+        change = sums[1] / counts[1] - sums[0] / counts[0]
+        if self._learned(mean, change, sum(counts)):
+            self.state["since"] = None
             return None
-        since = step - self._steps if memory.since is None else memory.since
-        self.memory.since = since
-        share = f"{mean:.1%}" if self.plateau.accuracy else f"{mean:.3f}"
-        chance = f"{self._chance:.0%}" if self.plateau.accuracy else f"{self._chance:.3f}"
-        return Alarm(
-            self.plateau.metric,
-            step,
-            since,
-            f"{self.plateau.name} is {share} in the {self._steps} steps before step {step}, where "
-            f"{chance} needs no learning",
-            self.plateau.advice,
-            repeated=memory.since is not None,
+        onset = step - self._steps if since is None else since
+        self.state["since"] = onset
+        accuracy = self._plateau.accuracy
+        reached = f"{mean:.1%}" if accuracy else f"{mean:.3f}"
+        chance = f"{self._chance:.0%}" if accuracy else f"{self._chance:.3f}"
+        text = (
+            f"{self._plateau.name} is {reached} in the {self._steps} steps before step {step}, "
+            f"where {chance} needs no learning"
         )
+        return Alarm(self.metric, step, onset, text, self._plateau.advice, since is not None)
 
     def _learned(self, mean: float, change: float, steps: int) -> bool:
         """Returns whether the metric is better than chance, or still improving."""
         chance = self._chance
-        if self.plateau.accuracy:
+        if self._plateau.accuracy:
             deviation = math.sqrt(chance * (1 - chance) / (steps * self._batch_size))
             return mean > chance + _LEARNED_DEVIATIONS * deviation
         return mean < _LEARNED_SHARE * chance or change < (_LEARNED_SHARE - 1) * chance

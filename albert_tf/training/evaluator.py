@@ -70,8 +70,8 @@ class Evaluator:
         kept = recorded_precision(run_config.output_dir) or fast
         if kept != fast:
             print(
-                f"{run_config.output_dir} was trained in {kept}, and goes on in this precision; for "
-                f"a new run on these devices, auto would choose {fast}."
+                f"{run_config.output_dir} was trained in {kept}, and goes on in this precision; "
+                f"for a new run on these devices, auto would choose {fast}."
             )
         return kept
 
@@ -201,10 +201,8 @@ class Evaluator:
 
 def _examples_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
     """Counts the examples with a NaN in any output."""
-    bad = np.zeros(len(next(iter(outputs.values()))), bool)
-    for values in outputs.values():
-        bad |= np.isnan(values).any(axis=tuple(range(1, values.ndim)))
-    return int(bad.sum())
+    bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]
+    return int(np.any(bad, axis=0).sum())
 
 
 @contextlib.contextmanager

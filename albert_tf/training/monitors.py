@@ -95,16 +95,15 @@ class MetricsWindow:
     def clear(self) -> None:
         """Starts a new window."""
         self._metrics: list[dict[str, np.ndarray]] = []
-        self._steps, self._seconds, self._tokens, self._waited = 0, 0.0, 0.0, 0.0
+        self._timed: list[dict[str, np.ndarray]] = []
+        self._seconds = 0.0
 
     def add(self, metrics: dict[str, np.ndarray], seconds: float | None) -> None:
-        """Adds the steps of one call of `TrainLoop.run`; the time it took counts unless None."""
+        """Adds one call of `TrainLoop.run` and its duration; None leaves it out of the rates."""
         self._metrics.append(metrics)
         if seconds is not None:
-            self._steps += len(metrics["finite"])
+            self._timed.append(metrics)
             self._seconds += seconds
-            self._tokens += float(np.sum(metrics["tokens"]))
-            self._waited += float(np.sum(metrics["input_wait"]))
 
     def means(self) -> dict[str, float]:
         """Returns means over the finite steps, the last learning rate, and rates per second."""
@@ -119,9 +118,12 @@ class MetricsWindow:
         means["learning_rate"] = float(columns["learning_rate"][-1])
         means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
         if self._seconds:
-            means["examples_per_second"] = self._steps * self._batch_size / self._seconds
-            means["tokens_per_second"] = self._tokens / self._seconds
-            means["input_wait_share"] = self._waited / self._seconds
+            rows = sum(len(m["tokens"]) for m in self._timed) * self._batch_size
+            means["examples_per_second"] = rows / self._seconds
+            seen = sum(float(np.sum(m["tokens"])) for m in self._timed)
+            means["tokens_per_second"] = seen / self._seconds
+            waited = sum(float(np.sum(m["input_wait"])) for m in self._timed)
+            means["input_wait_share"] = waited / self._seconds
             flops = self._flops(float(positions.mean()) / self._batch_size)
             if flops:
                 means["model_flops_per_second"] = means["examples_per_second"] * flops

@@ -43,9 +43,10 @@ class RunIdentity:
     def __init__(
         self, config: RunConfig, task: Task, train_spec: TrainSpec, frozen: Sequence[str] = ()
     ) -> None:
+        settings = {name: getattr(config, name) for name in config.DECISIVE}
         self._values: dict[str, dict[str, Any]] = {
             # Runs of versions that could not freeze weights have no such entry.
-            "run": {**config.decisive(), "frozen": list(frozen) or None},
+            "run": {**settings, "frozen": list(frozen) or None},
             "task": task.description(),
             "train": {"max_steps": train_spec.max_steps, "data": train_spec.data_fingerprint},
         }

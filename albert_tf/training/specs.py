@@ -217,10 +217,6 @@ class RunConfig:
                 f"`seed`={self.seed} is out of range; seeds are integers from 0 to {MAX_SEED}."
             )
 
-    def decisive(self) -> dict[str, object]:
-        """Returns the values of `DECISIVE`, as JSON values."""
-        return {name: getattr(self, name) for name in self.DECISIVE}
-
     def warmup_note(self, max_steps: int) -> str | None:
         """Returns a warning if `max_steps` end before the warm-up does, else None."""
         end = self.start_warmup_step + self.num_warmup_steps

@@ -62,7 +62,7 @@ class ScoringTask(Task):
     def predict(self, model, batch):
         return {"score": self._watch(model(batch["input_word_ids"]), False)}
 
-    def metrics(self, outputs):
+    def metrics(self, outputs, examples=None):
         return {"loss": float(np.mean(outputs["score"]))}
 
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a run that is refused says of the one that is there."""
+"""The errors of a run whose output directory holds another run."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ CONFIG = RunConfig("runs/a", train_batch_size=8, seed=1)
 
 @pytest.fixture
 def of(tiny_config, record_paths):
-    """The identity of a run, with changes to it; some records of all."""
+    """Makes the identity of a run, given changes to it."""
 
     def of(paths=record_paths, model=None, max_steps=100, fingerprint=None, **values):
-        source = open_records(",".join(paths), dataclasses.replace(tiny_config, **(model or {})))
-        task = PretrainingTask(dataclasses.replace(tiny_config, **(model or {})), source)
-        spec = TrainSpec(
-            source.train_input_fn,
-            max_steps,
-            fingerprint or source.fingerprint,
-            source.description,
-        )
+        model_config = dataclasses.replace(tiny_config, **(model or {}))
+        source = open_records(",".join(paths), model_config)
+        spec = TrainSpec.of(source, max_steps)
+        if fingerprint:
+            spec = dataclasses.replace(spec, data_fingerprint=fingerprint)
+        task = PretrainingTask(model_config, source)
         return RunIdentity(dataclasses.replace(CONFIG, **values), task, spec)
 
     return of
