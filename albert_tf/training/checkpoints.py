@@ -51,6 +51,9 @@ class CheckpointStore:
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief: they take part in saving (a collective
         operation), into a folder that is then deleted.
+
+    Attributes:
+      best: the record of the best evaluation; None before the first.
     """
 
     def __init__(
@@ -71,9 +74,9 @@ class CheckpointStore:
         weights = tf.train.Checkpoint(**named_weights)
         self._parts = {"weights": weights, "optimizer": optimizer, **state}
         self._checkpoint = tf.train.Checkpoint(**self._parts)
-        self._best = tf.train.Checkpoint(weights=weights)
+        self._best_checkpoint = tf.train.Checkpoint(weights=weights)
         self._output_dir, self._keep_max = output_dir, keep_max
-        self._best_record: BestRecord | None = None
+        self.best: BestRecord | None = None
 
     @functools.cached_property
     def _manager(self) -> tf.train.CheckpointManager:
@@ -208,31 +211,27 @@ class CheckpointStore:
         if not self._writes and tf.io.gfile.exists(self._scratch):
             tf.io.gfile.rmtree(self._scratch)
 
-    def best(self) -> BestRecord | None:
-        """Returns the record of the best evaluation; None before the first."""
-        return self._best_record
-
     def _restore_best(self) -> None:
         folder = os.path.join(self._output_dir, BEST)
         try:
-            self._best_record = read_best(folder)
-            if self._best_record:
-                check_checkpoint(os.path.join(folder, self._best_record.checkpoint))
+            self.best = read_best(folder)
+            if self.best:
+                check_checkpoint(os.path.join(folder, self.best.checkpoint))
         except DamagedError as error:
             print(f"{error} Forgetting these best weights: the next evaluation is the best.")
             self.forget_best()
         if self._writes:
-            self._delete_other_best(self._best_record.step if self._best_record else None)
+            self._delete_other_best(self.best.step if self.best else None)
 
     def save_best(self, step: int, metric: str, value: float) -> None:
         """Saves the weights as the best so far, and deletes the previous best."""
         record = BestRecord(step, metric, value, f"ckpt-{step}")
         with self._writing(self._best_folder, step):
-            self._best.write(os.path.join(self._best_folder, record.checkpoint))
+            self._best_checkpoint.write(os.path.join(self._best_folder, record.checkpoint))
             if self._writes:
                 # The weights come before the record that names them; the old ones go last.
                 record.save(self._best_folder)
-        self._best_record = record
+        self.best = record
         if self._writes:
             self._delete_other_best(step)
 
@@ -243,7 +242,7 @@ class CheckpointStore:
 
     def forget_best(self) -> None:
         """Deletes the best weights."""
-        self._best_record = None
+        self.best = None
         if self._writes and tf.io.gfile.exists(self._best_folder):
             tf.io.gfile.rmtree(self._best_folder)
 

@@ -268,7 +268,7 @@ class TrainingRun:
         self.results = results
         shown = "  ".join(f"{k} {v:.4f}" for k, v in results.items())
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
-        value, best = results[self.task.best_metric], self.store.best()
+        value, best = results[self.task.best_metric], self.store.best
         sign = 1 if self.task.best_metric_larger_is_better else -1
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):
             self.store.save_best(step, self.task.best_metric, value)
@@ -282,7 +282,7 @@ class TrainingRun:
         """Returns why the run is over before its last step; None if it is not."""
         patience = self.config.early_stopping_evals
         every = self.eval_spec.every_steps if self.eval_spec else None
-        best = self.store.best()
+        best = self.store.best
         if not (patience and every and best and step - best.step >= patience * every):
             return None
         return (

@@ -14,7 +14,7 @@ from albert_tf.io.signals import kept_handlers
 from albert_tf.training.cluster import check_cluster
 from albert_tf.training.devices import missing_gpu
 from albert_tf.training.specs import RunConfig
-from albert_tf.training.tpu import make_tpu_strategy
+from albert_tf.training.tpu import tpu_name, tpu_strategy
 
 
 def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
@@ -31,7 +31,7 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     if config.strategy == "multi_worker":
         return _multi_worker_strategy()
     with kept_handlers():
-        return make_tpu_strategy(config)
+        return tpu_strategy(tpu_name(config), config.tpu_zone, config.gcp_project)
 
 
 def _mirrored_strategy() -> tf.distribute.Strategy:

@@ -24,18 +24,15 @@ def tpu_name(config: RunConfig) -> str:
     return config.tpu_name or os.environ.get("TPU_NAME") or LOCAL
 
 
-def make_tpu_strategy(config: RunConfig) -> tf.distribute.Strategy:
-    """Connects to the TPU, initializes it once a process, and returns its strategy.
+@functools.cache
+def tpu_strategy(name: str, zone: str | None, project: str | None) -> tf.distribute.Strategy:
+    """Connects to a TPU, initializes it and returns its strategy.
+
+    Cached: initializing a TPU takes long and clears its memory.
 
     Raises:
       AlbertError: there is no TPU, or it cannot be used.
     """
-    return _connected(tpu_name(config), config.tpu_zone, config.gcp_project)
-
-
-@functools.cache
-def _connected(name: str, zone: str | None, project: str | None) -> tf.distribute.Strategy:
-    """Cached, as initializing a TPU takes long and clears its memory."""
     if name == LOCAL and not any(map(os.path.exists, _DEVICES)):
         raise AlbertError(
             "`strategy`=tpu found no TPU on this machine; run on a TPU VM, or name a TPU with "
