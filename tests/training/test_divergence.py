@@ -31,22 +31,21 @@ def detector_of(plateaus, max_steps, **values):
 
 
 def alarms(curves, at_once=7, new_only=True, plateaus=(), max_steps=3000, **values):
-    """What a detector finds in curves, one value a step; by cause and step."""
+    """The alarms of a detector for curves with one value per step."""
     steps = len(next(iter(curves.values())))
     metrics = {
         "loss": np.full(steps, 5.0),
         "gradient_norm": np.ones(steps),
         "finite": np.ones(steps),
-        **{name: np.asarray(values) for name, values in curves.items()},
+        **{name: np.asarray(curve) for name, curve in curves.items()},
     }
     detector = detector_of(plateaus, max_steps, **{"num_warmup_steps": 300, **values})
-    found = []
+    raised = []
     for begin in range(0, steps, at_once):
         end = min(begin + at_once, steps)
-        part = {name: values[begin:end] for name, values in metrics.items()}
-        found += detector.update(end, part)
+        raised += detector.update(end, {name: curve[begin:end] for name, curve in metrics.items()})
         detector.restore(json.loads(json.dumps(detector.state())))
-    return [alarm for alarm in found if not (new_only and alarm.repeated)]
+    return [alarm for alarm in raised if not (new_only and alarm.repeated)]
 
 
 def causes(curves, **values):
@@ -169,7 +168,7 @@ def test_a_window_is_as_long_as_the_warm_up_and_a_tenth_of_the_run():
     assert first(max_steps=30_000) == 300 + 3000
 
 
-def test_what_chance_gives_is_not_asked_for_before_it_is_needed():
+def test_chance_is_not_computed_before_it_is_needed():
     def chance():
         raise RuntimeError
 
@@ -179,7 +178,7 @@ def test_what_chance_gives_is_not_asked_for_before_it_is_needed():
         alarms(stuck(800), plateaus=[plateau])
 
 
-def test_so_many_steps_in_a_row_that_are_not_finite_are_an_alarm():
+def test_many_steps_in_a_row_that_are_not_finite_are_an_alarm():
     finite = np.ones(100)
     finite[20:29] = finite[40:51] = 0
     loss = np.where(finite, 5.0, math.nan)
@@ -187,7 +186,7 @@ def test_so_many_steps_in_a_row_that_are_not_finite_are_an_alarm():
     assert not alarms({"finite": np.zeros(9), "mlm": np.full(9, math.nan)}, plateaus=plateaus()[:1])
 
 
-def test_nothing_depends_on_the_steps_looked_at_together():
+def test_the_alarms_do_not_depend_on_how_many_steps_are_checked_at_a_time():
     curves = {**books(), **stuck(3000)}
     curves["loss"][1503:1580] += 2
     curves["gradient_norm"][2000:] *= 50
@@ -198,28 +197,27 @@ def test_nothing_depends_on_the_steps_looked_at_together():
     assert all(way == ways[0] for way in ways)
 
 
-@pytest.mark.parametrize(("bad", "found"), [([95, 96], []), ([99], [100]), ([97, 98, 99], [100])])
-def test_steps_that_are_not_finite_are_few_enough_unless_the_run_ends_on_them(bad, found):
+@pytest.mark.parametrize(("bad", "steps"), [([95, 96], []), ([99], [100]), ([97, 98, 99], [100])])
+def test_a_few_steps_that_are_not_finite_are_an_alarm_only_at_the_end_of_the_run(bad, steps):
     finite = np.ones(100)
     finite[bad] = 0
-    curves = {"finite": finite}
-    assert [alarm.step for alarm in alarms(curves, max_steps=100, num_warmup_steps=10)] == found
+    raised = alarms({"finite": finite}, max_steps=100, num_warmup_steps=10)
+    assert [alarm.step for alarm in raised] == steps
 
 
 def detector(*plateaus):
     return detector_of(plateaus, 1000, train_batch_size=8, num_warmup_steps=0)
 
 
-def looked(*plateaus):
-    """A detector that remembers something of each figure."""
-    made = detector(*plateaus)
-    figures = {"loss": 4.0, "gradient_norm": 2.0, "finite": 1.0, "mlm": 3.0, "sop": 0.5}
-    made.update(25, {name: np.full(25, value) for name, value in figures.items()})
-    return made
+def state_after_25_steps(*plateaus):
+    updated = detector(*plateaus)
+    metrics = {"loss": 4.0, "gradient_norm": 2.0, "finite": 1.0, "mlm": 3.0, "sop": 0.5}
+    updated.update(25, {name: np.full(25, value) for name, value in metrics.items()})
+    return updated.state()
 
 
-def test_what_the_memory_lacks_begins_anew_and_is_named():
-    state = looked(*plateaus()).state()
+def test_missing_parts_of_the_state_start_afresh_and_are_named():
+    state = state_after_25_steps(*plateaus())
     old = {name: part for name, part in state.items() if name != "sop"}
     old["norm"] = {"of": "another version"}
     resumed = detector(*plateaus())
@@ -229,9 +227,9 @@ def test_what_the_memory_lacks_begins_anew_and_is_named():
     assert detector(*plateaus()).restore({}) == ["loss", "norm", "mlm", "sop"]
 
 
-def test_a_plateau_of_the_loss_and_jumps_of_the_loss_are_remembered_apart():
+def test_plateaus_and_jumps_of_the_loss_have_separate_states():
     plateau = Plateau("loss", lambda: 0.7, "the loss", "Do.")
-    state = looked(plateau).state()
+    state = state_after_25_steps(plateau)
     resumed = detector(plateau)
     assert resumed.restore(state) == []
     assert resumed.state() == state

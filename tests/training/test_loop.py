@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which weights a training step changes, however the step is computed."""
+"""The weights that a training step changes, however it is computed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WAYS = {
     "two replicas": {"strategy": "mirrored"},
     "two replicas, accumulated": {"strategy": "mirrored", "gradient_accumulation_steps": 2},
 }
-#: The way in which `make test` trains; with frozen weights it does so in two others.
+#: The way that is not slow; with frozen weights, two others are not slow either.
 SHORT = ("recomputed",)
 OF_SENTENCES = ("bert/pooler/", "cls/seq_relationship/")
 
@@ -62,7 +62,7 @@ def values_of(run):
 
 
 def train(run):
-    """Trains; gives the names of the weights and of the slots that are not what they were."""
+    """Trains; returns the names of the weights and of the slots that changed."""
     weights, slots = run.evaluator.model.named_weights(), run.optimizer.named_slots()
     before = {name: value.numpy() for name, value in {**weights, **slots}.items()}
     run.run()
@@ -84,9 +84,7 @@ def test_weights_without_a_gradient_keep_every_bit(way, tmp_path, new_run):
     assert slots == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
 
 
-def test_each_micro_batch_and_each_step_has_dropout_masks_of_its_own(
-    tmp_path, monkeypatch, new_run
-):
+def test_each_micro_batch_of_each_step_has_other_dropout_masks(tmp_path, monkeypatch, new_run):
     seeds = []
 
     def recorded(seed):
@@ -165,7 +163,7 @@ def test_freezing_changes_neither_the_gradient_of_the_rest_nor_clips_by_what_is_
 
 
 def products(function, *arguments):
-    """How many matrix products a graph computes, in the functions it calls too."""
+    """Counts the matrix products in a graph and in the functions it calls."""
     graph = tf.function(function, autograph=False).get_concrete_function(*arguments).graph
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
@@ -173,7 +171,7 @@ def products(function, *arguments):
 
 
 def backward_products(run):
-    """How many matrix products a step takes beyond those of the forward pass."""
+    """Counts the matrix products of a step beyond those of the forward pass."""
     batch = dict(next(run._batches(0)))
     task, model, strategy = run.task, run.evaluator.model, run.evaluator.strategy
     step = products(lambda batch: strategy.run(run.loop.replica_step, args=(batch,)), batch)
@@ -269,6 +267,6 @@ class NoEncoderTask(PretrainingTask):
         (PretrainingTask, "pooler", "`freeze`='pooler' is unknown; use one of None, embeddings,"),
     ],
 )
-def test_what_cannot_be_frozen_is_one_sentence(task, freeze, sentence, tmp_path, new_run):
+def test_impossible_freezing_is_one_sentence(task, freeze, sentence, tmp_path, new_run):
     with pytest.raises(AlbertError, match=sentence):
         new_run(tmp_path, task=task, freeze=freeze).run()
