@@ -218,7 +218,7 @@ class RunMonitor:
         """
         steps = len(metrics["finite"])
         first, last = step - steps == self.first_step, step == self._train_spec.max_steps
-        # The first call also traces and compiles, and its input starts anew.
+        # The first call also traces and compiles, and its input starts afresh.
         self._window.add(metrics, None if first else seconds)
         self._tokens += metrics["tokens"].sum()
         self._positions += metrics["positions"].sum()

@@ -54,7 +54,7 @@ class DivergenceGuard(tf.train.experimental.PythonState):
     Args:
       detector: finds divergences.
       config: of the run.
-      strategy: of the run; the guard is made in its scope.
+      strategy: of the run; create the guard in its scope.
       note: prints a sentence for the user.
 
     Attributes:

@@ -129,11 +129,11 @@ def version_note(folder: str) -> str | None:
 
     `RunIdentity.check` does not compare versions: any TensorFlow can resume the run.
     """
-    begun = files.read_object(os.path.join(folder, RUN_CONFIG)).get("tensorflow")
-    if not isinstance(begun, str) or begun == tf.__version__:
+    first = files.read_object(os.path.join(folder, RUN_CONFIG)).get("tensorflow")
+    if not isinstance(first, str) or first == tf.__version__:
         return None
     return (
-        f"This run began with TensorFlow {_short(begun)} and is resumed with {tf.__version__}. The "
+        f"This run began with TensorFlow {_short(first)} and is resumed with {tf.__version__}. The "
         "two round differently, so results can differ slightly from those of an uninterrupted run."
     )
 

@@ -61,7 +61,7 @@ def check_tpu_run(
       Vocabulary and hidden sizes may be anything; XLA pads them.
     - Values have types of the cores: no text, no 64-bit numbers.
     - Cores compute in bfloat16 and float32; there is no float16.
-    - Everything that runs on the cores is compiled already; compiling parts of it is not possible.
+    - Everything that runs on the cores is compiled anyway; XLA cannot compile parts of it again.
     - The machines of a remote TPU read records and write checkpoints themselves. They reach
       buckets, but not the disks of this machine.
 

@@ -15,7 +15,7 @@ from albert_tf import RunConfig
 from albert_tf.training.divergence import DivergenceDetector, Plateau
 
 BOOKS = Path(__file__).resolve().parents[2] / "docs/results/books_pretraining.md"
-UNIGRAM = 6.542  # Of the books, see there.
+UNIGRAM = 6.542  # The entropy of the pieces, from that page.
 
 
 def plateaus(unigram=UNIGRAM):
@@ -139,13 +139,13 @@ def stuck(steps, level=UNIGRAM, seed=0):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_objectives_that_stay_at_chance_are_named_once_each(seed):
-    found = alarms(stuck(3000, seed=seed), plateaus=plateaus())
-    assert [(alarm.cause, alarm.step, alarm.onset) for alarm in found] == [
+    raised = alarms(stuck(3000, seed=seed), plateaus=plateaus())
+    assert [(alarm.cause, alarm.step, alarm.onset) for alarm in raised] == [
         ("mlm", 800, 300),
         ("sop", 925, 300),
     ]
-    assert "in the 500 steps before step 800, where 6.542 needs no learning" in found[0].text
-    assert "in the 625 steps before step 925, where 50% needs no learning" in found[1].text
+    assert "in the 500 steps before step 800, where 6.542 needs no learning" in raised[0].text
+    assert "in the 625 steps before step 925, where 50% needs no learning" in raised[1].text
 
 
 def test_a_masked_lm_loss_that_is_high_but_falls_is_no_plateau():
@@ -155,8 +155,8 @@ def test_a_masked_lm_loss_that_is_high_but_falls_is_no_plateau():
 def test_sentence_order_that_is_learned_and_lost_again_is_named_each_time():
     accuracy = np.full(10_000, 0.5)
     accuracy[3000:6000] = 0.6
-    found = causes({"sop": accuracy}, plateaus=plateaus()[1:], max_steps=10_000)
-    assert found == [("sop", 1300), ("sop", 7300)]
+    raised = causes({"sop": accuracy}, plateaus=plateaus()[1:], max_steps=10_000)
+    assert raised == [("sop", 1300), ("sop", 7300)]
 
 
 def test_a_window_is_as_long_as_the_warm_up_and_a_tenth_of_the_run():

@@ -64,8 +64,8 @@ def test_stop_ends_such_a_run_with_an_error_that_names_the_last_good_checkpoint(
     done = run(tmp_path, *TOO_HIGH, "--on_divergence=stop")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     text = joined(done.stderr)
-    found = re.search(r"the loss jumped from \S+ to \S+ between steps (\d+) and (\d+)", text)
-    onset, step = map(int, found.groups())
+    match = re.search(r"the loss jumped from \S+ to \S+ between steps (\d+) and (\d+)", text)
+    onset, step = map(int, match.groups())
     good = 25 * (onset // 25)
     assert f"last good checkpoint is {tmp_path}/run/checkpoints/ckpt-{good}. Lower" in text
     assert not (tmp_path / f"run/checkpoints/ckpt-{25 * (step // 25 + 1)}.index").exists()
@@ -74,8 +74,8 @@ def test_stop_ends_such_a_run_with_an_error_that_names_the_last_good_checkpoint(
 @pytest.mark.slow
 def test_such_a_run_ends_with_the_same_error_when_it_is_resumed(run, tmp_path):
     first, again = (run(tmp_path, *TOO_HIGH, "--on_divergence=stop") for _ in range(2))
-    found = re.search(r"the loss jumped from \S+ to \S+ between steps", joined(first.stderr))
-    assert again.returncode == 1 and found.group() in joined(again.stderr)
+    match = re.search(r"the loss jumped from \S+ to \S+ between steps", joined(first.stderr))
+    assert again.returncode == 1 and match.group() in joined(again.stderr)
 
 
 @pytest.mark.slow
