@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from albert_tf.optimization.optimizer import AlbertOptimizer
 
 _SUM = tf.distribute.ReduceOp.SUM
+#: No code here needs AutoGraph, which would take as long as the tracing itself.
+_without_autograph = tf.autograph.experimental.do_not_convert
 
 
 def distribute(
@@ -42,14 +44,6 @@ def distribute(
         return dataset.map(lambda batch: _split(batch, replicas, rows)).unbatch()
 
     return strategy.distribute_datasets_from_function(_without_autograph(dataset_fn))
-
-
-def _without_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Excludes a function, and all it calls, from AutoGraph.
-
-    No code here needs AutoGraph, which would take as long as the tracing itself.
-    """
-    return tf.autograph.experimental.do_not_convert(function)
 
 
 def _graph(

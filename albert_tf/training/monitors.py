@@ -80,56 +80,6 @@ class MetricsLog:
             writer.close()
 
 
-class MetricsWindow:
-    """Means and rates of the steps since the last log entry.
-
-    Args:
-      batch_size: examples of a step.
-      flops: operations of training on one example, a function of its positions.
-    """
-
-    def __init__(self, batch_size: int, flops: Callable[[float], float]) -> None:
-        self._batch_size, self._flops = batch_size, flops
-        self.clear()
-
-    def clear(self) -> None:
-        """Starts a new window."""
-        self._metrics: list[dict[str, np.ndarray]] = []
-        self._timed: list[dict[str, np.ndarray]] = []
-        self._seconds = 0.0
-
-    def add(self, metrics: dict[str, np.ndarray], seconds: float | None) -> None:
-        """Adds one call of `TrainLoop.run` and its duration; None leaves it out of the rates."""
-        self._metrics.append(metrics)
-        if seconds is not None:
-            self._timed.append(metrics)
-            self._seconds += seconds
-
-    def means(self) -> dict[str, float]:
-        """Returns means over the finite steps, the last learning rate, and rates per second."""
-        columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
-        finite = columns.pop("finite") > 0
-        del columns["input_wait"]
-        tokens, positions = columns.pop("tokens"), columns.pop("positions")
-        means = {
-            k: float(np.mean(v[finite])) if finite.any() else float("nan")
-            for k, v in columns.items()
-        }
-        means["learning_rate"] = float(columns["learning_rate"][-1])
-        means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
-        if self._seconds:
-            rows = sum(len(m["tokens"]) for m in self._timed) * self._batch_size
-            means["examples_per_second"] = rows / self._seconds
-            seen = sum(float(np.sum(m["tokens"])) for m in self._timed)
-            means["tokens_per_second"] = seen / self._seconds
-            waited = sum(float(np.sum(m["input_wait"])) for m in self._timed)
-            means["input_wait_share"] = waited / self._seconds
-            flops = self._flops(float(positions.mean()) / self._batch_size)
-            if flops:
-                means["model_flops_per_second"] = means["examples_per_second"] * flops
-        return means
-
-
 class InputWatch:
     """Warns, once a run, that training waits for its input."""
 
@@ -175,9 +125,8 @@ class RunMonitor:
         writes: bool,
     ) -> None:
         self._task, self._config, self._train_spec = task, config, train_spec
-        self._window = MetricsWindow(config.train_batch_size, flops)
+        self._flops, self._writes = flops, writes
         self._input_watch = InputWatch()
-        self._writes = writes
         self._log: MetricsLog | None = None
         self._progress: Progress | None = None
         self._tokens = self._positions = 0.0
@@ -187,12 +136,18 @@ class RunMonitor:
         """Begins at a step, also after a rollback; later entries of the log are dropped."""
         self.close()
         self.first_step = step
-        self._window.clear()
+        self._clear()
         if self._writes:
             self._log = MetricsLog(self._config.output_dir, step)
             if not step and self._train_spec.data_description:
                 self._log.describe("training_data", self._train_spec.data_description)
         self._progress = Progress("train", self._train_spec.max_steps, "steps", step)
+
+    def _clear(self) -> None:
+        """Forgets the steps since the last entry of the log."""
+        self._metrics: list[dict[str, np.ndarray]] = []
+        self._timed: list[dict[str, np.ndarray]] = []
+        self._seconds = 0.0
 
     def close(self) -> None:
         """Closes the progress line and the event files."""
@@ -218,8 +173,10 @@ class RunMonitor:
         """
         steps = len(metrics["finite"])
         first, last = step - steps == self.first_step, step == self._train_spec.max_steps
-        # The first call also traces and compiles, and its input starts afresh.
-        self._window.add(metrics, None if first else seconds)
+        self._metrics.append(metrics)
+        if not first:  # The first call also traces and compiles, and its input starts afresh.
+            self._timed.append(metrics)
+            self._seconds += seconds
         self._tokens += metrics["tokens"].sum()
         self._positions += metrics["positions"].sum()
         bad = int(np.sum(metrics["finite"] == 0))
@@ -228,7 +185,7 @@ class RunMonitor:
                 f"step {step}: {bad} step(s) skipped, loss or gradient not finite "
                 f"({skipped} in all)"
             )
-        means = self._window.means()
+        means = self._means()
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
         text = f"{self._task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
@@ -242,12 +199,36 @@ class RunMonitor:
             corrupt = float(self._train_spec.corrupt_records)
             counts = {"skipped_steps": float(skipped), "corrupt_records": corrupt}
             self.log(step, "train", {**means, **counts})
-            self._window.clear()
+            self._clear()
 
     def log(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes an entry of the log; see `MetricsLog.write`."""
         if self._log:
             self._log.write(step, split, values)
+
+    def _means(self) -> dict[str, float]:
+        """Returns means over the finite steps since the last entry of the log, and rates."""
+        columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
+        finite = columns.pop("finite") > 0
+        del columns["input_wait"]
+        tokens, positions = columns.pop("tokens"), columns.pop("positions")
+        means = {
+            k: float(np.mean(v[finite])) if finite.any() else float("nan")
+            for k, v in columns.items()
+        }
+        means["learning_rate"] = float(columns["learning_rate"][-1])
+        means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
+        if self._seconds:
+            rows = sum(len(m["tokens"]) for m in self._timed) * self._config.train_batch_size
+            means["examples_per_second"] = rows / self._seconds
+            seen = sum(float(np.sum(m["tokens"])) for m in self._timed)
+            means["tokens_per_second"] = seen / self._seconds
+            waited = sum(float(np.sum(m["input_wait"])) for m in self._timed)
+            means["input_wait_share"] = waited / self._seconds
+            flops = self._flops(float(positions.mean()) / self._config.train_batch_size)
+            if flops:
+                means["model_flops_per_second"] = means["examples_per_second"] * flops
+        return means
 
     @property
     def padding_share(self) -> float:

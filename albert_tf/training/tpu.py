@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.training.specs import PRECISIONS, RunConfig, check_batch_sizes
+from albert_tf.training.specs import RunConfig, check_batch_sizes
 
 #: Names the TPU of this machine.
 LOCAL = "local"
@@ -54,21 +54,13 @@ def tpu_strategy(name: str, zone: str | None, project: str | None) -> tf.distrib
 def check_tpu_run(
     config: RunConfig, replicas: int, batch: Mapping[str, tf.TensorSpec], paths: Sequence[str] = ()
 ) -> None:
-    """Checks what a TPU requires of a run and can be known before the first step.
+    """Checks the requirements of a TPU that can be known before the first step.
 
-    - Every core gets the same number of rows: cores × micro-batches divide the batch.
-    - Programs are compiled for one shape: no smaller last batch, and no batches of several lengths.
-      Vocabulary and hidden sizes may be anything; XLA pads them.
-    - Values have types of the cores: no text, no 64-bit numbers.
-    - Cores compute in bfloat16 and float32; there is no float16.
-    - Everything that runs on the cores is compiled anyway; XLA cannot compile parts of it again.
-    - The machines of a remote TPU read records and write checkpoints themselves. They reach
-      buckets, but not the disks of this machine.
-
-    Tests show that the step has no operation on the host, and none that bfloat16 lacks.
+    docs/cloud_tpu.md lists them; those on precisions are met by every RunConfig. Tests show that
+    the step has no operation on the host, and none that bfloat16 lacks.
 
     Args:
-      config: of the run, with its precision chosen.
+      config: of the run.
       replicas: cores of the TPU.
       batch: shapes and types of the batches of an input pipeline.
       paths: files that the pipelines read.
@@ -77,10 +69,6 @@ def check_tpu_run(
       AlbertError: a requirement is not met.
     """
     check_batch_sizes(config, replicas)
-    if config.precision not in PRECISIONS:
-        raise AlbertError(
-            f"A TPU does not compute in {config.precision}; use `precision`=mixed_bfloat16."
-        )
     if config.jit_compile:
         raise AlbertError("A TPU compiles everything by itself; leave `jit_compile` out.")
     for name, spec in batch.items():

@@ -11,7 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import Estimator, RunConfig, TrainSpec
+from albert_tf.optimization.optimizer import create_optimizer
+from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.training.loop import TrainLoop
 from tests.training.conftest import TINY_CONFIG
 
 STEPS = 12
@@ -45,6 +48,16 @@ def make_run(paths, folder, config=TINY_CONFIG, task=PretrainingTask, steps=STEP
     }
     estimator = Estimator(task(config, source), RunConfig(**settings))
     return estimator, TrainSpec.of(source, steps), source
+
+
+def train_loop(estimator):
+    """Returns a TrainLoop of the Estimator's model outside of a run."""
+    config, weights = estimator.config, estimator.model.named_weights()
+    with estimator.strategy.scope():
+        schedule = WarmupPolynomialDecay(learning_rate=0.01, num_train_steps=10)
+        optimizer = create_optimizer(config.optimizer, schedule, weights)
+    model = estimator.model
+    return TrainLoop(estimator.strategy, estimator.task, model, optimizer, schedule, config)
 
 
 def interrupted(spec):

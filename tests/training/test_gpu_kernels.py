@@ -16,12 +16,11 @@ from tensorflow.python.framework import kernels
 
 from albert_tf import RunConfig
 from albert_tf.data.context import InputContext
-from albert_tf.optimization.optimizer import create_optimizer
-from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.loop import TrainLoop, distribute
+from albert_tf.training.loop import distribute
 from tests.support.builders import tiny_config
 from tests.support.small_tasks import PIECES, open_small_task
+from tests.training.runs import train_loop
 
 pytestmark = pytest.mark.skipif(not tf.test.is_built_with_cuda(), reason="no GPU kernels are built")
 
@@ -199,11 +198,7 @@ def test_a_gpu_trains_evaluates_and_predicts_without_the_cpu(
         **options,
     )
     estimator = Estimator(task, config)
-    with estimator.strategy.scope():
-        schedule = WarmupPolynomialDecay(learning_rate=0.01, num_train_steps=10)
-        weights = estimator.model.named_weights()
-        optimizer = create_optimizer(config.optimizer, schedule, weights)
-    loop = TrainLoop(estimator.strategy, task, estimator.model, optimizer, schedule, config)
+    loop = train_loop(estimator)
 
     batches = distribute(estimator.strategy, large_batches(source.train_input_fn), BATCH)
     train = loop._loop.get_concrete_function(iter(batches), tf.constant(1))
