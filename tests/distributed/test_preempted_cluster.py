@@ -106,7 +106,7 @@ def test_a_signal_to_one_worker_stops_both_within_an_evaluation(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cluster_stopped_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
+def test_a_repeatedly_stopped_cluster_ends_like_the_uninterrupted_one(tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "run"
     Cluster(command(whole), tmp_path / "logs").run()
     signals = [(1, signal.SIGTERM), (0, signal.SIGTERM), (1, signal.SIGINT)]
@@ -120,7 +120,7 @@ def test_a_cluster_stopped_again_and_again_ends_as_the_uninterrupted_one(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_cluster_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
+def test_a_repeatedly_killed_cluster_ends_like_the_uninterrupted_one(tmp_path):
     whole, folder, kills = tmp_path / "whole", tmp_path / "run", 20
     values = {"num_train_steps": 400, "save_checkpoints_steps": 2}
     Cluster(command(whole, **values), tmp_path / "logs").run()
@@ -163,7 +163,7 @@ def test_a_signal_before_training_ends_the_worker_and_the_other_one_says_so(tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_worker_whose_peer_is_lost_ends_with_one_sentence(tmp_path, index, number):
+def test_a_worker_that_lost_its_peer_ends_with_one_sentence(tmp_path, index, number):
     folder = tmp_path / "run"
     with Cluster(command(folder, num_train_steps=100_000), tmp_path) as cluster:
         wait_for_progress(cluster)

@@ -211,7 +211,7 @@ def test_a_damaged_checkpoint_is_one_sentence(tmp_path, part):
         store_of(tmp_path, variables(0)).restore(prefix)
 
 
-def test_a_report_takes_many_names_of_one_scope_together():
+def test_a_report_groups_many_names_of_one_scope():
     unexpected = [f"cls/predictions/{name}" for name in "abc"] + ["cls/other/x", "cls/other/y"]
     report = str(LoadReport("ckpt-1", ("bert/x",), ("output_bias",), tuple(unexpected)))
     assert report.splitlines() == [

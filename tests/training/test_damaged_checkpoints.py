@@ -92,7 +92,7 @@ def folder(saved, tmp_path):
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_taken(
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
     folder, capsys, kind, part
 ):
     DAMAGE[kind](folder / f"checkpoints/ckpt-30.{part}")

@@ -171,7 +171,7 @@ def trials(data, every, seed):
     ("file", "every"),
     [("index", 17), ("data-00000-of-00001", 149), ("checkpoint", 2)],
 )
-def test_whatever_byte_is_damaged_the_state_is_that_of_a_checkpoint(
+def test_damage_to_any_byte_never_restores_wrong_values(
     folder, interrupted, new_run, train, uninterrupted, capsys, file, every
 ):
     name = "checkpoints/checkpoint" if file == "checkpoint" else f"{NEWEST}.{file}"

@@ -140,9 +140,7 @@ def test_an_error_of_the_model_is_raised_without_reading_the_data_again(tmp_path
             made.train_and_evaluate(spec, EvalSpec(held_out.eval_input_fn))
 
 
-def test_damage_to_held_out_records_is_named_though_the_training_records_are_damaged(
-    tmp_path, shards
-):
+def test_damage_to_held_out_records_is_named_even_if_training_records_are_damaged(tmp_path, shards):
     train, held_out = source(shards[0], window=5), source(shards[1])
     flip(shards[1], 4)
     flip(shards[0], 9)  # The one step of training does not reach it.

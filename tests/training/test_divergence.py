@@ -105,14 +105,14 @@ def test_a_loss_that_jumps_and_stays_is_an_alarm_once_within_twenty_steps(height
     assert len(alarms(curves, new_only=False)) == (3000 - alarm.step) // 10 + 1
 
 
-def test_a_second_spike_after_the_loss_came_back_is_another_alarm():
+def test_a_second_spike_after_a_recovery_is_another_alarm():
     curves = books()
     curves["loss"][1500:1600] += 2
     curves["loss"][2000:2100] += 2
     assert causes(curves) == [("loss_spike", 1510), ("loss_spike", 2010)]
 
 
-def test_a_loss_that_climbs_within_some_dozen_steps_is_an_alarm():
+def test_a_loss_that_climbs_within_sixty_steps_is_an_alarm():
     curves = books()
     curves["loss"][2000:] += np.minimum(np.arange(1000) / 60, 1) * 2.5
     ((cause, step),) = causes(curves)
@@ -127,7 +127,7 @@ def test_a_gradient_norm_that_explodes_is_an_alarm_and_one_that_triples_is_not()
     assert causes(curves) == [("gradient_explosion", 2010)]
 
 
-def test_small_gradients_that_become_ordinary_ones_are_no_explosion():
+def test_small_gradients_that_become_normal_are_no_explosion():
     assert not alarms({"gradient_norm": np.where(np.arange(1000) < 500, 0.01, 2.0)})
 
 

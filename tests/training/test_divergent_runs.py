@@ -60,7 +60,7 @@ def test_a_learning_rate_that_is_too_high_is_warned_of_once_for_each_cause(run, 
     assert logged(tmp_path / "run")[-1]["step"] == 200
 
 
-def test_stop_ends_such_a_run_with_an_error_that_names_the_last_good_checkpoint(run, tmp_path):
+def test_stop_ends_a_divergent_run_and_names_the_last_good_checkpoint(run, tmp_path):
     done = run(tmp_path, *TOO_HIGH, "--on_divergence=stop")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     text = joined(done.stderr)
@@ -72,7 +72,7 @@ def test_stop_ends_such_a_run_with_an_error_that_names_the_last_good_checkpoint(
 
 
 @pytest.mark.slow
-def test_such_a_run_ends_with_the_same_error_when_it_is_resumed(run, tmp_path):
+def test_a_stopped_run_ends_with_the_same_error_when_it_is_resumed(run, tmp_path):
     first, again = (run(tmp_path, *TOO_HIGH, "--on_divergence=stop") for _ in range(2))
     match = re.search(r"the loss jumped from \S+ to \S+ between steps", joined(first.stderr))
     assert again.returncode == 1 and match.group() in joined(again.stderr)
@@ -99,7 +99,7 @@ def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
 
 
 @pytest.mark.slow  # test_rollback.py has steps that are not finite.
-def test_rollback_goes_back_with_a_lower_rate_and_other_data_until_the_run_holds(run, tmp_path):
+def test_rollbacks_lower_the_rate_and_skip_data_until_the_run_recovers(run, tmp_path):
     done = run(tmp_path, *TOO_HIGH, "--on_divergence=rollback")
     assert done.returncode == 0, done.stderr
     entries = json.loads((tmp_path / "run/rollbacks.json").read_text())

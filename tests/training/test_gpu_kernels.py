@@ -229,7 +229,7 @@ def test_a_gpu_trains_evaluates_and_predicts_without_the_cpu(
         ),
     ],
 )
-def test_what_a_gpu_leaves_to_the_cpu_is_seen(function, fault):
+def test_operations_left_to_the_cpu_are_detected(function, fault):
     inner = tf.function(function)
     graph = tf.function(lambda x: inner(x)).get_concrete_function(tf.TensorSpec([], tf.int32)).graph
     assert any(line.startswith(fault) for line in left_to_the_cpu(graph))

@@ -95,7 +95,7 @@ def uninterrupted(tmp_path_factory, arguments, script_server):
 # By default, a run is sent a signal in test_stopped_evaluations.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_run_with_a_checkpoint_it_goes_on_from(
+def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(
     tmp_path, arguments, script_server, run_script, uninterrupted, number
 ):
     folder, files = tmp_path / "run", [tmp_path / "stdout", tmp_path / "stderr"]

@@ -112,7 +112,7 @@ def test_a_checkpoint_that_is_due_is_saved_before_the_evaluation(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_in_an_evaluation_ends_as_the_uninterrupted_one(
+def test_a_run_killed_in_an_evaluation_ends_like_the_uninterrupted_one(
     tmp_path, start, uninterrupted
 ):
     step = 10  # A checkpoint is due.
@@ -149,7 +149,7 @@ def test_a_signal_ends_an_evaluation_outside_of_training_between_two_batches(
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_in_its_last_evaluation_stops_early_as_well(tmp_path, start):
+def test_a_run_stopped_in_its_last_evaluation_stops_early_as_well(tmp_path, start):
     def open_run(folder):
         opened = start(folder, early_stopping_evals=2)
         # No evaluation is better than the first one.

@@ -92,7 +92,7 @@ def test_the_whole_train_step_is_one_xla_program_of_fixed_shapes_without_the_hos
     assert any((weights[name].numpy() != value).any() for name, value in before.items())
 
 
-def test_what_a_tpu_cannot_do_is_seen():
+def test_operations_that_a_tpu_lacks_are_detected():
     batch = tf.constant([1.0, 0.0, 2.0])
     varying = tf.function(lambda x: tf.boolean_mask(x, x > 0), jit_compile=True)
     with pytest.raises(AssertionError):
