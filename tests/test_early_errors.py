@@ -85,11 +85,11 @@ MISTAKES = {
     ),
     "a batch that cannot be cut": (
         (*TRAIN, "--train_batch_size=6", "--gradient_accumulation_steps=4"),
-        "train_batch_size=6 does not divide by 4",
+        "train_batch_size=6 is not divisible by 4",
     ),
     "a recipe's batch that cannot be cut": (
         (*RACE, "--train_file=data.tsv", "--gradient_accumulation_steps=3"),
-        " does not divide by 3",
+        " is not divisible by 3",
     ),
     "a missing checkpoint": (
         (*TRAIN, "--init_checkpoint=absent"),

@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: the run's own, the best weights, and weights to start from.
+"""Checkpoints of a run, its best weights, and initial weights.
 
 Weights are stored under their official names (`named_weights()`), so a checkpoint outlives changes
-of the Python code, and checkpoints of the TF1 release are read by the same names.
+to the Python code, and checkpoints of the TF1 release are read by the same names.
 """
 
 from __future__ import annotations
@@ -33,28 +33,27 @@ from albert_tf.weights.checkpoint_files import (
 from albert_tf.weights.load import open_source
 from albert_tf.weights.source import LoadReport, Source, assign_weights, first_line
 
-_Memory = tf.train.experimental.PythonState
-
-
-def _trackable(named_weights: Mapping[str, tf.Variable]) -> tf.train.Checkpoint:
-    return tf.train.Checkpoint(**named_weights)
+_PythonState = tf.train.experimental.PythonState
 
 
 class CheckpointStore:
     """The checkpoints of one output directory.
 
-    `checkpoints/ckpt-<step>` hold everything a run needs to go on, `best/ckpt-<step>` the weights
-    of the best evaluation, named with its value in `best/best.json`.
+    `checkpoints/ckpt-<step>` hold everything needed to resume the run, `best/ckpt-<step>` the
+    weights of the best evaluation, which `best/best.json` records.
 
     Args:
       output_dir: the run's folder.
       named_weights: the model's weights by official name.
       optimizer: with its slots already created.
-      state: what else to save, by name. A PythonState takes "{}" for nothing, which it is given
-        for a checkpoint of before there was such a state.
+      state: what else to save, by name. A PythonState must accept "{}", which stands for a
+        checkpoint of an older version without this state.
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief: they take part in saving (a collective
-        operation), into a folder that is deleted again.
+        operation), into a folder that is then deleted.
+
+    Attributes:
+      best: the record of the best evaluation; None before the first.
     """
 
     def __init__(
@@ -62,54 +61,54 @@ class CheckpointStore:
         output_dir: str,
         named_weights: Mapping[str, tf.Variable],
         optimizer: keras.optimizers.legacy.Optimizer,
-        state: Mapping[str, tf.Variable | _Memory],
+        state: Mapping[str, tf.Variable | _PythonState],
         keep_max: int,
         writes: bool = True,
     ) -> None:
         self._writes = writes
-        # If a worker is killed, the chief deletes its folder as a temporary one in the next run.
-        self._aside = os.path.join(output_dir, f"worker.tmp-{uuid.uuid4().hex[:8]}")
-        folder = output_dir if writes else self._aside
+        # If a worker is killed, the chief of the next run deletes this as a temporary folder.
+        self._scratch = os.path.join(output_dir, f"worker.tmp-{uuid.uuid4().hex[:8]}")
+        folder = output_dir if writes else self._scratch
         self._folder = os.path.join(folder, CHECKPOINTS)
         self._best_folder = os.path.join(folder, BEST)
-        weights = _trackable(named_weights)
+        weights = tf.train.Checkpoint(**named_weights)
         self._parts = {"weights": weights, "optimizer": optimizer, **state}
         self._checkpoint = tf.train.Checkpoint(**self._parts)
-        self._best = tf.train.Checkpoint(weights=weights)
+        self._best_checkpoint = tf.train.Checkpoint(weights=weights)
         self._output_dir, self._keep_max = output_dir, keep_max
-        self._best_record: BestRecord | None = None
+        self.best: BestRecord | None = None
 
     @functools.cached_property
     def _manager(self) -> tf.train.CheckpointManager:
-        # Made when first needed: it reads the list of checkpoints, which must be in order then.
+        # Created when first needed: it reads the list of checkpoints, which must be intact by then.
         return tf.train.CheckpointManager(
             self._checkpoint, self._folder, max_to_keep=self._keep_max, checkpoint_name="ckpt"
         )
 
     def latest(self) -> str | None:
-        """Prefix of the newest checkpoint, which may be damaged; None if there is none."""
+        """Returns the prefix of the newest checkpoint, which may be damaged; None without any."""
         return next(reversed(self.kept().values()), None)
 
     def kept(self) -> dict[int, str]:
-        """Prefixes of the checkpoints by step, in ascending order; some may be damaged."""
+        """Returns the prefixes of the checkpoints by ascending step; some may be damaged."""
         prefixes, _ = newest_first(os.path.join(self._output_dir, CHECKPOINTS))
         steps = {step_of(prefix): prefix for prefix in prefixes}
         steps.pop(None, None)
         return dict(sorted(steps.items()))
 
     def begin(self) -> None:
-        """Deletes what an earlier run left that saved no checkpoint."""
+        """Deletes the remains of an earlier run that saved no checkpoint."""
         self.forget_best()
         self.forget_after(-1)
 
     def restore_newest(self) -> None:
         """Restores the newest good checkpoint, and the record of the best weights.
 
-        Damaged ones are named, and deleted when an older one has been restored.
+        Names damaged checkpoints, and deletes them once an older one has been restored.
 
         Raises:
-          AlbertError: there is no good one, or the newest good one does not fit this run. Then
-            nothing has changed in the folder.
+          AlbertError: there is no good checkpoint, or the newest good one does not fit this run.
+            The folder is left unchanged.
         """
         folder = os.path.join(self._output_dir, CHECKPOINTS)
         _, fault = newest_first(folder)
@@ -123,28 +122,25 @@ class CheckpointStore:
             for text in faults:
                 print(f"{text} Going on from {prefix}.")
             self.forget_after(step)
-            self._take_up_best()
+            self._restore_best()
             return
         raise AlbertError(
             f"{' '.join(faults)} There is no good checkpoint in {folder}; put one back, or give "
-            "another --output_dir."
+            "another `output_dir`."
         )
 
     def forget_after(self, step: int) -> None:
-        """Deletes the checkpoints after that of `step`, and what is left of others.
-
-        Left may be what was not finished, and what was not deleted whole.
-        """
+        """Deletes the checkpoints after `step`, and parts of unfinished or deleted ones."""
         if not self._writes:
             return
         kept = {number: path for number, path in self.kept().items() if number <= step}
         names = [os.path.basename(path) for path in kept.values()]
-        # TensorFlow's list of checkpoints, for which it has no function of public use.
+        # TensorFlow's list of checkpoints; it has no public function that writes one.
         lines = [f'model_checkpoint_path: "{name}"' for name in names[-1:]]
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
         lines += [f"all_model_checkpoint_timestamps: {time.time()}"] * len(names)
-        # First they are no longer named, then they go: stopped in between, nothing is half there,
-        # and the next run that is resumed deletes the rest.
+        # The list comes first: if the process is killed in between, no listed checkpoint is
+        # incomplete, and the next resumed run deletes the rest.
         path = os.path.join(self._folder, CHECKPOINT_LIST)
         if names:
             files.write_text(path, "\n".join(lines) + "\n")
@@ -163,105 +159,104 @@ class CheckpointStore:
         """Restores weights, slots and state.
 
         Raises:
-          DamagedError: the checkpoint is damaged. What was restored of it is to be overwritten.
+          DamagedError: the checkpoint is damaged. Some values may have been restored; restore
+            another checkpoint over them.
           AlbertError: it cannot be read, lacks a value, or has one of another shape.
         """
         tensors = open_checkpoint(prefix).get_variable_to_shape_map()
         try:
-            # What Python remembers may be younger than the checkpoint; then it begins anew.
-            memories = {k: v for k, v in self._parts.items() if isinstance(v, _Memory)}
-            lacking = [k for k in memories if not any(t.startswith(f"{k}/") for t in tensors)]
+            # A checkpoint of an older version may lack a Python state.
+            lacking = {
+                name: part
+                for name, part in self._parts.items()
+                if isinstance(part, _PythonState)
+                and not any(tensor.startswith(f"{name}/") for tensor in tensors)
+            }
             checkpoint = self._checkpoint
             if lacking:
-                parts = {k: v for k, v in self._parts.items() if k not in lacking}
+                parts = {name: self._parts[name] for name in self._parts if name not in lacking}
                 checkpoint = tf.train.Checkpoint(**parts)
             checkpoint.restore(prefix).assert_existing_objects_matched()
-            for name in lacking:
-                memories[name].deserialize("{}")
+            for part in lacking.values():
+                part.deserialize("{}")
         except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise AlbertError(
                 f"The checkpoint {prefix} does not fit this run ({first_line(error)}); give "
-                "another --output_dir."
+                "another `output_dir`."
             ) from error
         except (IndexError, tf.errors.OpError) as error:
             raise reading_error(prefix, error) from error
 
     def save(self, step: int) -> str:
-        """Saves everything under `step`; the checkpoint appears only when complete."""
+        """Saves everything under `step` and returns the prefix.
+
+        The checkpoint appears only when complete.
+        """
         with self._writing(self._folder, step):
-            path = self._manager.save(checkpoint_number=step)
-        self._clean_up()
-        return path
+            return self._manager.save(checkpoint_number=step)
 
     @contextlib.contextmanager
     def _writing(self, folder: str, step: int) -> Iterator[None]:
-        """Deletes what was written of a checkpoint if it cannot be completed; says what is left."""
+        """Deletes the parts of a checkpoint that cannot be completed, and a worker's copy."""
         what = f"the checkpoint of step {step} in {folder}"
         try:
             with files.space_for(what):
                 yield
         except (StoppedError, tf.errors.OpError) as error:
             _delete(folder, lambda s, _: s == step)
-            left = f"The last one is {self.latest()}." if self.latest() else "There is none yet."
+            last = f"The last one is {self.latest()}." if self.latest() else "There is none yet."
             if isinstance(error, StoppedError):
-                raise StoppedError(f"{error} {left}") from error
-            raise AlbertError(f"Cannot write {what}: {first_line(error)}. {left}") from error
+                raise StoppedError(f"{error} {last}") from error
+            raise AlbertError(f"Cannot write {what}: {first_line(error)}. {last}") from error
+        if not self._writes and tf.io.gfile.exists(self._scratch):
+            tf.io.gfile.rmtree(self._scratch)
 
-    def best(self) -> BestRecord | None:
-        """The record of the best evaluation; None before the first."""
-        return self._best_record
-
-    def _take_up_best(self) -> None:
+    def _restore_best(self) -> None:
         folder = os.path.join(self._output_dir, BEST)
         try:
-            self._best_record = read_best(folder)
-            if self._best_record:
-                check_checkpoint(os.path.join(folder, self._best_record.checkpoint))
+            self.best = read_best(folder)
+            if self.best:
+                check_checkpoint(os.path.join(folder, self.best.checkpoint))
         except DamagedError as error:
             print(f"{error} Forgetting these best weights: the next evaluation is the best.")
             self.forget_best()
         if self._writes:
-            self._delete_other_best(self._best_record.step if self._best_record else None)
+            self._delete_other_best(self.best.step if self.best else None)
 
     def save_best(self, step: int, metric: str, value: float) -> None:
-        """Saves the weights as the best so far and deletes the former best."""
+        """Saves the weights as the best so far, and deletes the previous best."""
         record = BestRecord(step, metric, value, f"ckpt-{step}")
         with self._writing(self._best_folder, step):
-            self._best.write(os.path.join(self._best_folder, record.checkpoint))
+            self._best_checkpoint.write(os.path.join(self._best_folder, record.checkpoint))
             if self._writes:
-                # The record is written after what it names, and what it no longer names goes last.
+                # The weights come before the record that names them; the old ones go last.
                 record.save(self._best_folder)
-        self._best_record = record
+        self.best = record
         if self._writes:
             self._delete_other_best(step)
-        self._clean_up()
 
     def _delete_other_best(self, step: int | None) -> None:
-        """Deletes all but the best weights of `step`, and what is left of unfinished ones."""
+        """Deletes all best weights but those of `step`, and parts of unfinished ones."""
         files.remove_temporary(self._best_folder)
         _delete(self._best_folder, lambda s, name: s != step or name.endswith("_temp"))
 
     def forget_best(self) -> None:
         """Deletes the best weights."""
-        self._best_record = None
+        self.best = None
         if self._writes and tf.io.gfile.exists(self._best_folder):
             tf.io.gfile.rmtree(self._best_folder)
 
-    def _clean_up(self) -> None:
-        if not self._writes and tf.io.gfile.exists(self._aside):
-            tf.io.gfile.rmtree(self._aside)
-
 
 def _delete(folder: str, which: Callable[[int, str], bool]) -> None:
-    """Deletes those files of checkpoints, and folders of unfinished ones, in a folder.
+    """Deletes files of checkpoints, and temporary folders of unfinished ones.
 
     Args:
-      folder: of checkpoints.
-      which: told the step and the name.
+      folder: of checkpoints; may be missing.
+      which: given the step and the name, returns whether to delete it.
     """
-    there = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    names = [name.rstrip("/") for name in there]
-    # Indexes first: without one, a checkpoint is none.
+    listed = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    names = [name.rstrip("/") for name in listed]
+    # Indexes first: without its index, a checkpoint does not count.
     for name in sorted(names, key=lambda name: not name.endswith(".index")):
         step, path = step_of(name), os.path.join(folder, name)
         if step is None or not which(step, name):
@@ -278,31 +273,31 @@ def load_weights(
     """Assigns weights from a checkpoint by name.
 
     Args:
-      path: anything `albert_tf.weights.load.open_source` recognises, or what it gives.
+      path: anything `albert_tf.weights.load.open_source` recognises, or the Source it returns.
       named_weights: the model's weights by official name.
-      whole: every variable must be in the checkpoint. Otherwise task heads may be missing, or be
-        of another shape, and the pooler may be missing; they keep their initial values.
+      whole: the checkpoint must hold every variable. Otherwise the pooler may be missing, and task
+        heads may be missing or have another shape; they keep their initial values.
 
     Raises:
-      AlbertError: there is no readable checkpoint, a required variable is missing or of another
-        shape, or the checkpoint has layers that the model would leave out.
+      AlbertError: there is no readable checkpoint, a required variable is missing or has another
+        shape, or the checkpoint has layers that the model lacks.
     """
     source = path if isinstance(path, Source) else open_source(path)
     report = assign_weights(source, named_weights)
     required = report.missing if whole else report.missing_of_encoder
     left_out = report.unexpected_of_encoder
     if required or left_out:
-        difference = report.difference_in_groups
-        settings = " (num_hidden_groups, inner_group_num and parameter_sharing)"
-        parts = [
-            difference,
-            f"it lacks {_some(required)}" if required else "",
-            f"it also has {_some(left_out)}" if left_out else "",
-        ]
+        parts, settings = [], ""
+        if report.difference_in_groups:
+            parts.append(report.difference_in_groups)
+            settings = " (num_hidden_groups, inner_group_num and parameter_sharing)"
+        if required:
+            parts.append(f"it lacks {_some(required)}")
+        if left_out:
+            parts.append(f"it also has {_some(left_out)}")
         raise AlbertError(
-            f"The checkpoint {report.checkpoint} does not fit the model; "
-            f"{'; '.join(filter(None, parts))}. Use the configuration the checkpoint was trained "
-            f"with{settings if difference else ''}."
+            f"The checkpoint {report.checkpoint} does not fit the model; {'; '.join(parts)}. "
+            f"Use the configuration the checkpoint was trained with{settings}."
         )
     return report
 

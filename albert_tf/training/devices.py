@@ -1,22 +1,21 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices a run uses, and why a GPU of this machine is not among them."""
+"""Describes the devices of a run, and explains why a GPU of this machine is not used."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import os
-from collections.abc import Iterable
 
 import tensorflow as tf
 
-#: What NVIDIA's driver makes on Linux.
+#: Files that NVIDIA's driver creates on Linux.
 _DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidia0")
 
 
 def announce_devices(strategy: tf.distribute.Strategy) -> None:
-    """Prints the devices that a strategy uses, and why there is no GPU; once a process."""
+    """Prints, once a process, the devices of a strategy, and why a GPU is not used."""
     _print_once(f"Devices: {describe_devices(strategy)}.")
     reason = missing_gpu()
     if reason and not isinstance(strategy, tf.distribute.TPUStrategy):
@@ -29,41 +28,39 @@ def _print_once(text: str) -> None:
 
 
 def describe_devices(strategy: tf.distribute.Strategy) -> str:
-    """The devices of a strategy as words, such as "2 GPUs (NVIDIA A100-SXM4-40GB)"."""
+    """Describes the devices of a strategy, as in "2 GPUs (NVIDIA A100-SXM4-40GB)"."""
     devices = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
     kind, count = devices[0].device_type, len(devices)
     text = f"{count} {kind}{'s' if count > 1 else ''}"
     if kind == "GPU":
-        text += f" ({_gpu_names(device.device_index for device in devices)})"
+        gpus = tf.config.list_physical_devices("GPU")
+        used = [gpus[device.device_index % len(gpus)] for device in devices]
+        details = map(tf.config.experimental.get_device_details, used)
+        names = dict.fromkeys(detail.get("device_name", "unknown") for detail in details)
+        text += f" ({', '.join(names)})"
         total = len(tf.config.list_logical_devices("GPU"))
         if count < total:
-            text += f" of {total}, all of which --strategy=mirrored uses"
+            text += f" of {total}, all of which the mirrored strategy uses"
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         text += f" of the {strategy.num_replicas_in_sync} in the cluster"
     return text
 
 
-def _gpu_names(indices: Iterable[int]) -> str:
-    gpus = tf.config.list_physical_devices("GPU")
-    details = [tf.config.experimental.get_device_details(gpus[i % len(gpus)]) for i in indices]
-    return ", ".join(dict.fromkeys(found.get("device_name", "unknown") for found in details))
-
-
 def missing_gpu() -> str:
-    """Why TensorFlow sees no GPU on a machine with NVIDIA's driver, and what to do; else empty."""
+    """Explains why TensorFlow sees no GPU despite NVIDIA's driver, and what to do; else ""."""
     if tf.config.list_physical_devices("GPU") or not any(map(os.path.exists, _DRIVER)):
         return ""
-    found = "This machine has an NVIDIA driver, but TensorFlow sees no GPU"
+    problem = "This machine has an NVIDIA driver, but TensorFlow sees no GPU"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
     install = f'pip install "tensorflow[and-cuda]=={tf.__version__}"'
     if hidden.strip() == "" or hidden.startswith("-"):
-        return f"{found}: CUDA_VISIBLE_DEVICES={hidden!r} hides it."
+        return f"{problem}: CUDA_VISIBLE_DEVICES={hidden!r} hides it."
     if not tf.test.is_built_with_cuda():
-        return f"{found}: this TensorFlow is built without CUDA. Install another one: {install}"
+        return f"{problem}: this TensorFlow is built without CUDA. Install another one: {install}"
     if not _loads("libcuda.so.1"):
         return (
-            f"{found}: the driver's library libcuda.so.1 cannot be loaded. A container needs to be "
-            "started with its GPUs, as by docker run --gpus all."
+            f"{problem}: the driver's library libcuda.so.1 cannot be loaded. A container needs to "
+            "be started with its GPUs, as with docker run --gpus all."
         )
     built = tf.sysconfig.get_build_info()
     names = {
@@ -72,15 +69,15 @@ def missing_gpu() -> str:
     }
     lacking = [f"{n}.so.{v}" for n, v in names.items() if v and not _loads(f"{n}.so.{v}")]
     if lacking:
-        return f"{found}: it cannot load {' and '.join(lacking)}. Install them: {install}"
+        return f"{problem}: it cannot load {' and '.join(lacking)}. Install them: {install}"
     return (
-        f"{found}. See whether nvidia-smi shows one; TF_CPP_MIN_LOG_LEVEL=0 has TensorFlow say "
+        f"{problem}. See whether nvidia-smi shows one; with TF_CPP_MIN_LOG_LEVEL=0 TensorFlow says "
         f"what it lacks, and {install} installs CUDA's libraries."
     )
 
 
 def _loads(library: str) -> bool:
-    """Whether a library can be loaded, or has been: TensorFlow looks in more places than others."""
+    """Returns whether a library can be loaded, or TensorFlow has loaded it from elsewhere."""
     try:
         ctypes.CDLL(library)
     except OSError:

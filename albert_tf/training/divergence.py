@@ -1,11 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Recognises, from the figures of its steps alone, a training that has gone wrong.
+"""Detects a training that has gone wrong, from the metrics of its steps.
 
-Four things that users report: a loss that jumps up, a gradient norm that explodes, an objective
-that is not learned at all (a plateau), and steps that are not finite. What is found is a function
-of the steps' figures and of nothing else: not of how many steps run at a time, nor of where a run
-was resumed.
+It looks for four things that users report: a loss that jumps up, a gradient norm that explodes, an
+objective that is not learned at all (a plateau), and steps that are not finite. The alarms are a
+function of the steps' metrics alone: they depend neither on how many steps run at a time nor on
+where a run was resumed.
 """
 
 from __future__ import annotations
@@ -13,42 +13,45 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from albert_tf.training.specs import RunConfig
 
 LOSS_SPIKE, GRADIENT_EXPLOSION = "loss_spike", "gradient_explosion"
 NOT_FINITE = "not_finite"
 
-#: Loss and gradient norm are judged by the medians of so many steps: a single bad batch is no
+#: Loss and gradient norm are judged by medians over this many steps: a single bad batch is no
 #: divergence.
 _BLOCK = 10
-#: Medians that the next one is compared with, and how many it takes to compare at all.
+#: Each median is compared with up to _HISTORY earlier ones, once there are _ENOUGH.
 _HISTORY, _ENOUGH = 50, 10
-#: A loss has jumped if it rises above the running median by so many standard deviations (from the
-#: median absolute deviation, hence the factor) and by so large a share of the run's first loss.
+#: A loss has jumped if it rises above the running median by this many standard deviations
+#: (estimated from the median absolute deviation) and by this share of the run's first loss.
 _DEVIATIONS, _MAD_TO_DEVIATION, _SHARE_OF_FIRST = 8.0, 1.4826, 0.05
-#: A gradient norm has exploded at so many times its running median and the norm it is clipped to.
+#: A gradient norm has exploded at this multiple of its running median and of the clipping norm.
 _EXPLOSION = 10.0
-#: An objective is learned once its loss is below this share of what chance costs, or once its
-#: accuracy is so many standard deviations above chance.
+#: An objective is learned once its loss is below this share of the loss at chance, or its accuracy
+#: is this many standard deviations above chance.
 _LEARNED_SHARE, _LEARNED_DEVIATIONS = 0.97, 3.0
-#: A plateau is looked for in windows of at least this share of the run.
+#: Windows for plateaus span at least this share of the run.
 _WINDOW_SHARE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Plateau:
-    """What an objective that is not learned looks like.
+    """How the metric of an objective looks if nothing is learned.
 
     Attributes:
-      metric: of `Task.means`; an accuracy if `accuracy`, a loss otherwise.
-      chance: gives the metric's value without learning; called once, when it is first needed.
-      name: of the metric, in a sentence.
+      metric: an entry of `Task.means`.
+      chance: returns the metric's value without learning; called once, when it is first needed.
+      name: the metric's name in a sentence.
       advice: what to do about it, a sentence.
-      accuracy: whether the metric is an accuracy, the share of `examples` that are right.
-      steps: judge no fewer steps together.
-      examples: judge no fewer examples together.
+      accuracy: whether the metric is an accuracy; otherwise it is a loss.
+      steps: the fewest steps to judge together.
+      examples: the fewest examples to judge together.
     """
 
     metric: str
@@ -62,15 +65,15 @@ class Plateau:
 
 @dataclasses.dataclass(frozen=True)
 class Alarm:
-    """A finding.
+    """A divergence that was detected.
 
     Attributes:
       cause: LOSS_SPIKE, GRADIENT_EXPLOSION, NOT_FINITE or the metric of a plateau.
-      step: after which it was found.
-      onset: after which it was not there yet.
-      text: what and where, a sentence.
+      step: the step after which it was detected.
+      onset: the last step before it began.
+      text: what was detected, and where, a sentence.
       advice: what to do, a sentence.
-      repeated: it was there at the last look already.
+      repeated: whether the previous check detected it too.
     """
 
     cause: str
@@ -82,81 +85,67 @@ class Alarm:
 
 
 class DivergenceDetector:
-    """Looks at every step's figures.
+    """Checks the metrics of every step.
 
     Args:
       plateaus: of the task.
-      batch_size: examples of a step.
-      num_warmup_steps: of the run; an objective need not be learned before they are over.
-      start_warmup_step: the step at which they begin.
+      config: of the run. Objectives need not be learned before its warm-up is over; its
+        `max_nonfinite_steps` in a row raise an alarm, and any number at the end of the run.
       max_steps: of the run.
-      clip_norm: the norm that gradients are clipped to.
-      max_nonfinite_steps: so many steps in a row that are not finite are an alarm; at the end of
-        the run, any number.
     """
 
-    def __init__(
-        self,
-        plateaus: Sequence[Plateau] = (),
-        *,
-        batch_size: int,
-        num_warmup_steps: int,
-        max_steps: int,
-        start_warmup_step: int = 0,
-        clip_norm: float = 1.0,
-        max_nonfinite_steps: int = 10,
-    ) -> None:
-        self._clip_norm, self._max_nonfinite = clip_norm, max_nonfinite_steps
-        self._nonfinite, self._max_steps = 0, max_steps
-        self._loss, self._norm = _Running(), _Running()
-        shortest = max(num_warmup_steps, int(_WINDOW_SHARE * max_steps))
-        warm = start_warmup_step + num_warmup_steps
-        self._windows = [_Window(plateau, warm, shortest, batch_size) for plateau in plateaus]
-        self._parts: dict[str, _Running | _Window] = {"loss": self._loss, "norm": self._norm}
-        for window in self._windows:
-            metric = window.plateau.metric
-            self._parts[metric if metric not in self._parts else f"{metric} plateau"] = window
+    def __init__(self, plateaus: Sequence[Plateau], config: RunConfig, max_steps: int) -> None:
+        self._max_nonfinite, self._max_steps = config.max_nonfinite_steps, max_steps
+        self._nonfinite = 0
+        advice = "Lower the learning rate or lengthen the warm-up"
+        loss = _RunningMedian("loss", LOSS_SPIKE, "the loss jumped", f"{advice}.", _loss_limit)
+        norm = _RunningMedian(
+            "gradient_norm",
+            GRADIENT_EXPLOSION,
+            "the gradient norm exploded",
+            f"{advice}, and try float32.",
+            lambda medians, first: _EXPLOSION * max(float(np.median(medians)), config.clip_norm),
+        )
+        self._parts: dict[str, _RunningMedian | _Window] = {"loss": loss, "norm": norm}
+        shortest = max(config.num_warmup_steps, int(_WINDOW_SHARE * max_steps))
+        warm = config.start_warmup_step + config.num_warmup_steps
+        for plateau in plateaus:
+            name = plateau.metric
+            name = f"{name} plateau" if name in self._parts else name
+            self._parts[name] = _Window(plateau, warm, shortest, config.train_batch_size)
 
     def update(self, step: int, metrics: Mapping[str, np.ndarray]) -> list[Alarm]:
-        """Takes the metrics of the steps up to `step`, [steps] each; gives what they show."""
-        finite, first = metrics["finite"], step - len(metrics["finite"])
-        alarms: list[Alarm] = []
-        for i, ok in enumerate(finite):
-            now = first + i + 1
-            self._nonfinite = 0 if ok else self._nonfinite + 1
-            if ok:
-                self._loss.add(float(metrics["loss"][i]))
-                self._norm.add(float(metrics["gradient_norm"][i]))
-            found = [self._not_finite(now)]
-            if now % _BLOCK == 0:
-                found += [self._loss_spike(now), self._gradient_explosion(now)]
-            for window in self._windows:
-                found.append(window.update(now, float(metrics[window.plateau.metric][i]), bool(ok)))
-            alarms += [alarm for alarm in found if alarm]
-        return alarms
+        """Takes the metrics of the steps up to `step`, [steps] each, and returns their alarms."""
+        alarms = []
+        first = step - len(metrics["finite"]) + 1
+        for i, finite in enumerate(metrics["finite"]):
+            alarms.append(self._check_finite(first + i, bool(finite)))
+            for part in self._parts.values():
+                value = float(metrics[part.metric][i])
+                alarms.append(part.check(first + i, value, bool(finite)))
+        return [alarm for alarm in alarms if alarm]
 
     def state(self) -> dict[str, Any]:
-        """All that is remembered, as JSON values."""
-        parts = {name: vars(part.memory).copy() for name, part in self._parts.items()}
+        """Returns the state as JSON values."""
+        parts = {name: dict(part.state) for name, part in self._parts.items()}
         return {"nonfinite": self._nonfinite, **parts}
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
-        """Goes on from a `state`; gives the names of the parts that it lacks, which begin anew."""
+        """Restores a `state`; returns the names of the parts it lacks, which start afresh."""
         self._nonfinite = state.get("nonfinite", 0)
         lacking = []
         for name, part in self._parts.items():
-            memory, known = type(part.memory), state.get(name, {})
-            if known.keys() == vars(memory()).keys():
-                part.memory = memory(**known)
-            else:
-                part.memory = memory()
+            fresh, saved = part.new_state(), state.get(name, {})
+            if saved.keys() != fresh.keys():
                 lacking.append(name)
+            part.state = dict(saved) if saved.keys() == fresh.keys() else fresh
         return lacking
 
-    def _not_finite(self, step: int) -> Alarm | None:
-        # A run that ends on such steps has nothing that shows its weights to be good.
-        few = self._nonfinite < self._max_nonfinite
-        if few and not (self._nonfinite and step == self._max_steps):
+    def _check_finite(self, step: int, finite: bool) -> Alarm | None:
+        self._nonfinite = 0 if finite else self._nonfinite + 1
+        # If a run ends on such steps, nothing shows that its weights are good.
+        last = self._nonfinite > 0 and step == self._max_steps
+        if self._nonfinite < self._max_nonfinite and not last:
             return None
         count = "1 step" if self._nonfinite == 1 else f"{self._nonfinite} steps in a row"
         return Alarm(
@@ -168,144 +157,126 @@ class DivergenceDetector:
             repeated=self._nonfinite > self._max_nonfinite,
         )
 
-    def _loss_spike(self, step: int) -> Alarm | None:
-        first = self._loss.memory.first
 
-        def limit(medians: np.ndarray) -> float:
-            middle = float(np.median(medians))
-            spread = _MAD_TO_DEVIATION * float(np.median(np.abs(medians - middle)))
-            return middle + max(_DEVIATIONS * spread, _SHARE_OF_FIRST * abs(first))
-
-        return self._loss.judge(
-            step,
-            limit,
-            LOSS_SPIKE,
-            "the loss jumped",
-            "Lower --learning_rate or lengthen the warm-up.",
-        )
-
-    def _gradient_explosion(self, step: int) -> Alarm | None:
-        def limit(medians: np.ndarray) -> float:
-            return _EXPLOSION * max(float(np.median(medians)), self._clip_norm)
-
-        return self._norm.judge(
-            step,
-            limit,
-            GRADIENT_EXPLOSION,
-            "the gradient norm exploded",
-            "Lower --learning_rate or lengthen the warm-up, and try --precision=float32.",
-        )
+def _loss_limit(medians: np.ndarray, first: float) -> float:
+    middle = float(np.median(medians))
+    deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(medians - middle)))
+    return middle + max(_DEVIATIONS * deviation, _SHARE_OF_FIRST * abs(first))
 
 
-@dataclasses.dataclass
-class _Medians:
-    """Memory of a running median: the first median, those compared with, values since the last one.
+class _RunningMedian:
+    """Compares a metric's median over a block of steps with those of earlier blocks.
 
-    `since` is the step after which the figure left its limits, None while it keeps within them.
+    Args:
+      metric: its name.
+      cause: of the alarms.
+      what: begins their text.
+      advice: of the alarms.
+      limit: of a median, given the earlier ones and the run's first one.
+
+    Attributes:
+      state: the run's first median; the latest medians within the limit; the values of the current
+        block; the step since which the limit is exceeded, or None.
     """
 
-    first: float | None = None
-    medians: list[float] = dataclasses.field(default_factory=list)
-    values: list[float] = dataclasses.field(default_factory=list)
-    since: int | None = None
-
-
-class _Running:
-    """A figure by the medians of blocks of steps."""
-
-    def __init__(self) -> None:
-        self.memory = _Medians()
-
-    def add(self, value: float) -> None:
-        self.memory.values.append(value)
-
-    def judge(
+    def __init__(
         self,
-        step: int,
-        limit: Callable[[np.ndarray], float],
+        metric: str,
         cause: str,
         what: str,
         advice: str,
-    ) -> Alarm | None:
-        """Ends a block; an alarm if its median is above the limit that the ones before set."""
-        memory = self.memory
-        if not memory.values:
+        limit: Callable[[np.ndarray, float], float],
+    ) -> None:
+        self.metric, self._cause, self._what = metric, cause, what
+        self._advice, self._limit = advice, limit
+        self.state = self.new_state()
+
+    @staticmethod
+    def new_state() -> dict[str, Any]:
+        return {"first": None, "medians": [], "values": [], "since": None}
+
+    def check(self, step: int, value: float, finite: bool) -> Alarm | None:
+        state = self.state
+        if finite:
+            state["values"].append(value)
+        if step % _BLOCK or not state["values"]:
             return None
-        newest = float(np.median(memory.values))
-        memory.values = []
-        memory.first = newest if memory.first is None else memory.first
-        past = np.array(memory.medians)
-        if len(past) < _ENOUGH or newest <= limit(past):
-            memory.medians = [*memory.medians, newest][-_HISTORY:]
-            memory.since = None
+        newest = float(np.median(state["values"]))
+        state["values"] = []
+        if state["first"] is None:
+            state["first"] = newest
+        past = np.array(state["medians"])
+        if len(past) < _ENOUGH or newest <= self._limit(past, state["first"]):
+            state["medians"] = [*state["medians"], newest][-_HISTORY:]
+            state["since"] = None
             return None
-        # What is out of bounds is not learned from: the alarm lasts until the figure is back.
-        repeated = memory.since is not None
-        memory.since = memory.since if repeated else step - _BLOCK
+        # Such a median does not shift the limit: the alarm lasts until the metric is back.
+        repeated = state["since"] is not None
+        if not repeated:
+            state["since"] = step - _BLOCK
         text = (
-            f"{what} from {np.median(past):.4g} to {newest:.4g} between steps {memory.since} and "
-            f"{step} (medians of {_BLOCK * len(past)} and {_BLOCK} steps)"
+            f"{self._what} from {np.median(past):.4g} to {newest:.4g} between steps "
+            f"{state['since']} and {step} (medians of {_BLOCK * len(past)} and {_BLOCK} steps)"
         )
-        return Alarm(cause, step, memory.since, text, advice, repeated)
-
-
-@dataclasses.dataclass
-class _Halves:
-    """Memory of a window: sums and numbers of steps of its halves, and as in _Medians `since`."""
-
-    sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0])
-    counts: list[int] = dataclasses.field(default_factory=lambda: [0, 0])
-    since: int | None = None
+        return Alarm(self._cause, step, state["since"], text, self._advice, repeated)
 
 
 class _Window:
-    """Judges the means of one plateau's metric over windows that follow each other."""
+    """Compares the mean of a plateau's metric over successive windows with chance.
+
+    Attributes:
+      state: sums and step counts of the two halves of a window; the step since which nothing is
+        learned, or None.
+    """
 
     def __init__(self, plateau: Plateau, warm: int, shortest: int, batch_size: int) -> None:
-        self.plateau, self._warm, self._batch_size = plateau, warm, batch_size
+        self.metric = plateau.metric
+        self._plateau, self._warm, self._batch_size = plateau, warm, batch_size
         self._steps = max(plateau.steps, shortest, math.ceil(plateau.examples / batch_size))
         self._chance: float | None = None
-        self.memory = _Halves()
+        self.state = self.new_state()
 
-    def update(self, step: int, value: float, finite: bool) -> Alarm | None:
+    @staticmethod
+    def new_state() -> dict[str, Any]:
+        return {"sums": [0.0, 0.0], "counts": [0, 0], "since": None}
+
+    def check(self, step: int, value: float, finite: bool) -> Alarm | None:
         place = step - self._warm - 1
         if place < 0:
             return None
-        memory, place = self.memory, place % self._steps
+        place %= self._steps
+        sums, counts, since = (self.state[name] for name in ("sums", "counts", "since"))
         if finite:
             half = 2 * place // self._steps
-            memory.sums[half] += value
-            memory.counts[half] += 1
+            sums[half] += value
+            counts[half] += 1
         if place < self._steps - 1:
             return None
-        self.memory = _Halves(since=memory.since)
-        if not all(memory.counts):
+        self.state = {**self.new_state(), "since": since}
+        if not all(counts):
             return None
         if self._chance is None:
-            self._chance = self.plateau.chance()
-        mean = sum(memory.sums) / sum(memory.counts)
-        early, late = (total / count for total, count in zip(memory.sums, memory.counts))
-        if self._learned(mean, late - early, sum(memory.counts)):
-            self.memory.since = None
+            self._chance = self._plateau.chance()
+        mean = sum(sums) / sum(counts)
+        change = sums[1] / counts[1] - sums[0] / counts[0]
+        if self._learned(mean, change, sum(counts)):
+            self.state["since"] = None
             return None
-        since = step - self._steps if memory.since is None else memory.since
-        self.memory.since = since
-        share = f"{mean:.1%}" if self.plateau.accuracy else f"{mean:.3f}"
-        chance = f"{self._chance:.0%}" if self.plateau.accuracy else f"{self._chance:.3f}"
-        return Alarm(
-            self.plateau.metric,
-            step,
-            since,
-            f"{self.plateau.name} is {share} in the {self._steps} steps before step {step}, where "
-            f"{chance} needs no learning",
-            self.plateau.advice,
-            repeated=memory.since is not None,
+        onset = step - self._steps if since is None else since
+        self.state["since"] = onset
+        accuracy = self._plateau.accuracy
+        reached = f"{mean:.1%}" if accuracy else f"{mean:.3f}"
+        chance = f"{self._chance:.0%}" if accuracy else f"{self._chance:.3f}"
+        text = (
+            f"{self._plateau.name} is {reached} in the {self._steps} steps before step {step}, "
+            f"where {chance} needs no learning"
         )
+        return Alarm(self.metric, step, onset, text, self._plateau.advice, since is not None)
 
     def _learned(self, mean: float, change: float, steps: int) -> bool:
-        """Whether the metric is better than chance, or is still on its way there."""
+        """Returns whether the metric is better than chance, or still improving."""
         chance = self._chance
-        if self.plateau.accuracy:
+        if self._plateau.accuracy:
             deviation = math.sqrt(chance * (1 - chance) / (steps * self._batch_size))
             return mean > chance + _LEARNED_DEVIATIONS * deviation
         return mean < _LEARNED_SHARE * chance or change < (_LEARNED_SHARE - 1) * chance

@@ -16,23 +16,23 @@ class Estimator(Evaluator):
 
     Example:
       estimator = Estimator(task, RunConfig(output_dir="runs/mine", train_batch_size=64))
-      estimator.train_and_evaluate(TrainSpec(source.train_input_fn, max_steps=1000),
+      estimator.train_and_evaluate(TrainSpec.of(source, max_steps=1000),
                                    EvalSpec(held_out.eval_input_fn, every_steps=100))
     """
 
     def train(self, train_spec: TrainSpec) -> None:
-        """Trains up to `train_spec.max_steps`, going on from the newest checkpoint."""
+        """Trains up to `train_spec.max_steps`, resuming from the newest checkpoint."""
         self.train_and_evaluate(train_spec, None)
 
     @lost_workers()
     def train_and_evaluate(
         self, train_spec: TrainSpec, eval_spec: EvalSpec | None
     ) -> dict[str, float] | None:
-        """Trains, evaluating as `eval_spec` says and keeping the best weights apart.
+        """Trains, evaluates as `eval_spec` says, and keeps the best weights separately.
 
-        A run of the same configuration in the output directory is continued: weights, optimizer
-        slots, step and position in the data. SIGTERM and SIGINT, to any worker, end it after the
-        current steps with a checkpoint, by SystemExit (exit status 143 or 130).
+        Resumes a run of the same configuration in the output directory: weights, optimizer slots,
+        step and position in the data. SIGTERM or SIGINT, to any worker, ends the run with a
+        checkpoint after the current steps, by SystemExit (exit status 143 or 130).
 
         Returns:
           The metrics of the last evaluation, None without one.
@@ -40,7 +40,7 @@ class Estimator(Evaluator):
         Raises:
           AlbertError: the directory holds another run, another process trains there, or the data
             is damaged.
-          DivergedError: the training has diverged and `on_divergence` does not allow to go on.
+          DivergedError: the training has diverged, and `on_divergence` ends the run.
         """
         with output_lock(self.config.strategy, self.config.output_dir):
             return TrainingRun(self, train_spec, eval_spec).run()

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The model of a task on its devices: evaluates and predicts."""
+"""The Evaluator: evaluates and predicts with the model of a task on its devices."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Evaluator:
     """Evaluates and predicts with the model of one task.
 
     Args:
-      task: gives the model.
-      run_config: its devices, precision and batch sizes.
+      task: builds the model.
+      run_config: devices, precision and batch sizes.
 
     Attributes:
-      strategy: of the devices.
-      chief: whether this process writes the files, as one of a cluster's does.
-      task: as given.
-      config: as given, with the precision that "auto" stands for.
+      strategy: distributes over the devices.
+      chief: whether this process writes files; one process of a cluster does.
+      task: as passed in.
+      config: as passed in, with "auto" replaced by a precision.
       model: built by the task.
 
     Raises:
-      AlbertError: the devices are not there, or the batch sizes do not divide among them.
+      AlbertError: the devices are missing, or the batch sizes do not divide among them.
     """
 
     def __init__(self, task: Task, run_config: RunConfig) -> None:
@@ -61,23 +61,38 @@ class Evaluator:
         if run_config.freeze:
             _freeze(self.model, run_config.freeze)
         self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
-        # Evaluations are often repeated, and making their input is a large part of a short one.
+        # Evaluations are often repeated, and creating the input takes much of a short one.
         self._inputs: dict[InputFn, tf.distribute.DistributedDataset] = {}
 
     def _precision(self, run_config: RunConfig) -> str:
-        """What "auto" stands for: the precision of the run that is there, or else the fastest."""
+        """Resolves "auto": the precision of an existing run, or else the fastest one."""
         fast = fast_precision(self.strategy)
         kept = recorded_precision(run_config.output_dir) or fast
         if kept != fast:
             print(
-                f"{run_config.output_dir} was trained in {kept}, which --precision=auto keeps; "
-                f"for a new run on these devices it would choose {fast}."
+                f"{run_config.output_dir} was trained in {kept}, and goes on in this precision; "
+                f"for a new run on these devices, auto would choose {fast}."
             )
         return kept
 
+    def warn_of_slow_precision(self) -> None:
+        """Prints a warning if the devices lack units for bfloat16."""
+        fast = fast_precision(self.strategy)
+        if self.config.precision == "mixed_bfloat16" and fast != "mixed_bfloat16":
+            print(
+                "No bfloat16 units found here: steps may take several times as long as in "
+                f"{fast}, the precision that auto would choose."
+            )
+
     @lost_workers()
     def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:
-        """Metrics of a checkpoint: by default the output directory's best, or else newest, one."""
+        """Returns the metrics of a checkpoint.
+
+        Args:
+          eval_spec: what to evaluate on.
+          checkpoint: a checkpoint, or a folder of them; by default the output directory, with its
+            best or else its newest checkpoint.
+        """
         self.load(checkpoint)
         return self.evaluate_now(eval_spec)
 
@@ -85,19 +100,19 @@ class Evaluator:
     def predict(
         self, input_fn: InputFn, checkpoint: str | None = None, max_steps: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Outputs of `Task.predict` for every example, [examples, ...], in their order.
+        """Returns the outputs of `Task.predict`, [examples, ...], in the order of the examples.
 
         Args:
           input_fn: yields the batches, once.
           checkpoint: as in `evaluate`.
-          max_steps: at most so many batches; how many there are, for the time left.
+          max_steps: the most batches to predict; also used to estimate the time left.
 
         Raises:
           DivergedError: an output is NaN.
         """
         self.load(checkpoint)
         outputs = self.outputs(EvalSpec(input_fn, max_steps=max_steps, name="predict"))
-        bad = _rows_with_nan(outputs)
+        bad = _examples_with_nan(outputs)
         if bad:
             raise DivergedError(
                 f"The model gives NaN for {bad:,} of {len(next(iter(outputs.values()))):,} "
@@ -110,36 +125,34 @@ class Evaluator:
     def evaluate_now(
         self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
     ) -> dict[str, float] | None:
-        """Metrics of the weights as they are; all are NaN if an output of the model is.
+        """Returns the metrics of the current weights; all are NaN if any output is.
 
         Args:
           eval_spec: what to evaluate on.
-          stopped: asked before each batch; the evaluation ends, with None, once it says yes. All
-            workers of a cluster must get the same answer.
+          stopped: called before each batch; the evaluation ends, with None, once it returns a true
+            value. All workers of a cluster must get the same value.
         """
         outputs = self.outputs(eval_spec, stopped)
-        if outputs is None:
-            return None
-        return self.metrics(eval_spec, outputs)
+        return None if outputs is None else self.metrics(eval_spec, outputs)
 
     def metrics(self, eval_spec: EvalSpec, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Metrics of what `outputs` gave for a data set; all are NaN if an output is."""
-        if _rows_with_nan(outputs):
-            # The best of several NaNs is the first one: an accuracy would pass for a result.
+        """Returns the metrics of the `outputs` for a data set; all are NaN if any output is."""
+        if _examples_with_nan(outputs):
+            # The arg max of NaNs is the first entry, so an accuracy would look like a result.
             zeros = {name: np.nan_to_num(values) for name, values in outputs.items()}
             return dict.fromkeys(self.task.metrics(zeros, eval_spec.examples), float("nan"))
         return self.task.metrics(outputs, eval_spec.examples)
 
     def check_input(self, input_fn: InputFn, batch_size: int) -> None:
-        """Raises AlbertError if the devices cannot run on such batches or reach their files."""
+        """Raises AlbertError if the devices cannot process these batches or reach their files."""
         if isinstance(self.strategy, tf.distribute.TPUStrategy):
             batch = input_fn(InputContext(batch_size)).element_spec
             files = getattr(input_fn, "files", ())
             check_tpu_run(self.config, self.strategy.num_replicas_in_sync, batch, files)
 
     def load(self, checkpoint: str | None = None) -> None:
-        """Loads the weights of a checkpoint, by default the one that `evaluate` takes."""
-        highest(self.strategy)  # The chief may still be writing what is to be read.
+        """Loads the weights of a checkpoint, by default the same as `evaluate`."""
+        highest(self.strategy)  # Wait for the chief, which may still be writing it.
         if checkpoint is None:
             checkpoint = self.config.output_dir
             if self.config.init_checkpoint and not has_checkpoint(checkpoint):
@@ -151,14 +164,14 @@ class Evaluator:
     def outputs(
         self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
     ) -> dict[str, np.ndarray] | None:
-        """Outputs of `Task.predict` with the weights as they are.
+        """Returns the outputs of `Task.predict` for the current weights.
 
         Args:
-          eval_spec: what for.
+          eval_spec: the data.
           stopped: see `evaluate_now`.
 
         Returns:
-          The outputs, [examples, ...], in the examples' order; None if it was stopped.
+          The outputs, [examples, ...], in the order of the examples; None if stopped.
 
         Raises:
           AlbertError: there are no examples, or the data is damaged.
@@ -186,31 +199,29 @@ class Evaluator:
         return {name: values[order] for name, values in outputs.items()}
 
 
-def _rows_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
-    """For how many examples an output is NaN."""
-    bad = np.zeros(len(next(iter(outputs.values()))), bool)
-    for values in outputs.values():
-        bad |= np.isnan(values).any(axis=tuple(range(1, values.ndim)))
-    return int(bad.sum())
+def _examples_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
+    """Counts the examples with a NaN in any output."""
+    bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]
+    return int(np.any(bad, axis=0).sum())
 
 
 @contextlib.contextmanager
 def _policy(name: str) -> Iterator[None]:
     """Sets Keras' mixed-precision policy while a model is built."""
-    former = keras.mixed_precision.global_policy()
+    previous = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(name)
     try:
         yield
     finally:
-        keras.mixed_precision.set_global_policy(former)
+        keras.mixed_precision.set_global_policy(previous)
 
 
 def _freeze(model: keras.Model, part: str) -> None:
-    """Makes a part of the model, one of FREEZABLE, not trainable."""
+    """Freezes a part of the model, one of FREEZABLE."""
     encoder = getattr(model, "encoder", model)
     if not isinstance(encoder, AlbertEncoder):
         raise AlbertError(
-            f"freeze={part!r} is for models with an AlbertEncoder in `encoder`; set `trainable` of "
-            "the layers to False in `Task.build_model` instead."
+            f"`freeze`={part} needs a model with an AlbertEncoder in its attribute `encoder`; for "
+            "other models, set `trainable` of the layers to False in `Task.build_model`."
         )
     (encoder if part == ENCODER else encoder.embeddings).trainable = False

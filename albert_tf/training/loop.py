@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from albert_tf.optimization.optimizer import AlbertOptimizer
 
 _SUM = tf.distribute.ReduceOp.SUM
+#: No code here needs AutoGraph, which would take as long as the tracing itself.
+_without_autograph = tf.autograph.experimental.do_not_convert
 
 
 def distribute(
     strategy: tf.distribute.Strategy, input_fn: InputFn, batch_size: int, start_step: int = 0
 ) -> tf.distribute.DistributedDataset:
-    """Cuts the pipeline's share of each global batch into one batch a replica."""
+    """Distributes an input function: each pipeline's part of a global batch, split by replica."""
 
     def dataset_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
         pipelines = context.num_input_pipelines
@@ -44,19 +46,11 @@ def distribute(
     return strategy.distribute_datasets_from_function(_without_autograph(dataset_fn))
 
 
-def _without_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, and all it calls, without the conversion of Python's `if` and `for` to graphs.
-
-    No code here is written for that conversion, and it takes as long as the tracing itself.
-    """
-    return tf.autograph.experimental.do_not_convert(function)
-
-
 def _graph(
     function: Callable[..., Any], jit_compile: bool = False, inline: bool = False
 ) -> Callable[..., Any]:
-    # Inlined into a loop, a function's shapes are unknown to the graph optimizer, which would leave
-    # the mask of the attention out of oneDNN's products. But it takes less memory.
+    # In a function inlined into a loop, shapes are unknown to the graph optimizer, which then does
+    # not fuse the attention mask into oneDNN's products. Inlining takes less memory, though.
     attributes = None if jit_compile or inline else {"_noinline": True}
     return tf.function(
         _without_autograph(function),
@@ -67,12 +61,12 @@ def _graph(
 
 
 def _is_compiled(strategy: tf.distribute.Strategy, jit_compile: bool) -> bool:
-    """Whether a step is part of an XLA program, as on a TPU it always is."""
+    """Returns whether XLA compiles the step, which is always true on a TPU."""
     return jit_compile or isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
-    """Cuts each [parts * rows, ...] into [parts, rows, ...], which may vary in length."""
+    """Splits each [parts * rows, ...] into [parts, rows, ...]; lengths may be unknown."""
     return {
         name: tf.reshape(value, tf.concat([[parts, rows], tf.shape(value)[1:]], 0))
         if None in value.shape
@@ -82,24 +76,24 @@ def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
 
 
 def _time_of(values: tf.Tensor | Batch) -> tf.Tensor:
-    """The time at which all values are there, float64 seconds."""
+    """Returns the time at which all values are computed, float64 seconds."""
     with tf.control_dependencies(tf.nest.flatten(values, expand_composites=True)):
         return tf.timestamp()
 
 
 class TrainLoop:
-    """Runs training steps on the device, many at a call.
+    """Runs training steps on the device, many per call.
 
-    The gradient is that of the loss over the global batch, however many replicas and micro-batches
-    it is cut into: the loss weights are summed over all of them first. It is clipped once, after
-    the sum over replicas. A step whose loss or gradient is not finite changes no weight. Weights
-    that the loss does not depend on are left alone, slots included, as in the release.
+    The gradient is that of the loss over the global batch, regardless of how replicas and
+    micro-batches split it: the loss weights are summed over all of them first. It is clipped once,
+    after the sum over replicas. A step changes no weight if its loss or gradient is not finite.
+    Weights that the loss does not depend on keep their values and slots, as in the release.
 
     Args:
       strategy: of the run.
-      task: whose model is trained.
+      task: computes the loss.
       model: built by the task in the strategy's scope.
-      optimizer: of the weights that are trained.
+      optimizer: updates the trained weights.
       schedule: the optimizer's learning rate, a function of the step.
       config: of the run.
     """
@@ -124,7 +118,7 @@ class TrainLoop:
         self._loop = _graph(self._steps)
         # Set while tracing: the weights that the loss depends on.
         self._connected: list[tf.Variable] = []
-        # Likewise: dicts leave the graph as vectors, in the order of these names.
+        # Set while tracing: dicts leave the graph as vectors, in the order of these names.
         self._sum_names: list[str] = []
         self._metric_names: list[str] = []
 
@@ -140,13 +134,13 @@ class TrainLoop:
 
     def _steps(self, iterator: tf.distribute.DistributedIterator, steps: tf.Tensor) -> tf.Tensor:
         def step(i: tf.Tensor, history: tf.TensorArray, finished: tf.Tensor) -> tuple:
-            # Whether a step begins, and asks for its batch, before the one before it is over is up
-            # to TensorFlow. Nothing waits for a batch before both have come about.
+            # TensorFlow may begin a step, and ask for its batch, before the previous step has
+            # finished. Waiting for input starts when both have happened.
             wanted = tf.maximum(tf.timestamp(), finished)
             batch = next(iterator)
             arrived = _time_of(batch)
             wait = tf.maximum(arrived - wanted, 0.0)
-            # Else one thread may run the whole step before it looks at the clock.
+            # Otherwise one thread may run the whole step before it reads the clock.
             with tf.control_dependencies([arrived]):
                 metrics = self._strategy.run(self.replica_step, args=(batch,))
             metrics = self._strategy.experimental_local_results(metrics)[0]
@@ -157,13 +151,13 @@ class TrainLoop:
         return tf.while_loop(lambda i, *_: i < steps, step, start)[1].stack()
 
     def replica_step(self, batch: Batch) -> tf.Tensor:
-        """One optimizer step, seen from one replica; gives the metrics as a vector."""
-        # Those who only evaluate need not wait for tensorflow-addons.
+        """Takes one optimizer step in a replica; returns the metrics as a vector."""
+        # Imported here, as evaluation should not wait for tensorflow-addons.
         from albert_tf.optimization.optimizer import clip_by_global_norm
 
         replica = tf.distribute.get_replica_context()
         rows = self._config.train_batch_size // replica.num_replicas_in_sync
-        # What comes from the iterator of one of several machines does not tell its length.
+        # On several machines, batches from the iterator have no static number of rows.
         batch = {k: tf.ensure_shape(v, [rows, *v.shape[1:]]) for k, v in batch.items()}
         step = self._optimizer.iterations
         counts = {
@@ -196,22 +190,22 @@ class TrainLoop:
     def _accumulate(
         self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Gradients of `_connected`, and sums, of a replica's batch, micro-batch by micro-batch."""
+        """Returns the gradients of `_connected` and the sums, added over micro-batches."""
         parts = self._config.gradient_accumulation_steps
         if parts == 1:
             return self._gradients(dict(batch), weights, seed)
         rows = next(iter(batch.values())).shape[0] // parts
-        cut = _split(batch, parts, rows)
+        micro_batches = _split(batch, parts, rows)
 
         def add_part(i: tf.Tensor, gradients: list[tf.Tensor], sums: tf.TensorArray) -> tuple:
             part_seed = tf.random.experimental.stateless_fold_in(seed, i)
-            part = {k: v[i] for k, v in cut.items()}
+            part = {k: v[i] for k, v in micro_batches.items()}
             more, part_sums = self._gradients(part, weights, part_seed)
             gradients = [a + b for a, b in zip(gradients, more)]
             return i + 1, gradients, sums.write(i, part_sums)
 
-        # Traced before the loop, which has to know how many gradients there are.
-        first = {k: v[0] for k, v in cut.items()}
+        # Traced before the loop, which needs the number of gradients.
+        first = {k: v[0] for k, v in micro_batches.items()}
         self._gradients.get_concrete_function(first, weights, seed)
         zeros = [tf.zeros(v.shape, v.dtype) for v in self._connected]
         start = (0, zeros, tf.TensorArray(tf.float32, size=parts))
@@ -223,7 +217,7 @@ class TrainLoop:
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         recompute = recomputation(self._config.recompute)
         with compiled_graph(self._compiled):
-            # Of weights that are not watched there is no backward pass.
+            # There is no backward pass for weights that are not watched.
             tape = tf.GradientTape(watch_accessed_variables=False)
             with tape, dropout_seed(seed), recompute:
                 tape.watch(self._variables)
@@ -258,9 +252,9 @@ class Predictor:
         self._compiled = _is_compiled(strategy, jit_compile)
 
     def __call__(self, iterator: tf.distribute.DistributedIterator) -> dict[str, np.ndarray] | None:
-        """Outputs of the next batch and `example_index`, without the rows that pad it.
+        """Returns the outputs of the next batch and `example_index`, without padding rows.
 
-        None if there is no further batch.
+        Returns None after the last batch.
         """
         try:
             outputs = {k: v.numpy() for k, v in self._step(iterator).items()}
@@ -272,7 +266,7 @@ class Predictor:
     def _distributed_step(
         self, iterator: tf.distribute.DistributedIterator
     ) -> dict[str, tf.Tensor]:
-        # Taken inside the graph, batches of other lengths do not make for another graph.
+        # `next` inside the graph: batches of other lengths do not need another graph.
         outputs = self._strategy.run(self._replica_step, args=(next(iterator),))
         if self._strategy.num_replicas_in_sync == 1:
             return {k: self._strategy.experimental_local_results(v)[0] for k, v in outputs.items()}

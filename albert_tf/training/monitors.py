@@ -1,19 +1,25 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves to look at: metrics.jsonl and TensorBoard events."""
+"""Reports a run: progress on the terminal, metrics.jsonl and TensorBoard events."""
 
 from __future__ import annotations
 
 import json
 import os
+import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.io import files
 from albert_tf.io.json_values import JSON_ERRORS, finite_only
+from albert_tf.io.progress import Progress
+
+if TYPE_CHECKING:
+    from albert_tf.training.specs import RunConfig, TrainSpec
+    from albert_tf.training.task import Task
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -23,8 +29,8 @@ class MetricsLog:
 
     Args:
       output_dir: the run's folder.
-      step: the step the run goes on from; later entries of an interrupted run are dropped, as
-        their steps are run again.
+      step: the step from which the run continues; later entries of an interrupted run are dropped,
+        as their steps are repeated.
     """
 
     def __init__(self, output_dir: str, step: int) -> None:
@@ -33,7 +39,7 @@ class MetricsLog:
         if tf.io.gfile.exists(self._path):
             lines = files.read_bytes(self._path).splitlines()
             entries = [_entry(line) for line in lines]
-            damaged = entries[:-1].count(None)  # The last one may have been cut off by a crash.
+            damaged = entries[:-1].count(None)  # A crash may have cut off the last one.
             if damaged:
                 print(f"{self._path} has {damaged} damaged lines; they are dropped.")
             lines = [line for line, entry in zip(lines, entries) if entry and entry["step"] <= step]
@@ -42,7 +48,7 @@ class MetricsLog:
         self._events = os.path.join(output_dir, "events")
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Appends {"step", "split", …values}; numbers that are not finite become null."""
+        """Appends {"step", "split", …values}; numbers that are not finite are written as null."""
         entry = {"step": step, "split": split, **finite_only(values)}
         with files.space_for(f"the metrics of step {step}, in {self._path} and {self._events}"):
             with tf.io.gfile.GFile(self._path, "a") as f:
@@ -54,7 +60,7 @@ class MetricsLog:
                 writer.flush()
 
     def describe(self, name: str, values: Mapping[str, Any]) -> None:
-        """Shows JSON values under a name among TensorBoard's texts, at step 0."""
+        """Adds JSON values to TensorBoard's texts under a name, at step 0."""
         text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
         with files.space_for(f"the description of {name}, in {self._events}"):
             writer = self._writer("train")
@@ -74,34 +80,134 @@ class MetricsLog:
             writer.close()
 
 
-class MetricsWindow:
-    """Means and rates of the steps since the last log entry.
+class InputWatch:
+    """Warns, once a run, that training waits for its input."""
+
+    #: Warn of a larger share of the time in this many logged periods in a row.
+    _SHARE = 0.1
+    _PERIODS = 2
+
+    def __init__(self) -> None:
+        self._in_a_row, self._warned = 0, False
+
+    def update(self, step: int, share: float) -> str | None:
+        """Takes the share of the time spent waiting before `step`; may return a warning."""
+        self._in_a_row = self._in_a_row + 1 if share > self._SHARE else 0
+        if self._warned or self._in_a_row < self._PERIODS:
+            return None
+        self._warned = True
+        return (
+            f"Warning: before step {step}, {share:.0%} of the time went to waiting for input. Put "
+            "the records on a local disk, or leave more processor cores to this program."
+        )
+
+
+class RunMonitor:
+    """Shows and logs a training: progress, metrics.jsonl, TensorBoard events, warnings.
 
     Args:
-      batch_size: examples of a step.
+      task: formats the progress line.
+      config: of the run.
+      train_spec: of the run.
       flops: operations of training on one example, a function of its positions.
+      writes: False on workers other than the chief, which log nothing.
+
+    Attributes:
+      first_step: the step at which the run began, was resumed, or last rolled back to.
     """
 
-    def __init__(self, batch_size: int, flops: Callable[[float], float]) -> None:
-        self._batch_size, self._flops = batch_size, flops
-        self.clear()
+    def __init__(
+        self,
+        task: Task,
+        config: RunConfig,
+        train_spec: TrainSpec,
+        flops: Callable[[float], float],
+        writes: bool,
+    ) -> None:
+        self._task, self._config, self._train_spec = task, config, train_spec
+        self._flops, self._writes = flops, writes
+        self._input_watch = InputWatch()
+        self._log: MetricsLog | None = None
+        self._progress: Progress | None = None
+        self._tokens = self._positions = 0.0
+        self.first_step = 0
 
-    def clear(self) -> None:
-        """Begins anew."""
+    def begin(self, step: int) -> None:
+        """Begins at a step, also after a rollback; later entries of the log are dropped."""
+        self.close()
+        self.first_step = step
+        self._clear()
+        if self._writes:
+            self._log = MetricsLog(self._config.output_dir, step)
+            if not step and self._train_spec.data_description:
+                self._log.describe("training_data", self._train_spec.data_description)
+        self._progress = Progress("train", self._train_spec.max_steps, "steps", step)
+
+    def _clear(self) -> None:
+        """Forgets the steps since the last entry of the log."""
         self._metrics: list[dict[str, np.ndarray]] = []
-        self._steps, self._seconds, self._tokens, self._waited = 0, 0.0, 0.0, 0.0
+        self._timed: list[dict[str, np.ndarray]] = []
+        self._seconds = 0.0
 
-    def add(self, metrics: dict[str, np.ndarray], seconds: float | None) -> None:
-        """Adds the steps of one call of `TrainLoop.run`; the time it took counts unless None."""
+    def close(self) -> None:
+        """Closes the progress line and the event files."""
+        if self._progress:
+            self._progress.close()
+        if self._log:
+            self._log.close()
+
+    def note(self, text: str) -> None:
+        """Prints a few lines above the progress line."""
+        self._progress.note("\n  ".join(textwrap.wrap(text, 78, break_on_hyphens=False)))
+
+    def trained(
+        self, step: int, metrics: dict[str, np.ndarray], seconds: float, skipped: int
+    ) -> None:
+        """Reports one call of `TrainLoop.run`.
+
+        Args:
+          step: the last of its steps.
+          metrics: as the call returned them.
+          seconds: how long it took.
+          skipped: steps that were not finite, in the whole run.
+        """
+        steps = len(metrics["finite"])
+        first, last = step - steps == self.first_step, step == self._train_spec.max_steps
         self._metrics.append(metrics)
-        if seconds is not None:
-            self._steps += len(metrics["finite"])
+        if not first:  # The first call also traces and compiles, and its input starts afresh.
+            self._timed.append(metrics)
             self._seconds += seconds
-            self._tokens += float(np.sum(metrics["tokens"]))
-            self._waited += float(np.sum(metrics["input_wait"]))
+        self._tokens += metrics["tokens"].sum()
+        self._positions += metrics["positions"].sum()
+        bad = int(np.sum(metrics["finite"] == 0))
+        if bad:
+            self.note(
+                f"step {step}: {bad} step(s) skipped, loss or gradient not finite "
+                f"({skipped} in all)"
+            )
+        means = self._means()
+        rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
+        text = f"{self._task.progress(means)} lr {rate}"
+        if "tokens_per_second" in means:
+            text += f" {short_rate(means['tokens_per_second'])} tok/s"
+        self._progress.update(steps, text, show=first or last)
+        # Not the first step after a resumption: the log is that of an uninterrupted run.
+        if step % self._config.log_every_steps == 0 or step == 1 or last:
+            warning = self._input_watch.update(step, means.get("input_wait_share", 0.0))
+            if warning:
+                self.note(warning)
+            corrupt = float(self._train_spec.corrupt_records)
+            counts = {"skipped_steps": float(skipped), "corrupt_records": corrupt}
+            self.log(step, "train", {**means, **counts})
+            self._clear()
 
-    def means(self) -> dict[str, float]:
-        """The means by name over the finite steps, the last learning rate, and the rates."""
+    def log(self, step: int, split: str, values: Mapping[str, float]) -> None:
+        """Writes an entry of the log; see `MetricsLog.write`."""
+        if self._log:
+            self._log.write(step, split, values)
+
+    def _means(self) -> dict[str, float]:
+        """Returns means over the finite steps since the last entry of the log, and rates."""
         columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
         finite = columns.pop("finite") > 0
         del columns["input_wait"]
@@ -113,39 +219,25 @@ class MetricsWindow:
         means["learning_rate"] = float(columns["learning_rate"][-1])
         means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
         if self._seconds:
-            means["examples_per_second"] = self._steps * self._batch_size / self._seconds
-            means["tokens_per_second"] = self._tokens / self._seconds
-            means["input_wait_share"] = self._waited / self._seconds
-            flops = self._flops(float(positions.mean()) / self._batch_size)
+            rows = sum(len(m["tokens"]) for m in self._timed) * self._config.train_batch_size
+            means["examples_per_second"] = rows / self._seconds
+            seen = sum(float(np.sum(m["tokens"])) for m in self._timed)
+            means["tokens_per_second"] = seen / self._seconds
+            waited = sum(float(np.sum(m["input_wait"])) for m in self._timed)
+            means["input_wait_share"] = waited / self._seconds
+            flops = self._flops(float(positions.mean()) / self._config.train_batch_size)
             if flops:
                 means["model_flops_per_second"] = means["examples_per_second"] * flops
         return means
 
-
-class InputWatch:
-    """Notices that training waits for its input; warns once a run."""
-
-    #: A larger share of the time, in this many logged periods in a row, is worth a word.
-    _SHARE = 0.1
-    _PERIODS = 2
-
-    def __init__(self) -> None:
-        self._in_a_row, self._warned = 0, False
-
-    def update(self, step: int, share: float) -> str | None:
-        """Takes the share of the time before `step` that was spent waiting; gives a warning."""
-        self._in_a_row = self._in_a_row + 1 if share > self._SHARE else 0
-        if self._warned or self._in_a_row < self._PERIODS:
-            return None
-        self._warned = True
-        return (
-            f"Warning: before step {step}, {share:.0%} of the time went to waiting for input. Put "
-            "the records on a local disk, or leave more processor cores to this program."
-        )
+    @property
+    def padding_share(self) -> float:
+        """The share of the positions trained on that were padding."""
+        return 1 - self._tokens / self._positions
 
 
 def read_metrics(output_dir: str) -> list[dict[str, Any]]:
-    """The entries of metrics.jsonl, as `MetricsLog.write` describes them; without damaged ones.
+    """Returns the entries of metrics.jsonl without damaged ones; see `MetricsLog.write`.
 
     Raises:
       AlbertError: there is no such file.
@@ -155,7 +247,7 @@ def read_metrics(output_dir: str) -> list[dict[str, Any]]:
 
 
 def is_logged(output_dir: str, step: int, split: str) -> bool:
-    """Whether metrics.jsonl has an entry of `split` at `step`; it need not exist."""
+    """Returns whether metrics.jsonl, if it exists, has an entry of `split` at `step`."""
     if not tf.io.gfile.exists(os.path.join(output_dir, METRICS_FILE)):
         return False
     entries = read_metrics(output_dir)
@@ -163,7 +255,7 @@ def is_logged(output_dir: str, step: int, split: str) -> bool:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    """An entry; None if it is damaged."""
+    """Parses a line; returns None if it is damaged."""
     try:
         entry = json.loads(line)
     except JSON_ERRORS:
@@ -173,7 +265,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 
 
 def short_rate(value: float) -> str:
-    """A rate in at most five characters: 987, 12.3k, 4.56M."""
+    """Formats a rate in at most five characters: 987, 12.3k, 4.56M."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{value / limit:.3g}{unit}"

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""eval_results.json: what a script that evaluates leaves."""
+"""Prints metrics and writes them to eval_results.json."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ RESULTS_FILE = "eval_results.json"
 
 
 def print_metrics(results: Mapping[str, float]) -> None:
-    """Prints metrics, one a line."""
+    """Prints metrics, one per line."""
     print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))
 
 
 def write_results(output_dir: str, results: Mapping[str, float], writes: bool = True) -> None:
-    """Writes eval_results.json into `output_dir`; metrics that are not finite are null in it.
+    """Writes eval_results.json to `output_dir`, with null for metrics that are not finite.
 
     Args:
       output_dir: the run's folder.

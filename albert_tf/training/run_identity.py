@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What decides the weights that a run ends with; by it a run is told from another one.
+"""Identifies a run by everything that determines its final weights.
 
-`run_config.json` and `training_data.json` in the output directory keep it.
+`run_config.json` and `training_data.json` in the output directory record it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RUN_CONFIG = "run_config.json"
 TRAINING_DATA = "training_data.json"
-#: Differences that an error names.
+#: Differences that an error lists.
 _SHOWN = 4
 _DIGEST = re.compile(r"[0-9a-f]{32,}")
 
@@ -34,126 +34,128 @@ class RunIdentity:
     """The settings and the data of a run.
 
     Args:
-      config: how it trains.
-      task: what it trains.
-      train_spec: what on, and for how long.
+      config: the settings.
+      task: the model and the loss.
+      train_spec: the data and the number of steps.
       frozen: names of the weights that are not trained.
     """
 
     def __init__(
         self, config: RunConfig, task: Task, train_spec: TrainSpec, frozen: Sequence[str] = ()
     ) -> None:
+        settings = {name: getattr(config, name) for name in config.DECISIVE}
         self._values: dict[str, dict[str, Any]] = {
-            # Runs from before weights could be frozen have no such entry.
-            "run": {**config.decisive(), "frozen": list(frozen) or None},
+            # Runs of versions that could not freeze weights have no such entry.
+            "run": {**settings, "frozen": list(frozen) or None},
             "task": task.description(),
             "train": {"max_steps": train_spec.max_steps, "data": train_spec.data_fingerprint},
         }
         self._data = dict(train_spec.data_description)
 
     def write(self, folder: str) -> None:
-        """Writes both files; the first one also has the version of TensorFlow."""
+        """Writes both files, the first one with the version of TensorFlow."""
         values = {**self._values, "tensorflow": tf.__version__}
         files.write_json(os.path.join(folder, RUN_CONFIG), values)
         files.write_json(os.path.join(folder, TRAINING_DATA), self._data)
 
     def check(self, folder: str) -> None:
-        """Compares with the files of a run that is to be resumed.
+        """Compares this run with the one in an output directory.
 
         Raises:
-          AlbertError: it is another run; says in what. Or run_config.json is damaged.
+          AlbertError: they differ; the error lists how. Or run_config.json is damaged.
         """
         path = os.path.join(folder, RUN_CONFIG)
-        held = files.read_object(path, "run configuration")
+        recorded = files.read_object(path, "run configuration")
         for part in self._values:
-            if not isinstance(held.get(part), dict):
+            if not isinstance(recorded.get(part), dict):
                 raise AlbertError(
                     f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
-                    "give another --output_dir."
+                    "give another `output_dir`."
                 )
-        task, here = held["task"].get("name"), self._values["task"].get("name")
-        if task != here:
+        old, new = recorded["task"].get("name"), self._values["task"].get("name")
+        if old != new:
             raise AlbertError(
-                f"{folder} holds a run of another task ({shown(task)}, not {shown(here)}); give "
-                "another --output_dir."
+                f"{folder} holds a run of another task ({shown(old)}, not {shown(new)}); give "
+                "another `output_dir`."
             )
-        found = [
-            difference
-            for part, values in self._values.items()
-            for name, value in values.items()
-            if held[part].get(name) != value
-            for difference in (
-                self._data_differences(folder, str(held[part].get(name)), value)
-                if (part, name) == ("train", "data")
-                else _differences(held[part].get(name), value, name, setting=True)
-            )
-        ]
-        if found:
-            more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        differences: list[str] = []
+        for part, values in self._values.items():
+            for name, new in values.items():
+                old = recorded[part].get(name)
+                if old == new:
+                    continue
+                if (part, name) == ("train", "data"):
+                    differences += self._data_differences(folder, str(old), new)
+                else:
+                    differences += _differences(old, new, name, setting=True)
+        if differences:
+            count = len(differences) - _SHOWN
+            more = f"; and {count} more" if count > 0 else ""
             raise AlbertError(
-                f"{folder} holds another run ({'; '.join(found[:_SHOWN])}{more}); give another "
-                "--output_dir, or the same settings to resume it."
+                f"{folder} holds another run ({'; '.join(differences[:_SHOWN])}{more}); give "
+                "another `output_dir`, or the same settings to resume it."
             )
 
-    def _data_differences(self, folder: str, held: str, here: str) -> Iterator[str]:
-        """What differs between the training data of two fingerprints, as far as is known."""
+    def _data_differences(self, folder: str, old: str, new: str) -> Iterator[str]:
+        """Describes how the training data of two fingerprints differ, as far as is known."""
         path = os.path.join(folder, TRAINING_DATA)
-        there = files.read_object(path) if tf.io.gfile.exists(path) else {}
-        found = list(_differences(there, self._data)) if there and self._data else []
-        if there.get("order_version") != self._data.get("order_version"):
+        recorded = files.read_object(path) if tf.io.gfile.exists(path) else {}
+        differences = _differences(recorded, self._data) if recorded and self._data else ()
+        differences = [f"training data: {difference}" for difference in differences]
+        if recorded.get("order_version") != self._data.get("order_version"):
             yield "another version of albert_tf reads the training data in another order"
-        elif found:
-            yield from (f"training data: {difference}" for difference in found[:2])
-        elif held.partition("-")[0] == here.partition("-")[0]:
+        elif differences:
+            yield from differences[:2]
+        elif old.partition("-")[0] == new.partition("-")[0]:
             yield "training data: the same records, padded to other lengths or masked otherwise"
         else:
             yield "training data: other records"
 
 
 def recorded_precision(folder: str) -> str | None:
-    """The precision of the run in an output directory; None if there is none, or no telling."""
+    """Returns the precision of the run in an output directory; None if it is unknown."""
     if not has_checkpoint(folder):
         return None
     try:
         run = files.read_object(os.path.join(folder, RUN_CONFIG)).get("run")
     except AlbertError:
-        return None  # If the run is resumed, `RunIdentity.check` says what is wrong.
+        return None  # If the run is resumed, `RunIdentity.check` reports the fault.
     precision = run.get("precision") if isinstance(run, Mapping) else None
     return precision if precision in ("float32", "mixed_bfloat16") else None
 
 
 def version_note(folder: str) -> str | None:
-    """Returns a note for the user if a run began with another TensorFlow, otherwise None.
+    """Returns a note for the user if a run began with another TensorFlow, else None.
 
-    A run can be resumed with any TensorFlow: `RunIdentity.check` does not compare versions.
+    `RunIdentity.check` does not compare versions: any TensorFlow can resume the run.
     """
-    begun = files.read_object(os.path.join(folder, RUN_CONFIG)).get("tensorflow")
-    if not isinstance(begun, str) or begun == tf.__version__:
+    first = files.read_object(os.path.join(folder, RUN_CONFIG)).get("tensorflow")
+    if not isinstance(first, str) or first == tf.__version__:
         return None
     return (
-        f"This run began with TensorFlow {_short(begun)} and is resumed with {tf.__version__}. The "
+        f"This run began with TensorFlow {_short(first)} and is resumed with {tf.__version__}. The "
         "two round differently, so results can differ slightly from those of an uninterrupted run."
     )
 
 
-def _differences(there: Any, here: Any, name: str = "", setting: bool = False) -> Iterator[str]:
-    """Says how two values differ, or several by name; that of a setting is put in backticks."""
-    if isinstance(there, Mapping) and isinstance(here, Mapping):
-        for key in dict.fromkeys([*here, *there]):
-            if there.get(key) != here.get(key):
-                yield from _differences(there.get(key), here.get(key), f"{name}.{key}".strip("."))
+def _differences(old: Any, new: Any, name: str = "", setting: bool = False) -> Iterator[str]:
+    """Describes how two values differ, mappings key by key; puts a setting's name in backticks."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*new, *old]):
+            if old.get(key) != new.get(key):
+                yield from _differences(old.get(key), new.get(key), f"{name}.{key}".strip("."))
         return
     name = f"`{name}`" if setting else name
-    sides = _short(there), _short(here)
-    if isinstance(there, list) and isinstance(here, list):
-        only = [[x for x in a if x not in b] for a, b in ((there, here), (here, there))]
+    sides = _short(old), _short(new)
+    if isinstance(old, list) and isinstance(new, list):
+        only = [[x for x in a if x not in b] for a, b in ((old, new), (new, old))]
         sides = [shown_names(map(_short, values), 80) for values in only]
-        if not any(only):
+        if any(only):
+            yield f"{name}: only there {sides[0]}, only here {sides[1]}"
+        else:
             yield f"{name} in another order"
-            return
-        yield f"{name}: only there {sides[0]}, only here {sides[1]}"
     elif sides[0] == sides[1] or any(_DIGEST.fullmatch(side) for side in sides):
-        yield f"another {name}"  # Nobody can compare digests, or what is cut off.
+        yield f"another {name}"  # The values are digests, or look the same once shortened.
     else:
         yield f"{name}={sides[0]} there, {sides[1]} here"
 

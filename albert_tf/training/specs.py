@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RunConfig, TrainSpec and EvalSpec: how to run, and on what data."""
+"""RunConfig, TrainSpec and EvalSpec: the settings and the data of a run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def check_steps(max_steps: int) -> None:
     """Raises AlbertError for more than MAX_STEPS steps."""
     if max_steps > MAX_STEPS:
         raise AlbertError(
-            f"{max_steps:,} steps are too many: training takes at most {MAX_STEPS:,} of them."
+            f"{max_steps:,} steps are too many: training takes at most {MAX_STEPS:,}."
         )
 
 
 def check_number(name: str, value: float, positive: bool = False) -> None:
-    """Raises AlbertError for a number that is not finite, or negative, or 0 if `positive`."""
+    """Raises AlbertError unless a value is finite and not negative; if `positive`, not 0 either."""
     is_number = isinstance(value, numbers.Real) and math.isfinite(value)
     if not is_number or value < 0 or (positive and value == 0):
         least = "above 0" if positive else "of at least 0"
@@ -47,11 +47,11 @@ class TrainSpec:
     """What to train on and for how long.
 
     Attributes:
-      input_fn: yields the training batches from a given step on; a pure function of its context.
-      max_steps: the global step to stop at.
-      data_fingerprint: identifies the data; a resumed run must have the same.
-      data_description: what the data are, as JSON values; kept with the run.
-      corrupt_records: how many records of the data are passed over, for the log.
+      input_fn: yields the training batches from a step on; a pure function of its context.
+      max_steps: the global step at which to stop.
+      data_fingerprint: identifies the data; a resumed run must have the same one.
+      data_description: describes the data, as JSON values; stored with the run.
+      corrupt_records: number of records that are skipped, for the log.
     """
 
     input_fn: InputFn
@@ -66,10 +66,10 @@ class TrainSpec:
 
     @classmethod
     def of(cls, source: RecordSource, max_steps: int) -> TrainSpec:
-        """Trains on records up to a global step."""
+        """Returns the spec that trains on these records up to a global step."""
         return cls(
-            source.train_input_fn,
-            max_steps,
+            input_fn=source.train_input_fn,
+            max_steps=max_steps,
             data_fingerprint=source.fingerprint,
             data_description=source.description,
             corrupt_records=source.num_corrupt,
@@ -82,11 +82,11 @@ class EvalSpec:
 
     Attributes:
       input_fn: yields the evaluation batches, once.
-      every_steps: evaluate every so many training steps; None: only at the end.
-      max_steps: evaluate at most so many batches; None: all.
+      every_steps: training steps between two evaluations; None: evaluate only at the end.
+      max_steps: the most batches to evaluate; None: all.
       name: of the data, for the terminal and the logs.
-      examples: what the batches were made of, for `Task.metrics`; None where the outputs of
-        `Task.predict` are enough.
+      examples: the examples behind the batches, for `Task.metrics`; None if the outputs of
+        `Task.predict` suffice.
     """
 
     input_fn: InputFn
@@ -98,37 +98,39 @@ class EvalSpec:
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """How to run: everything about a run that is neither the task nor the data.
+    """The settings of a run, except for its task and its data.
 
     Attributes:
-      output_dir: where checkpoints, logs and results go.
+      output_dir: folder of checkpoints, logs and results.
       train_batch_size: examples of one optimizer step, over all replicas and micro-batches.
       eval_batch_size: examples of one evaluation or prediction batch, over all replicas.
-      gradient_accumulation_steps: micro-batches a training batch is cut into, to save memory.
-      recompute: compute each layer's inner values again in the backward pass, to save memory.
+      gradient_accumulation_steps: micro-batches that a training batch is split into, to save
+        memory.
+      recompute: recompute the activations of each layer in the backward pass, to save memory.
       optimizer: "lamb" or "adamw".
       learning_rate: the peak rate, as used (already scaled).
-      num_warmup_steps: steps of linear warm-up.
+      num_warmup_steps: length of the linear warm-up.
       start_warmup_step: first step of the warm-up.
       poly_power: exponent of the polynomial decay.
       weight_decay_rate: decoupled weight decay.
       clip_norm: global gradient norm above which gradients are scaled down.
-      bias_correction: bias-corrected moments (You et al.) instead of the official numerics.
-      precision: "float32", "mixed_bfloat16", or "auto" for whichever is faster on the devices.
+      bias_correction: use bias-corrected moments (You et al.) instead of the official numerics.
+      precision: "float32", "mixed_bfloat16", or "auto" for the faster one on the devices.
       jit_compile: compile forward and backward pass with XLA.
       seed: of initial weights and dropout.
-      init_checkpoint: weights to start from; None for random ones.
-      freeze: the part of the model that is not trained, one of FREEZABLE; None: all is trained.
-        Other parts are frozen by `layer.trainable = False` in `Task.build_model`.
+      init_checkpoint: initial weights; None for random ones.
+      freeze: the part of the model not to train, one of FREEZABLE; None: train all. To freeze
+        other parts, set `layer.trainable = False` in `Task.build_model`.
       strategy: one of STRATEGIES.
       tpu_name, tpu_zone, gcp_project: the Cloud TPU, for strategy "tpu".
-      steps_per_loop: at most so many steps run on the device between two looks from the host.
+      steps_per_loop: the most steps that run on the device without returning to the host.
       save_checkpoints_steps: steps between checkpoints.
-      keep_checkpoint_max: checkpoints kept, oldest deleted first; the best one is kept apart.
+      keep_checkpoint_max: number of checkpoints to keep, apart from the best one.
       log_every_steps: steps between two entries of metrics.jsonl and TensorBoard.
-      max_nonfinite_steps: so many skipped steps in a row are a divergence that stops the run.
+      max_nonfinite_steps: number of skipped steps in a row that count as a divergence and end the
+        run.
       on_divergence: one of ON_DIVERGENCE.
-      early_stopping_evals: so many evaluations without a new best end the run; 0: none do.
+      early_stopping_evals: number of evaluations without a new best that end the run; 0: never.
     """
 
     output_dir: str
@@ -161,7 +163,7 @@ class RunConfig:
     on_divergence: str = WARN
     early_stopping_evals: int = 0
 
-    #: Fields that decide the weights a run ends with; a resumed run must agree in them.
+    #: Fields that determine the final weights; a resumed run must have the same values.
     DECISIVE: ClassVar[tuple[str, ...]] = (
         "train_batch_size",
         "optimizer",
@@ -178,23 +180,22 @@ class RunConfig:
     )
 
     def __post_init__(self) -> None:
-        """Raises AlbertError for values no run can have."""
+        """Raises AlbertError for invalid values."""
         if self.output_dir and not isinstance(self.output_dir, str):
             object.__setattr__(self, "output_dir", path_of(self.output_dir, "output directory"))
         if not self.output_dir:
-            raise AlbertError("--output_dir is needed: checkpoints and results are written there.")
-        for name, allowed in (
+            raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
+        for name, choices in (
             ("strategy", STRATEGIES),
             ("precision", PRECISIONS),
             ("on_divergence", ON_DIVERGENCE),
             ("freeze", (None, *FREEZABLE)),
         ):
-            if getattr(self, name) not in allowed:
-                known = ", ".join(map(str, allowed))
-                raise AlbertError(
-                    f"{name}={getattr(self, name)!r} is not known; use one of {known}."
-                )
-        positive = (
+            value = getattr(self, name)
+            if value not in choices:
+                listed = ", ".join(map(str, choices))
+                raise AlbertError(f"`{name}`={shown(value)} is unknown; use one of {listed}.")
+        for name in (
             "train_batch_size",
             "eval_batch_size",
             "gradient_accumulation_steps",
@@ -203,26 +204,21 @@ class RunConfig:
             "keep_checkpoint_max",
             "log_every_steps",
             "max_nonfinite_steps",
-        )
-        for name in positive:
+        ):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
-                raise AlbertError(f"{name}={shown(value)} must be an integer of at least 1.")
+                raise AlbertError(f"`{name}`={shown(value)} must be an integer of at least 1.")
         for name in ("learning_rate", "clip_norm"):
-            check_number(name, getattr(self, name), positive=True)
+            check_number(f"`{name}`", getattr(self, name), positive=True)
         for name in ("weight_decay_rate", "poly_power", "num_warmup_steps", "start_warmup_step"):
-            check_number(name, getattr(self, name))
+            check_number(f"`{name}`", getattr(self, name))
         if not 0 <= self.seed <= MAX_SEED:
             raise AlbertError(
-                f"The random seed is {self.seed}; seeds are integers from 0 to {MAX_SEED}."
+                f"`seed`={self.seed} is out of range; seeds are integers from 0 to {MAX_SEED}."
             )
 
-    def decisive(self) -> dict[str, object]:
-        """The fields a resumed run must agree in, as JSON values."""
-        return {name: getattr(self, name) for name in self.DECISIVE}
-
     def warmup_note(self, max_steps: int) -> str | None:
-        """A warning if the learning rate does not reach its peak in so many steps."""
+        """Returns a warning if `max_steps` end before the warm-up does, else None."""
         end = self.start_warmup_step + self.num_warmup_steps
         if not self.num_warmup_steps or end < max_steps:
             return None
@@ -235,13 +231,13 @@ class RunConfig:
 
 
 def check_batch_sizes(config: RunConfig, replicas: int) -> None:
-    """Raises AlbertError unless batches can be cut evenly; any strategy needs that."""
+    """Raises AlbertError unless replicas and micro-batches divide the batches evenly."""
     for name, parts in (
         ("train_batch_size", replicas * config.gradient_accumulation_steps),
         ("eval_batch_size", replicas),
     ):
         if getattr(config, name) % parts:
             raise AlbertError(
-                f"{name}={getattr(config, name)} does not divide by {parts} "
+                f"`{name}`={getattr(config, name)} is not divisible by {parts} "
                 "(replicas × gradient_accumulation_steps)."
             )

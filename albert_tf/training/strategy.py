@@ -14,14 +14,14 @@ from albert_tf.io.signals import kept_handlers
 from albert_tf.training.cluster import check_cluster
 from albert_tf.training.devices import missing_gpu
 from albert_tf.training.specs import RunConfig
-from albert_tf.training.tpu import make_tpu_strategy
+from albert_tf.training.tpu import tpu_name, tpu_strategy
 
 
 def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     """Returns the strategy that `config.strategy` names.
 
     Raises:
-      AlbertError: the devices it needs are not there.
+      AlbertError: the devices it needs are missing.
     """
     if config.strategy == "default":
         device = "/gpu:0" if tf.config.list_physical_devices("GPU") else "/cpu:0"
@@ -31,38 +31,38 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     if config.strategy == "multi_worker":
         return _multi_worker_strategy()
     with kept_handlers():
-        return make_tpu_strategy(config)
+        return tpu_strategy(tpu_name(config), config.tpu_zone, config.gcp_project)
 
 
 def _mirrored_strategy() -> tf.distribute.Strategy:
-    """All GPUs; without any, all CPUs, of which a process has one unless it is told to have more.
+    """Returns a strategy over all GPUs, or over all logical CPUs if there is no GPU.
 
     Raises:
-      AlbertError: there is one device only.
+      AlbertError: there is only one device.
     """
     gpus = tf.config.list_logical_devices("GPU")
     names = [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
     if len(names) < 2:
-        found = "one GPU" if gpus else "no GPU"
+        seen = "one GPU" if gpus else "no GPU"
         raise AlbertError(
-            f"--strategy=mirrored needs at least two GPUs, and TensorFlow sees {found}; "
-            f"--strategy=default uses one device. {missing_gpu()}".strip()
+            f"`strategy`=mirrored needs at least two GPUs, and TensorFlow sees {seen}; "
+            f"`strategy`=default uses one device. {missing_gpu()}".strip()
         )
     if gpus:
         return tf.distribute.MirroredStrategy(names)
-    # Collectives on CPU devices get in each other's way when a process makes two strategies.
+    # Collectives on CPUs interfere with each other if a process creates two strategies.
     return tf.distribute.MirroredStrategy(
         names, cross_device_ops=tf.distribute.ReductionToOneDevice()
     )
 
 
 def join_cluster(strategy: str) -> tf.distribute.Strategy | None:
-    """Makes this process one of the cluster's, if the strategy of that name has one.
+    """Joins the cluster, if the strategy of this name has one.
 
-    TensorFlow can do that before its first operation only, so scripts begin with it.
+    TensorFlow can only do this before its first operation, so scripts begin with it.
 
     Returns:
-      The cluster's strategy, None if there is no cluster.
+      The strategy of the cluster; None if there is no cluster.
 
     Raises:
       AlbertError: TF_CONFIG names no cluster.
@@ -71,7 +71,7 @@ def join_cluster(strategy: str) -> tf.distribute.Strategy | None:
 
 
 def fast_precision(strategy: tf.distribute.Strategy) -> str:
-    """ "mixed_bfloat16" where the devices have units for it, else "float32"."""
+    """Returns "mixed_bfloat16" if the devices have units for it, else "float32"."""
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return "mixed_bfloat16"
     gpus = tf.config.list_physical_devices("GPU")
@@ -89,20 +89,20 @@ def fast_precision(strategy: tf.distribute.Strategy) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _multi_worker_strategy() -> tf.distribute.Strategy:
-    """A process joins one cluster, once, however many Estimators it makes."""
+    """Joins the cluster, once a process."""
     check_cluster()
     try:
         with kept_handlers():
             return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise AlbertError(
-            "The cluster cannot be joined, as TensorFlow has computed something already; call "
+            "Cannot join the cluster, as TensorFlow has already computed something; call "
             'albert_tf.training.strategy.join_cluster("multi_worker") before anything else.'
         ) from error
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process writes the files: the first worker, or the only process."""
+    """Returns whether this process writes files: the first worker, or the only process."""
     resolver = strategy.cluster_resolver
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
         return True
@@ -114,9 +114,9 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def highest(strategy: tf.distribute.Strategy, value: int = 0) -> int:
-    """The highest of the values that the processes of a run give; waits until all have given one.
+    """Returns the highest value among the processes of a run; waits for all of them.
 
-    For what they must all do alike and do not see alike: clocks, signals, files of the chief's.
+    Needed where all must act alike, but see different things: clocks, signals, the chief's files.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return value
@@ -125,7 +125,7 @@ def highest(strategy: tf.distribute.Strategy, value: int = 0) -> int:
 
 @functools.lru_cache(maxsize=1)
 def _gathering(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Each process's [1] as [replicas]; traced once, as TensorFlow would do at every call."""
+    """Gathers the [1] of each process to [replicas]; cached, as tracing at every call is slow."""
 
     def gather(value: tf.Tensor) -> tf.Tensor:
         return strategy.gather(strategy.run(tf.identity, args=(value,)), axis=0)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of real processes on this machine, which MultiWorkerMirroredStrategy runs over."""
+"""Starts a cluster of real processes on this machine for MultiWorkerMirroredStrategy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Exit(NamedTuple):
-    """What a worker left: exit status (minus the signal that ended it), its two outputs."""
+    """The exit status of a worker (minus the signal that ended it), and its outputs."""
 
     returncode: int
     stdout: str
@@ -28,22 +28,22 @@ class Exit(NamedTuple):
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of the loopback device that nobody listens on."""
+    """Returns unused ports of the loopback device."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in sockets:  # All are held before any is let go, so no two are the same.
+        for one in sockets:  # All are bound before any is closed, so no two are the same.
             one.bind(("localhost", 0))
         return [one.getsockname()[1] for one in sockets]
 
 
 class Cluster:
-    """Starts the same Python command as every worker of a cluster; on leaving, none is left.
+    """Starts a Python command as every worker of a cluster; on leaving, kills those that run.
 
     Args:
-      command: a script, relative to the repository's root, and its arguments; {worker} in them
+      command: a script, relative to the repository's root, and its arguments, in which {worker}
         stands for the worker's index.
       folder: for the workers' outputs, stdout-<index> and stderr-<index>.
-      workers: how many; one alone is no cluster, and has no TF_CONFIG.
+      workers: their number; a single one gets no TF_CONFIG.
       variables: further environment variables.
 
     Attributes:
@@ -89,7 +89,7 @@ class Cluster:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
-                    start_new_session=True,  # With all that it starts it can be killed.
+                    start_new_session=True,  # To kill it with its own child processes.
                 )
             self.processes.append(process)
 
@@ -103,18 +103,18 @@ class Cluster:
         return self._folder / f"{stream}-{index}"
 
     def stdout(self, index: int) -> str:
-        """What a worker has printed so far."""
+        """Returns what a worker has printed so far."""
         return self._path("stdout", index).read_text(errors="replace")
 
     def stderr(self, index: int) -> str:
-        """What a worker has written to its standard error so far."""
+        """Returns what a worker has written to its standard error so far."""
         return self._path("stderr", index).read_text(errors="replace")
 
     def wait_for(self, text: str, index: int = 0, timeout: float = 120.0) -> None:
         """Waits until a worker has printed a text, while all are running.
 
         Raises:
-          TimeoutError: it has not in so many seconds.
+          TimeoutError: it has not within `timeout` seconds.
           AssertionError: a worker has ended before.
         """
         end = time.monotonic() + timeout
@@ -149,10 +149,10 @@ class Cluster:
         ]
 
     def run(self, timeout: float = 240.0) -> list[Exit]:
-        """Waits for all and leaves none.
+        """Waits until all have ended.
 
         Raises:
-          AssertionError: one has failed; says what it has written.
+          AssertionError: one has failed; the error quotes its outputs.
           TimeoutError: as in `wait`.
         """
         with self:
@@ -162,7 +162,7 @@ class Cluster:
             return exits
 
     def kill(self) -> None:
-        """Ends those that still run, and what they have started, with SIGKILL."""
+        """Kills the workers that still run, and their child processes."""
         for process in self.processes:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):

@@ -11,24 +11,16 @@ import shutil
 import signal
 import time
 
-import numpy as np
 import pytest
-import tensorflow as tf
-from cluster import ROOT, Cluster
 
-CONFIG = {
-    "vocab_size": 30000,
-    "embedding_size": 4,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
+from tests.distributed.cluster import ROOT, Cluster
+from tests.support.builders import tiny_config
+from tests.training.damage import stored
 
 
 def command(folder, **values):
     config = folder.parent / "config.json"
-    config.write_text(json.dumps(CONFIG))
+    tiny_config(30000, embedding_size=4, max_position_embeddings=512).to_json(str(config))
     given = {
         "strategy": "multi_worker",
         "input_file": ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord",
@@ -44,31 +36,27 @@ def command(folder, **values):
     return ["run_pretraining.py", *(f"--{name}={value}" for name, value in given.items())]
 
 
-def wait_until_trained(cluster):
-    while not re.search(r"^train \d+/", cluster.stderr(0), re.M):
-        assert all(process.poll() is None for process in cluster.processes), cluster.stderr(0)
+def wait_for_progress(cluster, index=0, pattern=r"^train \d+/"):
+    """Waits until a worker reports progress, while all are running."""
+    while not re.search(pattern, cluster.stderr(index), re.M):
+        assert all(process.poll() is None for process in cluster.processes), cluster.stderr(index)
         time.sleep(0.05)
 
 
-def weights(folder):
-    reader = tf.train.load_checkpoint(str(folder / "checkpoints"))
-    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("weights/")]
-    return {name: reader.get_tensor(name) for name in names}
-
-
-def same_weights(whole, folder):
-    """Asserts that two runs ended with the same weights, to the last bit; how many bytes."""
-    expected, found = weights(whole), weights(folder)
-    assert expected.keys() == found.keys() and expected
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-    return sum(value.nbytes for value in expected.values())
+def assert_same_weights(whole, folder):
+    """Asserts that two runs ended with the same weights, bit for bit; returns their bytes."""
+    expected, weights = (
+        {name: value for name, value in values.items() if name.startswith("weights/")}
+        for values in (stored(path / "checkpoints") for path in (whole, folder))
+    )
+    assert expected and weights == expected
+    return sum(map(len, weights.values()))
 
 
 def stop_one(folder, logs, index, number):
     """Signals one worker of a cluster in training; the step at which both have stopped."""
     with Cluster(command(folder, steps_per_loop=3), logs) as cluster:
-        wait_until_trained(cluster)
+        wait_for_progress(cluster)
         cluster.processes[index].send_signal(number)
         exits = cluster.wait()
     for done in exits:
@@ -107,9 +95,7 @@ def test_a_signal_to_one_worker_stops_both_within_an_evaluation(tmp_path):
     }
     folder = tmp_path / "run"
     with Cluster(command(folder, **values), tmp_path) as cluster:
-        while not re.search(r"^eval \d+/400", cluster.stderr(1), re.M):
-            assert all(process.poll() is None for process in cluster.processes), cluster.stderr(1)
-            time.sleep(0.05)
+        wait_for_progress(cluster, 1, r"^eval \d+/400")
         cluster.processes[1].send_signal(signal.SIGTERM)
         exits = cluster.wait()
     for done in exits:
@@ -120,13 +106,13 @@ def test_a_signal_to_one_worker_stops_both_within_an_evaluation(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cluster_stopped_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
+def test_a_repeatedly_stopped_cluster_ends_like_the_uninterrupted_one(tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "run"
     Cluster(command(whole), tmp_path / "logs").run()
     signals = [(1, signal.SIGTERM), (0, signal.SIGTERM), (1, signal.SIGINT)]
     steps = [stop_one(folder, tmp_path / f"logs-{i}", *x) for i, x in enumerate(signals)]
     Cluster(command(folder), tmp_path / "logs-last").run()
-    compared = same_weights(whole, folder)
+    compared = assert_same_weights(whole, folder)
     print(
         f"multi_worker, 2 processes: stopped by signals to one worker at steps {steps}, all exits "
         f"as documented; {compared:,} bytes of weights equal"
@@ -134,14 +120,14 @@ def test_a_cluster_stopped_again_and_again_ends_as_the_uninterrupted_one(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_cluster_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path):
+def test_a_repeatedly_killed_cluster_ends_like_the_uninterrupted_one(tmp_path):
     whole, folder, kills = tmp_path / "whole", tmp_path / "run", 20
     values = {"num_train_steps": 400, "save_checkpoints_steps": 2}
     Cluster(command(whole, **values), tmp_path / "logs").run()
     rng, resumed = random.Random(0), 0
     for i in range(kills):
         with Cluster(command(folder, **values), tmp_path / f"logs-{i}") as cluster:
-            wait_until_trained(cluster)
+            wait_for_progress(cluster)
             time.sleep(rng.uniform(0.0, 0.3))
             if rng.random() < 0.5:
                 cluster.processes[rng.randrange(2)].kill()
@@ -149,7 +135,7 @@ def test_a_cluster_killed_again_and_again_ends_as_the_uninterrupted_one(tmp_path
             resumed += "Resuming" in cluster.stdout(0)
     Cluster(command(folder, **values), tmp_path / "logs-last").run()
     assert not list(folder.glob("*.tmp-*"))
-    compared = same_weights(whole, folder)
+    compared = assert_same_weights(whole, folder)
     print(
         f"multi_worker, 2 processes: {kills} kills of one worker or both, {resumed + 1} "
         f"resumptions; {compared:,} bytes of weights equal"
@@ -177,10 +163,10 @@ def test_a_signal_before_training_ends_the_worker_and_the_other_one_says_so(tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_worker_whose_peer_is_lost_ends_with_one_sentence(tmp_path, index, number):
+def test_a_worker_that_lost_its_peer_ends_with_one_sentence(tmp_path, index, number):
     folder = tmp_path / "run"
     with Cluster(command(folder, num_train_steps=100_000), tmp_path) as cluster:
-        wait_until_trained(cluster)
+        wait_for_progress(cluster)
         cluster.processes[index].send_signal(number)
         began = time.monotonic()
         cluster.processes[1 - index].wait(120)

@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Several devices, or several processes, give the results of one device.
+"""Several devices, or several processes, compute the results of one device.
 
-See worker.py. One and two devices are this process's; four, and two processes, take processes of
-their own, which do all jobs of a test in one start.
+See worker.py. One and two devices belong to this process; four devices, and two processes, need
+other processes, which do all jobs of a test in one start.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ STEPS = 6
 RESUMED = 3
 #: Below the gradient norms of all steps of all tasks, so that every step is clipped.
 CLIP_NORM = 0.001
-#: A batch that holds all that there is to evaluate on.
+#: A batch that holds all evaluation examples.
 ALL = 128
-#: Examples to evaluate on, and batches that they do and do not fill. With one example in the last
-#: batch of four, three of four devices have nothing but padding.
+#: Numbers of evaluation examples, and batch sizes that they do and do not fill. With one example in
+#: the last batch of four, three of four devices get only padding.
 COUNTS = {21: (4, 8), 24: (8, 24)}
-#: Float32 sums over a batch differ in their last bits with the order in which they are added up:
-#: relative 6e-8 for each addition, so about 1e-6 for a loss and a gradient. An update divides by
-#: the moving average of the gradient's own size, which can turn that into a like part of the
-#: learning rate's 0.01 where a gradient is nearly zero; it does so anew in each of the steps.
+#: Float32 sums over a batch depend on the order of addition: relative 6e-8 for each addition, so
+#: about 1e-6 for a loss and a gradient. Each update divides by the moving average of the gradient's
+#: size, so where a gradient is nearly zero, weights may differ by a like part of the learning rate.
 LOSS, NORM, WEIGHT, OUTPUT = 1e-5, 1e-4, 1e-4, 1e-5
 
 
@@ -60,27 +59,27 @@ def training(task: str, micro_batches: int = 1, name: str = "", **config: object
 
 
 def looking(task: str) -> Job:
-    """At the batches from the first step on, and from another one on."""
+    """Looks at the batches from the first step on, and from a later one on."""
     return Job(f"{task} batches", task, steps=4, examples=40, batches_from=(0, RESUMED))
 
 
 def counting(task: str, examples: int, sizes: Sequence[int], runs: Runs) -> Job:
-    """Predictions with the weights that one device has trained."""
+    """Predicts with the weights trained on one device."""
     checkpoint = str(runs.folder / ALONE / training(task).name)
     name = f"{task} {examples} in {sizes}"
     return Job(name, task, examples, eval_sizes=tuple(sizes), checkpoint=checkpoint)
 
 
 class Runs:
-    """What the setups' jobs have given; each is done once."""
+    """The results of the jobs of each setup; does each job once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._found: dict[tuple[str, str], list[dict[str, np.ndarray]]] = {}
+        self._results: dict[tuple[str, str], list[dict[str, np.ndarray]]] = {}
 
     def do(self, setup: str, jobs: Sequence[Job], clock_skew: float = 0.0) -> None:
-        """Does those jobs that are not yet done, in one start."""
-        jobs = [job for job in jobs if (setup, job.name) not in self._found]
+        """Does the jobs that are not done yet, in one start."""
+        jobs = [job for job in jobs if (setup, job.name) not in self._results]
         if not jobs:
             return
         strategy, devices, workers = SETUPS[setup]
@@ -94,20 +93,20 @@ class Runs:
             "clock_skew": clock_skew,
             "jobs": [dataclasses.asdict(job) for job in jobs],
         }
-        if workers == 1 and devices <= 2:  # As many as tests/conftest.py makes.
+        if workers == 1 and devices <= 2:  # tests/conftest.py creates two.
             do_all(plan)
         else:
             (folder / "plan.json").write_text(json.dumps(plan))
             command = ["tests/distributed/worker.py", folder / "plan.json"]
             Cluster(command, folder, workers).run(timeout=600)
         for job in jobs:
-            self._found[setup, job.name] = [
+            self._results[setup, job.name] = [
                 dict(np.load(folder / f"{job.name}-{i}.npz")) for i in range(workers)
             ]
 
-    def found(self, setup: str, job: Job) -> list[dict[str, np.ndarray]]:
-        """What each process has seen."""
-        return self._found[setup, job.name]
+    def results(self, setup: str, job: Job) -> list[dict[str, np.ndarray]]:
+        """The results of each process."""
+        return self._results[setup, job.name]
 
 
 @pytest.fixture(scope="module")
@@ -115,18 +114,18 @@ def runs(tmp_path_factory):
     return Runs(tmp_path_factory.mktemp("runs"))
 
 
-def largest_difference(found: dict, expected: dict, prefix: str) -> float:
+def largest_difference(actual: dict, expected: dict, prefix: str) -> float:
     names = [name for name in expected if name.startswith(prefix)]
-    assert names and names == [name for name in found if name.startswith(prefix)]
-    return max(float(np.max(np.abs(found[k] - expected[k]))) for k in names)
+    assert names and names == [name for name in actual if name.startswith(prefix)]
+    return max(float(np.max(np.abs(actual[k] - expected[k]))) for k in names)
 
 
-def assert_trained_alike(found: dict, expected: dict, title: str, first_step: int = 0) -> None:
+def assert_trained_alike(actual: dict, expected: dict, title: str, first_step: int = 0) -> None:
     reference = {k: expected[k][first_step:] for k in ("loss", "gradient_norm")}
     assert (reference["gradient_norm"] > CLIP_NORM).all()
-    losses = np.abs(found["loss"] - reference["loss"])
-    norms = np.abs(found["gradient_norm"] / reference["gradient_norm"] - 1)
-    weights = largest_difference(found, expected, "weight ")
+    losses = np.abs(actual["loss"] - reference["loss"])
+    norms = np.abs(actual["gradient_norm"] / reference["gradient_norm"] - 1)
+    weights = largest_difference(actual, expected, "weight ")
     print(
         f"{title}: {len(losses)} steps; largest difference of losses {losses.max():.1e}, "
         f"of gradient norms {norms.max():.1e} (relative), of weights {weights:.1e}"
@@ -136,20 +135,20 @@ def assert_trained_alike(found: dict, expected: dict, title: str, first_step: in
 
 def check_training(runs: Runs, setup: str, job: Job, first_step: int = 0) -> None:
     """The steps are those of one device without micro-batches."""
-    (expected,) = runs.found(ALONE, training(job.task))
+    (expected,) = runs.results(ALONE, training(job.task))
     _, devices, workers = SETUPS[setup]
-    for i, found in enumerate(runs.found(setup, job)):
-        assert found["replicas"] == devices * workers
-        assert_trained_alike(found, expected, f"{setup}, process {i}, {job.name}", first_step)
+    for i, actual in enumerate(runs.results(setup, job)):
+        assert actual["replicas"] == devices * workers
+        assert_trained_alike(actual, expected, f"{setup}, process {i}, {job.name}", first_step)
 
 
 def check_batches(runs: Runs, setup: str, job: Job) -> None:
     """The rows of the processes together are those of one device, step by step and in order."""
-    (expected,) = runs.found(ALONE, job)
+    (expected,) = runs.results(ALONE, job)
     for start in job.batches_from:
-        parts = [found[f"batches {start}"] for found in runs.found(setup, job)]
+        parts = [actual[f"batches {start}"] for actual in runs.results(setup, job)]
         batches = np.concatenate(parts, axis=1)
-        assert len(set(batches.flat)) > 16  # Or else all rows are the same.
+        assert len(set(batches.flat)) > 16  # Otherwise all rows would be the same.
         np.testing.assert_array_equal(batches, expected[f"batches {start}"])
     first, later = (expected[f"batches {start}"] for start in job.batches_from)
     np.testing.assert_array_equal(first[RESUMED:], later[: len(first) - RESUMED])
@@ -157,7 +156,7 @@ def check_batches(runs: Runs, setup: str, job: Job) -> None:
 
 
 def interrupt(run: Path, target: Path, step: int) -> None:
-    """Makes a copy of a run as if it had been stopped after the checkpoint of a step."""
+    """Copies a run as if it had been stopped after the checkpoint of a step."""
     shutil.copytree(run, target)
     folder = target / "checkpoints"
     for file in folder.glob("ckpt-*"):
@@ -170,7 +169,7 @@ def interrupt(run: Path, target: Path, step: int) -> None:
 def resuming(
     runs: Runs, before: str, after: str, former: Job, micro_batches: int, **config: object
 ) -> Job:
-    """What goes on in another setup with an interrupted run of the setup before."""
+    """Resumes, in another setup, an interrupted run of the setup before."""
     name = f"{former.name} of {before} resumed x{micro_batches}"
     if not (runs.folder / after / name).exists():
         interrupt(runs.folder / before / former.name, runs.folder / after / name, RESUMED)
@@ -178,20 +177,20 @@ def resuming(
 
 
 def check_counting(runs: Runs, setup: str, job: Job) -> None:
-    (expected,) = runs.found(ALONE, counting(job.task, job.examples, (ALL,), runs))
+    (expected,) = runs.results(ALONE, counting(job.task, job.examples, (ALL,), runs))
     names = [k.removeprefix(f"output {ALL} ") for k in expected if k.startswith("output ")]
     metrics = [k.removeprefix(f"metric {ALL} ") for k in expected if k.startswith("metric ")]
     assert names and metrics
     kinds = [len(np.unique(expected[f"output {ALL} {name}"], axis=0)) for name in names]
-    assert max(kinds) > job.examples // 2  # Or else their order would not matter.
-    for i, found in enumerate(runs.found(setup, job)):
+    assert max(kinds) > job.examples // 2  # Otherwise their order would not matter.
+    for i, actual in enumerate(runs.results(setup, job)):
         differences = []
         for size in job.eval_sizes:
             for name in metrics:
-                a, b = found[f"metric {size} {name}"], expected[f"metric {ALL} {name}"]
+                a, b = actual[f"metric {size} {name}"], expected[f"metric {ALL} {name}"]
                 assert a == pytest.approx(b, abs=1e-4), name
             for name in names:
-                a, b = found[f"output {size} {name}"], expected[f"output {ALL} {name}"]
+                a, b = actual[f"output {size} {name}"], expected[f"output {ALL} {name}"]
                 assert a.shape == b.shape and len(a) >= job.examples
                 differences.append(np.max(np.abs(a.astype(float) - b)))
         print(
@@ -202,9 +201,9 @@ def check_counting(runs: Runs, setup: str, job: Job) -> None:
 
 
 def do_short(runs: Runs) -> None:
-    """What the default suite looks at."""
+    """Does the jobs of the tests that are not slow."""
     runs.do(ALONE, [training("masked"), looking("compact")])
-    # With no end of a loop but that which the processes agree on.
+    # The only end of a loop is the one that the processes agree on.
     seldom = {"log_every_steps": 1000, "save_checkpoints_steps": 1000}
     jobs = [
         resuming(runs, ALONE, TWO_PROCESSES, training("masked"), 2, **seldom),

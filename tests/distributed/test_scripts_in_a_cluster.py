@@ -85,9 +85,9 @@ def files_of(folder):
     }
 
 
-def assert_alike(found, expected):
+def assert_alike(actual, expected):
     """The same texts, and numbers that differ little."""
-    a, b = NUMBER.split(found.decode()), NUMBER.split(expected.decode())
+    a, b = NUMBER.split(actual.decode()), NUMBER.split(expected.decode())
     assert a[::2] == b[::2]
     assert list(map(float, a[1::2])) == pytest.approx(list(map(float, b[1::2])), abs=1e-4)
 
@@ -103,12 +103,12 @@ def test_two_processes_leave_the_files_of_one(make, tmp_path, run_process):
     flags = ["--strategy=multi_worker", f"--output_dir={together}"]
     exits = Cluster([*script, *flags], tmp_path / "2").run()
     assert "Written to" in exits[0].stdout and "Written to" not in exits[1].stdout
-    expected, found = files_of(alone), files_of(together)
-    assert found.keys() == expected.keys() and set(written) <= found.keys()
+    expected, actual = files_of(alone), files_of(together)
+    assert actual.keys() == expected.keys() and set(written) <= actual.keys()
     texts = [name for name in expected if name.endswith((".json", ".tsv")) or name in written]
     for name in texts:
-        assert_alike(found[name], expected[name])
-    print(f"{make.__name__}: {len(found)} files, {len(texts)} of them compared as text")
+        assert_alike(actual[name], expected[name])
+    print(f"{make.__name__}: {len(actual)} files, {len(texts)} of them compared as text")
 
 
 @pytest.mark.slow

@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Does the jobs of a plan, one after the other, and keeps what it saw: tests compare it.
+"""Does the jobs of a plan and saves their results, which the tests compare.
 
   python tests/distributed/worker.py plan.json
 
-It is the only process of a run, or one of several, as the plan's strategy and TF_CONFIG say.
+The process runs alone or in a cluster, according to the plan's strategy and TF_CONFIG.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import time
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,27 +24,16 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import RunConfig, TrainSpec
-from albert_tf.config import AlbertConfig
 from albert_tf.training import run as training_run
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.strategy import join_cluster
+from tests.support.builders import tiny_config
 from tests.support.small_tasks import PIECES, SmallTask, open_small_task
 
-#: Of the longest sequences; two of the lengths that batches are padded to.
+#: Length of the longest sequences; there are two lengths that batches are padded to.
 LENGTH = 32
-MODEL = AlbertConfig(
-    vocab_size=len(PIECES),
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-    initializer_range=0.2,
-    max_position_embeddings=LENGTH,
-)
+MODEL = tiny_config(len(PIECES), initializer_range=0.2, max_position_embeddings=LENGTH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +44,8 @@ class Job:
       name: of the job, and of the run's folder.
       task: see open_small_task.
       examples: likewise.
-      steps: to train; 0: not at all.
-      batches_from: steps from which on to look at `steps` training batches, instead of training.
+      steps: to train; 0: do not train.
+      batches_from: steps from which to look at `steps` training batches, instead of training.
       eval_sizes: batch sizes to predict all examples with.
       checkpoint: folder of the weights to predict with; None: the run's own.
       config: fields of RunConfig.
@@ -72,7 +62,7 @@ class Job:
 
 
 def train(task: SmallTask, config: RunConfig, steps: int) -> dict[str, np.ndarray]:
-    """Every step's loss and gradient norm, [steps] each, and the final weights."""
+    """Returns the loss and gradient norm of every step, [steps] each, and the final weights."""
     seen: list[dict[str, np.ndarray]] = []
     run = TrainLoop.run
 
@@ -80,12 +70,9 @@ def train(task: SmallTask, config: RunConfig, steps: int) -> dict[str, np.ndarra
         seen.append(run(loop, iterator, steps))
         return seen[-1]
 
-    TrainLoop.run = watched
     estimator = Estimator(task.task, config)
-    try:
-        estimator.train(TrainSpec(task.train.train_input_fn, steps, task.train.fingerprint))
-    finally:
-        TrainLoop.run = run
+    with unittest.mock.patch.object(TrainLoop, "run", watched):
+        estimator.train(TrainSpec.of(task.train, steps))
     return {
         "replicas": np.array(estimator.strategy.num_replicas_in_sync),
         **{k: np.concatenate([one[k] for one in seen]) for k in ("loss", "gradient_norm")},
@@ -96,10 +83,10 @@ def train(task: SmallTask, config: RunConfig, steps: int) -> dict[str, np.ndarra
 def predict(
     task: SmallTask, config: RunConfig, size: int, checkpoint: str | None
 ) -> dict[str, np.ndarray]:
-    """The outputs for every example, [examples, ...], and the metrics of all."""
+    """Returns the outputs for every example, [examples, ...], and their metrics."""
     estimator = Estimator(task.task, dataclasses.replace(config, eval_batch_size=size))
     outputs = estimator.predict(task.held_out.input_fn, checkpoint)
-    metrics = (task.held_out.metrics or task.task.metrics)(outputs)
+    metrics = task.task.metrics(outputs, task.held_out.examples)
     evaluated = estimator.evaluate(task.held_out, checkpoint)
     assert evaluated == metrics
     return {
@@ -109,7 +96,7 @@ def predict(
 
 
 def batches(task: SmallTask, config: RunConfig, start: int, steps: int) -> dict[str, np.ndarray]:
-    """A digest of each row that this process trains on, string [steps, rows]."""
+    """Returns a digest of each row that this process trains on, string [steps, rows]."""
     strategy = Estimator(task.task, config).strategy
     size = config.train_batch_size
     iterator = iter(distribute(strategy, task.train.train_input_fn, size, start))
@@ -127,7 +114,7 @@ def batches(task: SmallTask, config: RunConfig, start: int, steps: int) -> dict[
 
 
 def do(job: Job, folder: Path, data: Path, strategy: str) -> dict[str, np.ndarray]:
-    """What a job gives, by name."""
+    """Does a job and returns its results by name."""
     config = RunConfig(
         **{
             "output_dir": str(folder / job.name),
@@ -142,12 +129,12 @@ def do(job: Job, folder: Path, data: Path, strategy: str) -> dict[str, np.ndarra
     )
     options = {"examples": job.examples, "max_seq_length": LENGTH, "dropout_rate": 0.0}
     task = open_small_task(job.task, MODEL, data, **options)
-    found = train(task, config, job.steps) if job.steps and not job.batches_from else {}
+    results = train(task, config, job.steps) if job.steps and not job.batches_from else {}
     for start in job.batches_from:
-        found.update(batches(task, config, start, job.steps))
+        results.update(batches(task, config, start, job.steps))
     for size in job.eval_sizes:
-        found.update(predict(task, config, size, job.checkpoint))
-    return found
+        results.update(predict(task, config, size, job.checkpoint))
+    return results
 
 
 def do_all(plan: dict[str, Any], index: int = 0) -> None:
@@ -156,16 +143,16 @@ def do_all(plan: dict[str, Any], index: int = 0) -> None:
     for values in plan["jobs"]:
         job = Job(**values)
         began = time.monotonic()
-        found = do(job, folder, Path(plan["data"]), plan["strategy"])
-        np.savez(folder / f"{job.name}-{index}.npz", **found)
+        results = do(job, folder, Path(plan["data"]), plan["strategy"])
+        np.savez(folder / f"{job.name}-{index}.npz", **results)
         print(f"{job.name}: {time.monotonic() - began:.1f} s")
 
 
 def main() -> None:
-    """Does what the plan says."""
+    """Does the plan named on the command line."""
     plan = json.loads(Path(sys.argv[1]).read_text())
     index = json.loads(os.environ.get("TF_CONFIG", '{"task": {"index": 0}}'))["task"]["index"]
-    # Workers whose clocks say different things.
+    # The clocks of the workers disagree.
     training_run.LOOP_SECONDS /= 1 + index * plan["clock_skew"]
     cpu = tf.config.list_physical_devices("CPU")[0]
     devices = [tf.config.LogicalDeviceConfiguration()] * plan["devices"]

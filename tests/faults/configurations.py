@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that are killed and their data: tiny models that save at every step or so."""
+"""Commands to kill and their data: tiny models that save at almost every step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.record_files import record_files
@@ -22,30 +21,20 @@ from data_prep.pretraining_build import Output, TokenizerSource, build_pretraini
 from data_prep.pretraining_options import PretrainingOptions
 from tests import test_run_classifier, test_run_race, test_run_squad
 from tests.faults.kills import Configuration
+from tests.support.builders import tiny_config, write_vocabulary
 
 WORDS = [f"w{i}" for i in range(95)]
-CONFIG = {
-    "vocab_size": 100,
-    "embedding_size": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 32,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-}
+CONFIG = tiny_config(100, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 BATCH = 8
-#: Batches of the pretraining data whose loss is infinite, in the folder "diverging".
+#: Batches of the pretraining data with an infinite loss, in the folder "diverging".
 BAD_BATCHES = (5, 6, 7, 15, 16)
 
 
 def write_data(folder: Path) -> None:
-    """Writes what all configurations read."""
+    """Writes the data of all configurations."""
     rng = np.random.default_rng(0)
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-    (folder / "vocab.txt").write_text("\n".join(pieces))
+    CONFIG.to_json(str(folder / "config.json"))
+    write_vocabulary(folder, WORDS)
     lines = [" ".join(rng.choice(WORDS, 9)) if i % 20 else "" for i in range(400)]
     (folder / "text.txt").write_text("\n".join(lines))
     for name, options in (
@@ -62,12 +51,12 @@ def write_data(folder: Path) -> None:
 
 
 def _write_diverging(source: Path, folder: Path) -> None:
-    """The records of a folder, with infinite weights in those of the bad batches."""
-    # Without the manifest, as it would not fit the changed records; the order depends on it too.
+    """Copies the records of a folder, with infinite weights in the bad batches."""
+    # Without the manifest, which would not fit the changed records and affects their order.
     folder.mkdir()
     for path in record_files(str(source)):
         shutil.copy(path, folder)
-    opened = open_records(f"{folder}/*.tfrecord", AlbertConfig(**CONFIG))
+    opened = open_records(f"{folder}/*.tfrecord", CONFIG)
     batches = opened.train_input_fn(InputContext(BATCH)).take(max(BAD_BATCHES) + 1)
     bad = {
         row.tobytes()
@@ -78,9 +67,8 @@ def _write_diverging(source: Path, folder: Path) -> None:
     features = records.pretraining_features(32, 5)
     for path in record_files(str(source)):
         examples = list(records.read_examples(path))
-        columns = {
-            k: v.numpy() for k, v in records.parse_columns(tf.constant(examples), features).items()
-        }
+        columns = records.parse_columns(tf.constant(examples), features)
+        columns = {name: column.numpy() for name, column in columns.items()}
         spoiled = [row.tobytes() in bad for row in columns["input_ids"].astype(np.int32)]
         columns["masked_lm_weights"][spoiled] = np.inf
         encoded = records.encode_examples(columns, features)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Series of runs that are killed with SIGKILL again and again, and resumed by the same command."""
+"""Series of runs that are repeatedly killed with SIGKILL and resumed with the same command."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from pathlib import Path
 from tests.faults.same import compare
 from tests.support.script_server import ScriptServer
 
-#: Seconds between two looks at a folder. What is written in less time may be missed, once.
+#: Seconds between two checks of a folder.
 _LOOK_SECONDS = 0.0004
-#: A run that takes longer hangs.
+#: A run that takes longer is considered to hang.
 _LIMIT_SECONDS = 150
-#: What a process that is killed leaves of files it was writing.
+#: Names of the unfinished files of a killed process.
 _TEMPORARY = re.compile(r"\.tmp|_temp|\.tempstate")
 _CHECKPOINTS, _BEST, _BUILD = "checkpoints", "best", "_build"
 
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """A command to be killed.
+    """A command to kill.
 
     Attributes:
       name: of the configuration.
-      script: the module that is run.
-      arguments: of the script, given the folder of the data and that of the output.
-      folders: those below the output folder in which files are written most of the time.
+      script: the module to run.
+      arguments: of the script, given the folder of the data and the output folder.
+      folders: folders below the output folder to which the script writes most of the time.
       cpus: logical CPU devices.
     """
 
@@ -48,7 +48,7 @@ class Configuration:
 
 @dataclasses.dataclass
 class Figures:
-    """What happened in a series."""
+    """The statistics of a series."""
 
     kills: int = 0
     writing: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -59,7 +59,7 @@ class Figures:
     differences: list[str] = dataclasses.field(default_factory=list)
 
     def line(self, name: str) -> str:
-        """All in one line."""
+        """Formats all in one line."""
         within = ", ".join(f"{count} in {what}" for what, count in sorted(self.writing.items()))
         return (
             f"{name}: {self.kills} kills ({within or 'none while writing'}), {self.runs} runs "
@@ -72,11 +72,11 @@ class Series:
     """Kills one configuration.
 
     Args:
-      configuration: what to run.
+      configuration: the command.
       server: runs it.
       data: folder of the data.
       folder: for the outputs and logs.
-      seed: of the moments.
+      seed: of the random moments of the kills.
     """
 
     def __init__(
@@ -94,15 +94,15 @@ class Series:
 
     @property
     def reference(self) -> Path:
-        """The output folder of the run that is not interrupted."""
+        """The output folder of the uninterrupted run."""
         return self._folder / "whole"
 
     def run(self, kills: int) -> Figures:
-        """Runs until there were so many kills and the last run has ended; compares each result."""
+        """Repeats the run until it was killed that many times; compares the results of each."""
         began = time.monotonic()
         self._attempt(self.reference, None)
         self._duration = time.monotonic() - began
-        # Few kills are spread over a run, too.
+        # A few kills are spread over the whole run, too.
         self._most = max(4, 15 // kills)
         figures = self.figures
         while figures.kills < kills:
@@ -116,7 +116,7 @@ class Series:
         return figures
 
     def _attempt(self, output: Path, reached: Callable[[], bool] | None) -> bool:
-        """Runs the command; whether it was killed, as the moment was reached before its end."""
+        """Runs the command; returns whether it was killed, as the moment came before its end."""
         c, log = self._configuration, self._folder / f"{output.name}.log"
         begin = log.stat().st_size if log.exists() else 0
         before, logged = leftovers(output), logs(output)
@@ -139,18 +139,18 @@ class Series:
         if killed:
             self.figures.kills += 1
             self.figures.writing.update({_kind(name) for name in leftovers(output) - before})
-            # Of a process that did not come as far as its log, nothing is lost.
+            # A process that did not write to its log has lost nothing.
             new = {log: text for log, text in logs(output).items() if logged.get(log) != text}
             self.figures.steps_again += sum(steps_lost(*item) for item in new.items())
         return killed
 
     def _moment(self, output: Path) -> Callable[[], bool]:
-        """A moment of the next attempt: at some time, or when something is written."""
+        """Draws a moment of the next attempt: a time, or when a file is written."""
         kind = self._rng.random()
         if kind < 0.25:
             end = time.monotonic() + self._rng.uniform(0.0, self._duration)
             return lambda: time.monotonic() >= end
-        # In the output folder itself files are written at the beginning and at the end.
+        # The output folder itself is written to at the beginning and at the end.
         folder = "" if self._rng.random() < 0.15 else self._rng.choice(self._configuration.folders)
         if kind < 0.5:
             return changes(output / folder, self._rng.randint(1, 2 * self._most), set)
@@ -158,7 +158,10 @@ class Series:
 
 
 def changes(folder: Path, number: int, which: Callable[[set[str]], set[str]]) -> Callable[[], bool]:
-    """Whether so many new names, of those picked by `which`, have been seen in a folder."""
+    """Returns a function that tests whether `number` new names have appeared in a folder.
+
+    `which` selects the names that count.
+    """
     seen, count = which(names_in(folder)), 0
 
     def reached() -> bool:
@@ -172,12 +175,12 @@ def changes(folder: Path, number: int, which: Callable[[set[str]], set[str]]) ->
 
 
 def unfinished(names: set[str]) -> set[str]:
-    """The files, and folders, that are being written."""
+    """Selects the names of files and folders that are being written."""
     return {name for name in names if _TEMPORARY.search(name)}
 
 
 def names_in(folder: Path) -> set[str]:
-    """Paths of files and folders in a folder, without events; none if it is not there."""
+    """Returns the paths of files and folders in a folder, which may be missing, without events."""
     names = set()
     try:
         for entry in os.scandir(folder):
@@ -190,21 +193,21 @@ def names_in(folder: Path) -> set[str]:
 
 
 def leftovers(output: Path) -> set[str]:
-    """What shows that the last process was killed while it wrote something."""
+    """Returns traces of a process that was killed while it wrote something."""
     names = names_in(output)
-    found = unfinished(names)
+    traces = unfinished(names)
     for log in [name for name in names if os.path.basename(name) == "metrics.jsonl"]:
         text = (output / log).read_bytes()
         if text and not text.endswith(b"\n"):
-            found.add(f"{log} cut off after {len(text)}")
+            traces.add(f"{log} cut off after {len(text)}")
     for folder in {os.path.dirname(name) for name in names if ".data-" in name}:
-        there = {m[1] for n in names if (m := re.match(rf"{folder}/(ckpt-\d+)[._]", n))}
-        found |= {f"{folder}/{name} not as named" for name in there ^ _named(output / folder)}
-    return found
+        present = {m[1] for n in names if (m := re.match(rf"{folder}/(ckpt-\d+)[._]", n))}
+        traces |= {f"{folder}/{name} not as named" for name in present ^ _named(output / folder)}
+    return traces
 
 
 def _named(folder: Path) -> set[str]:
-    """The checkpoints that a folder should hold."""
+    """Returns the names of the checkpoints that a folder should hold."""
     if folder.name == _BEST:
         path = folder / "best.json"
         return {json.loads(path.read_text())["checkpoint"]} if path.exists() else set()
@@ -213,7 +216,7 @@ def _named(folder: Path) -> set[str]:
 
 
 def _kind(left: str) -> str:
-    """What was being written."""
+    """Classifies a trace by what was being written."""
     for folder in (_CHECKPOINTS, _BEST, _BUILD):
         if folder in left.split("/"):
             return f"{folder}/"
@@ -221,13 +224,13 @@ def _kind(left: str) -> str:
 
 
 def logs(output: Path) -> dict[Path, str]:
-    """The metrics.jsonl files of a run, or of its seeds, and what they hold."""
+    """Returns the contents of the metrics.jsonl files of a run, or of its seeds."""
     names = [name for name in names_in(output) if os.path.basename(name) == "metrics.jsonl"]
     return {output / name: (output / name).read_text() for name in names}
 
 
 def steps_lost(log: Path, text: str) -> int:
-    """Steps that were made and logged after the newest checkpoint."""
-    made = re.findall(r'^{"step": (\d+), "split": "train"', text, re.M)
+    """Counts the steps that were logged after the newest checkpoint."""
+    steps = re.findall(r'^{"step": (\d+), "split": "train"', text, re.M)
     saved = [int(name.rpartition("-")[2]) for name in _named(log.parent / _CHECKPOINTS)]
-    return max(0, int(made[-1]) - max(saved, default=0)) if made else 0
+    return max(0, int(steps[-1]) - max(saved, default=0)) if steps else 0

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what two runs left in their folders, bit by bit."""
+"""Compares the output folders of two runs bit by bit."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-#: Of metrics.jsonl: what depends on the clock.
+#: Values of metrics.jsonl that depend on the clock.
 CLOCK = (
     "examples_per_second",
     "tokens_per_second",
     "input_wait_share",
     "model_flops_per_second",
 )
-#: Files that are passed over.
+#: Files that are not compared.
 _NOT_COMPARED = re.compile(r"(^|/)(events/|cache/\w+/[^/]*\.tmp-\w+$)")
 
 
 @dataclasses.dataclass
 class Comparison:
-    """What was compared and found.
+    """The result of a comparison.
 
     Attributes:
-      compared: bytes of tensors and files.
-      differences: a line each.
+      compared: number of bytes of tensors and files.
+      differences: one line each.
     """
 
     compared: int = 0
     differences: list[str] = dataclasses.field(default_factory=list)
 
-    def add(self, what: str, expected: bytes, found: bytes) -> None:
+    def add(self, what: str, expected: bytes, actual: bytes) -> None:
         """Compares two values."""
         self.compared += len(expected)
-        if expected != found:
+        if expected != actual:
             self.differences.append(what)
 
 
-def compare(expected: Path, found: Path) -> Comparison:
+def compare(expected: Path, actual: Path) -> Comparison:
     """Compares two output folders.
 
-    Of TensorBoard's events nothing (their names and contents hold times), of TensorFlow's list of
-    checkpoints the names, of checkpoints every tensor, of metrics.jsonl every value that does not
-    depend on the clock, of all other files every byte. What one folder has and the other has not is
-    a difference: a temporary file that was left, for example. Only in the cache of records, which
-    several processes may write at once, nobody clears it away.
+    Compares the names in TensorFlow's list of checkpoints, every tensor of checkpoints, every value
+    of metrics.jsonl that does not depend on the clock, and every byte of all other files. Ignores
+    TensorBoard's events, as their names and contents hold times. A file in only one folder is a
+    difference, even a temporary one, except in the cache of records: several processes may write
+    there at once, so no process deletes temporary files.
     """
     result = Comparison()
     names = _names(expected)
-    for name in sorted(names ^ _names(found)):
+    for name in sorted(names ^ _names(actual)):
         result.differences.append(f"{name} is {'missing' if name in names else 'left over'}")
-    for name in sorted(names & _names(found)):
-        one, other = expected / name, found / name
+    for name in sorted(names & _names(actual)):
+        one, other = expected / name, actual / name
         if name.endswith(".index"):
             _compare_checkpoints(str(one)[:-6], str(other)[:-6], name, result)
         elif one.name == "checkpoint":
@@ -76,15 +76,15 @@ def _names(folder: Path) -> set[str]:
 
 
 def _compare_checkpoints(one: str, other: str, name: str, result: Comparison) -> None:
-    expected, found = tf.train.load_checkpoint(one), tf.train.load_checkpoint(other)
+    expected, actual = tf.train.load_checkpoint(one), tf.train.load_checkpoint(other)
     shapes = expected.get_variable_to_shape_map()
-    if shapes != found.get_variable_to_shape_map():
+    if shapes != actual.get_variable_to_shape_map():
         result.differences.append(f"{name}: other tensors")
         return
     for key in shapes:
         # The graph of Python objects: how the tensors' keys came about.
         if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
-            tensors = [np.asarray(reader.get_tensor(key)) for reader in (expected, found)]
+            tensors = [np.asarray(reader.get_tensor(key)) for reader in (expected, actual)]
             result.add(f"{name}: {key}", *(_bytes(tensor) for tensor in tensors))
 
 

@@ -40,13 +40,13 @@ def survive(script_server, data, tmp_path):
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_a_run_that_is_killed_ends_as_the_uninterrupted_one(survive, name):
+def test_a_killed_run_ends_like_the_uninterrupted_one(survive, name):
     survive(name, FEW)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_a_run_that_is_killed_often_ends_as_the_uninterrupted_one(survive, name):
+def test_a_repeatedly_killed_run_ends_like_the_uninterrupted_one(survive, name):
     folder = survive(name, MANY)
     # What the configuration is for did happen.
     if name == "rollback":
@@ -58,7 +58,7 @@ def test_a_run_that_is_killed_often_ends_as_the_uninterrupted_one(survive, name)
 
 
 @pytest.mark.slow
-def test_a_forked_process_does_what_any_other_does(script_server, data, tmp_path):
+def test_a_forked_process_behaves_like_any_other(script_server, data, tmp_path):
     configuration = CONFIGURATIONS["offline masks"]
     forked, plain = tmp_path / "forked", tmp_path / "plain"
     with script_server.running(

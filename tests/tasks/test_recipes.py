@@ -141,5 +141,5 @@ def test_the_last_of_several_seeds_must_be_one_too(parsed):
 
 
 def test_a_learning_rate_of_zero_is_refused(parsed):
-    with pytest.raises(AlbertError, match=r"^learning_rate=0.0 must be a number above 0\."):
+    with pytest.raises(AlbertError, match=r"^`learning_rate`=0.0 must be a number above 0\."):
         parsed({}, "--learning_rate=0").training_run(10)

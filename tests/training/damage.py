@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Damage to files, as crashes, full disks and bad memory do it."""
+"""Damages files as crashes, full disks and bad memory do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import tensorflow as tf
@@ -17,7 +17,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-#: Each does its kind of damage to a file.
+#: Kinds of damage to a file.
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "missing": Path.unlink,
     "empty": lambda path: path.write_bytes(b""),
@@ -28,17 +28,13 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    """All files by path from the folder."""
+    """The contents of all files, by path relative to the folder."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def stored(prefix: Path | str) -> dict[str, bytes]:
-    """What a checkpoint holds, bit for bit, but for the number of times its run has saved."""
+    """The values of a checkpoint, bit for bit, without the number of times its run has saved."""
     reader = tf.train.load_checkpoint(str(prefix))
-
-    def values() -> Iterator[tuple[str, bytes]]:
-        for key in reader.get_variable_to_shape_map():
-            value = reader.get_tensor(key)
-            yield key, value if isinstance(value, bytes) else value.tobytes()
-
-    return {key: value for key, value in values() if "save_counter" not in key}
+    keys = [key for key in reader.get_variable_to_shape_map() if "save_counter" not in key]
+    values = {key: reader.get_tensor(key) for key in keys}
+    return {k: v if isinstance(v, bytes) else v.tobytes() for k, v in values.items()}

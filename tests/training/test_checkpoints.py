@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -53,20 +55,20 @@ def test_a_better_evaluation_replaces_the_best(tmp_path):
     store.save_best(6, "accuracy", 0.6)
     names = sorted(p.name for p in (tmp_path / "best").iterdir())
     assert names == ["best.json", "ckpt-6.data-00000-of-00001", "ckpt-6.index"]
-    assert store.best() == BestRecord(6, "accuracy", 0.6, "ckpt-6")
+    assert store.best == BestRecord(6, "accuracy", 0.6, "ckpt-6")
 
 
-def test_what_killed_writers_left_of_checkpoints_is_removed_and_in_nobodys_way(tmp_path):
+def test_the_remains_of_killed_writers_are_removed(tmp_path):
     store = store_of(tmp_path, variables(1))
     store.save(3)
     store.save_best(3, "accuracy", 0.5)
-    left = ["checkpoints/ckpt-6_temp/part-0.tempstate1", "checkpoints/checkpoint.tmp" + 32 * "a"]
-    left += [
+    for name in (
+        "checkpoints/ckpt-6_temp/part-0.tempstate1",
+        "checkpoints/checkpoint.tmp" + 32 * "a",
         "best/ckpt-6_temp/part-0.tempstate1",
         "best/ckpt-2.index",
         "best/best.json.tmp-0123abcd",
-    ]
-    for name in left:
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     store.save_best(9, "accuracy", 0.6)
@@ -82,14 +84,10 @@ def test_what_killed_writers_left_of_checkpoints_is_removed_and_in_nobodys_way(t
 
 def test_a_tf1_checkpoint_loads_by_its_names_without_its_optimizer_state(tmp_path):
     kernel = np.arange(6, dtype=np.float32).reshape(2, 3)
+    names = [f"bert/a/kernel{slot}" for slot in ("", "/adam_m", "/adam_v")]
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "model.ckpt"),
-        tensor_names=[
-            "bert/a/kernel",
-            "bert/a/kernel/adam_m",
-            "bert/a/kernel/adam_v",
-            "global_step",
-        ],
+        tensor_names=[*names, "global_step"],
         shape_and_slices=[""] * 4,
         tensors=[kernel, kernel, kernel, np.int64(3)],
     )
@@ -99,20 +97,21 @@ def test_a_tf1_checkpoint_loads_by_its_names_without_its_optimizer_state(tmp_pat
     assert report.unexpected == ()
 
 
-def test_a_missing_encoder_variable_is_an_error_that_names_it(tmp_path):
+@pytest.mark.parametrize(
+    ("shapes", "difference"),
+    [
+        ({"bert/a/kernel": [2], "bert/new/kernel": [2]}, "it lacks bert/new/kernel"),
+        ({"bert/a/kernel": [3]}, r"bert/a/kernel \(shape \[2\], not \[3\]\)"),
+    ],
+)
+def test_missing_encoder_variables_and_other_shapes_are_named(tmp_path, shapes, difference):
     store_of(tmp_path, variables(1, **{"bert/a/kernel": [2]})).save(1)
-    with pytest.raises(AlbertError, match=r"it lacks bert/new/kernel"):
-        load_weights(str(tmp_path), variables(0, **{"bert/a/kernel": [2], "bert/new/kernel": [2]}))
-
-
-def test_an_encoder_variable_of_another_shape_is_an_error_that_names_both(tmp_path):
-    store_of(tmp_path, variables(1, **{"bert/a/kernel": [2]})).save(1)
-    with pytest.raises(AlbertError, match=r"bert/a/kernel \(shape \[2\], not \[3\]\)"):
-        load_weights(str(tmp_path), variables(0, **{"bert/a/kernel": [3]}))
+    with pytest.raises(AlbertError, match=difference):
+        load_weights(str(tmp_path), variables(0, **shapes))
 
 
 def layers(value, attention, ffn, inner=1):
-    """Kernels of so many groups of attention and of feed-forward weights."""
+    """Kernels of the given number of groups of attention and of feed-forward weights."""
     kernels = [("attention_1/self/query", g) for g in range(attention)]
     kernels += [("ffn_1/intermediate/dense", g) for g in range(ffn)]
     scope = "bert/encoder/transformer/group_{}/inner_group_{}/{}/kernel"
@@ -122,7 +121,7 @@ def layers(value, attention, ffn, inner=1):
 
 
 @pytest.mark.parametrize(
-    ("there", "here", "difference"),
+    ("stored", "model", "difference"),
     [
         ((4, 4), (1, 1), "it has 4 groups of attention weights (the model 1) and 4 groups of "
          "feed-forward weights (the model 1)"),
@@ -134,11 +133,11 @@ def layers(value, attention, ffn, inner=1):
     ],
 )  # fmt: skip
 def test_a_checkpoint_with_other_groups_than_the_model_is_refused(
-    tmp_path, there, here, difference
+    tmp_path, stored, model, difference
 ):
-    store_of(tmp_path, layers(1, *there)).save(1)
+    store_of(tmp_path, layers(1, *stored)).save(1)
     with pytest.raises(AlbertError) as error:
-        load_weights(str(tmp_path), layers(0, *here))
+        load_weights(str(tmp_path), layers(0, *model))
     assert f"does not fit the model; {difference}; " in str(error.value)
     assert "num_hidden_groups, inner_group_num and parameter_sharing" in str(error.value)
 
@@ -204,16 +203,15 @@ def test_a_damaged_checkpoint_is_one_sentence(tmp_path, part):
     weights = variables(1)
     store = store_of(tmp_path, weights)
     prefix = store.save(1)
-    data = open(prefix + part, "rb").read()  # noqa: SIM115
-    with open(prefix + part, "wb") as f:
-        f.write(data[:8])
+    path = Path(prefix + part)
+    path.write_bytes(path.read_bytes()[:8])
     with pytest.raises(AlbertError, match=r"ckpt-1 is damaged: .*get it again"):
         load_weights(prefix, variables(0))
     with pytest.raises(DamagedError, match="ckpt-1 is damaged"):
         store_of(tmp_path, variables(0)).restore(prefix)
 
 
-def test_a_report_takes_many_names_of_one_scope_together():
+def test_a_report_groups_many_names_of_one_scope():
     unexpected = [f"cls/predictions/{name}" for name in "abc"] + ["cls/other/x", "cls/other/y"]
     report = str(LoadReport("ckpt-1", ("bert/x",), ("output_bias",), tuple(unexpected)))
     assert report.splitlines() == [

@@ -16,12 +16,13 @@ from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.weights.checkpoint import open_checkpoint
 from albert_tf.weights.checkpoint_files import find_checkpoint
 from tests.training.damage import DAMAGE, files_below, flip
+from tests.training.runs import InterruptedRunError, fail, saved_steps
 
 PARTS = ["index", "data-00000-of-00001"]
 
 
 class Note(tf.train.experimental.PythonState):
-    """Python state of which each checkpoint has its own."""
+    """A Python state that differs between checkpoints."""
 
     text = ""
 
@@ -33,7 +34,7 @@ class Note(tf.train.experimental.PythonState):
 
 
 class Run:
-    """A store with its weights, of which each checkpoint has its own."""
+    """A store, and weights that differ between checkpoints."""
 
     def __init__(self, folder, size=3):
         self.weights = {
@@ -60,6 +61,12 @@ class Run:
         return [v.numpy().tobytes() for v in variables], self.note.text
 
 
+def restored(folder):
+    run = Run(folder)
+    run.store.restore_newest()
+    return run
+
+
 def state_at(step, folder):
     run = Run(folder)
     run.go_to(step)
@@ -83,19 +90,13 @@ def folder(saved, tmp_path):
     return shutil.copytree(saved, tmp_path / "run")
 
 
-def listed(folder):
-    names = sorted(p.name for p in (folder / "checkpoints").iterdir())
-    return [name.removesuffix(".index") for name in names if name.endswith(".index")]
-
-
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_taken(
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
     folder, capsys, kind, part
 ):
     DAMAGE[kind](folder / f"checkpoints/ckpt-30.{part}")
-    run = Run(folder)
-    run.store.restore_newest()
+    run = restored(folder)
     assert run.state() == state_at(20, folder)
     (line,) = capsys.readouterr().out.splitlines()
     newest, taken = folder / "checkpoints/ckpt-30", folder / "checkpoints/ckpt-20"
@@ -104,15 +105,14 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_taken(
     else:
         assert line.startswith(f"The checkpoint {newest} is damaged: ")
     assert line.endswith(f" Going on from {taken}.")
-    assert listed(folder) == ["ckpt-10", "ckpt-20"]
+    assert saved_steps(folder) == [10, 20]
     assert list(Run(folder).store.kept()) == [10, 20]
 
 
 def test_of_several_damaged_checkpoints_each_is_named(folder, capsys):
     DAMAGE["cut off"](folder / "checkpoints/ckpt-30.index")
     DAMAGE["a bit flipped"](folder / "checkpoints/ckpt-20.data-00000-of-00001")
-    run = Run(folder)
-    run.store.restore_newest()
+    run = restored(folder)
     assert run.state() == state_at(10, folder)
     lines = capsys.readouterr().out.splitlines()
     assert ["ckpt-30 is damaged" in lines[0], "ckpt-20 is damaged" in lines[1]] == [True, True]
@@ -129,7 +129,7 @@ def assert_refused_unchanged(folder, message):
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_where_none_is_good_nothing_is_changed(folder, kind):
+def test_without_a_good_checkpoint_nothing_is_changed(folder, kind):
     for step in (10, 20, 30):
         DAMAGE[kind](folder / f"checkpoints/ckpt-{step}.data-00000-of-00001")
     assert_refused_unchanged(folder, r"ckpt-30 is damaged.*There is no good checkpoint in")
@@ -145,14 +145,14 @@ def test_an_index_that_points_beyond_its_end_is_damaged(tmp_path):
         open_checkpoint(prefix)
 
 
-def test_what_is_left_of_a_checkpoint_that_was_being_deleted_goes(folder):
+def test_the_remains_of_a_deleted_checkpoint_are_removed(folder):
     (folder / "checkpoints/ckpt-10.index").unlink()
-    Run(folder).store.restore_newest()
+    restored(folder)
     steps = {p.name.split(".")[0] for p in (folder / "checkpoints").glob("ckpt-*")}
     assert steps == {"ckpt-20", "ckpt-30"}
 
 
-def test_indexes_that_are_all_gone_are_no_reason_to_begin_anew(folder):
+def test_missing_indexes_do_not_start_the_run_afresh(folder):
     for step in (10, 20, 30):
         (folder / f"checkpoints/ckpt-{step}.index").unlink()
     assert_refused_unchanged(folder, r"ckpt-30.index is missing.*no good checkpoint")
@@ -163,10 +163,9 @@ def name_another(path):
 
 
 @pytest.mark.parametrize("damage", [*DAMAGE.values(), name_another])
-def test_without_a_good_list_of_checkpoints_the_files_tell(folder, capsys, damage):
+def test_without_a_good_list_of_checkpoints_the_files_count(folder, capsys, damage):
     damage(folder / "checkpoints/checkpoint")
-    run = Run(folder)
-    run.store.restore_newest()
+    run = restored(folder)
     assert run.state() == state_at(30, folder)
     out = capsys.readouterr().out
     assert out.startswith(f"The list of checkpoints {folder}/checkpoints/checkpoint ")
@@ -175,30 +174,23 @@ def test_without_a_good_list_of_checkpoints_the_files_tell(folder, capsys, damag
     )
     assert out.count("\n") == 1
     run.save(40, 50)
-    assert listed(folder) == ["ckpt-30", "ckpt-40", "ckpt-50"]
+    assert saved_steps(folder) == [30, 40, 50]
     assert list(Run(folder).store.kept()) == [30, 40, 50]
 
 
-def test_a_checkpoint_that_was_taken_back_does_not_come_back(folder, monkeypatch, capsys):
-    class KilledError(Exception):
-        pass
-
-    def kill(*_):
-        raise KilledError
-
+def test_a_forgotten_checkpoint_does_not_come_back(folder, monkeypatch, capsys):
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "_delete", kill)
-        with pytest.raises(KilledError):
+        patch.setattr(checkpoints, "_delete", lambda *_: fail())
+        with pytest.raises(InterruptedRunError):
             Run(folder).store.forget_after(20)
-    assert listed(folder) == ["ckpt-10", "ckpt-20", "ckpt-30"]
-    run = Run(folder)
-    run.store.restore_newest()
+    assert saved_steps(folder) == [10, 20, 30]
+    run = restored(folder)
     assert run.state() == state_at(20, folder)
     (folder / "checkpoints/checkpoint").unlink()
     assert list(Run(folder).store.kept()) == [10, 20]
 
 
-def test_a_first_checkpoint_that_was_not_finished_is_none(tmp_path):
+def test_an_unfinished_first_checkpoint_does_not_count(tmp_path):
     folder = tmp_path / "checkpoints"
     (folder / "ckpt-5_temp").mkdir(parents=True)
     (folder / "ckpt-5_temp/part-00000-of-00001.index").write_bytes(b"x")
@@ -213,8 +205,7 @@ def test_a_first_checkpoint_that_was_not_finished_is_none(tmp_path):
 
 
 def test_a_checkpoint_that_cannot_be_completed_leaves_nothing(folder):
-    run = Run(folder)
-    run.store.restore_newest()
+    run = restored(folder)
     before = set(files_below(folder))
     (folder / "checkpoints/ckpt-40.index").mkdir()
     with pytest.raises(AlbertError, match=r"Cannot write the checkpoint of step 40 .*ckpt-30\."):
@@ -227,20 +218,14 @@ def test_a_checkpoint_of_another_model_is_not_taken_for_a_damaged_one(folder, tm
     for part in PARTS:
         name = f"checkpoints/ckpt-30.{part}"
         shutil.copy(tmp_path / "other" / name, folder / name)
-    before = files_below(folder)
-    with pytest.raises(AlbertError, match="ckpt-30 does not fit this run"):
-        Run(folder).store.restore_newest()
-    assert files_below(folder) == before
+    assert_refused_unchanged(folder, "ckpt-30 does not fit this run")
 
 
 def test_a_checkpoint_that_cannot_be_accessed_is_not_taken_for_a_damaged_one(folder):
     data = folder / "checkpoints/ckpt-30.data-00000-of-00001"
     data.unlink()
     data.mkdir()
-    before = files_below(folder)
-    with pytest.raises(AlbertError, match=r"ckpt-30 cannot be read: .*directory"):
-        Run(folder).store.restore_newest()
-    assert files_below(folder) == before
+    assert_refused_unchanged(folder, r"ckpt-30 cannot be read: .*directory")
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -254,11 +239,10 @@ def test_damaged_best_weights_are_forgotten_by_training_and_passed_over_by_other
     assert report.checkpoint == str(folder / "checkpoints/ckpt-30")
     assert float(fresh["bert/a/kernel"][0, 0]) == 30
     out = capsys.readouterr().out
-    run = Run(folder)
-    run.store.restore_newest()
-    assert run.store.best() is None
+    run = restored(folder)
+    assert run.store.best is None
     assert not (folder / "best").exists() or kind == "missing"
-    if (kind, name) != ("missing", "best.json"):  # Then there is none, and all is well.
+    if (kind, name) != ("missing", "best.json"):  # Without a record there are no best weights.
         assert out.count("is damaged") == 1
         assert out.endswith(f"Taking {folder}/checkpoints/ckpt-30.\n")
         assert "Forgetting these best weights" in capsys.readouterr().out
@@ -267,26 +251,18 @@ def test_damaged_best_weights_are_forgotten_by_training_and_passed_over_by_other
 
 
 def test_a_changed_value_of_the_best_evaluation_is_noticed(folder, capsys):
+    assert restored(folder).store.best.step == 15
     path = folder / "best/best.json"
     path.write_text(path.read_text().replace("0.5", "0.7"))
-    run = Run(folder)
-    run.store.restore_newest()
-    assert run.store.best() is None
+    assert restored(folder).store.best is None
     assert "does not have its checksum" in capsys.readouterr().out
 
 
-def test_good_best_weights_are_taken_up_again(folder):
-    run = Run(folder)
-    run.store.restore_newest()
-    assert run.store.best().step == 15
-
-
-def test_what_is_left_of_an_unfinished_best_goes_with_the_next_one(folder):
+def test_the_next_best_weights_replace_unfinished_ones(folder):
     (folder / "best/ckpt-20_temp").mkdir()
     (folder / "best/ckpt-20_temp/part-00000-of-00001.index").write_bytes(b"x")
     (folder / "best/ckpt-20.data-00000-of-00001").write_bytes(b"x")
-    run = Run(folder)
-    run.store.restore_newest()
+    run = restored(folder)
     run.store.save_best(25, "accuracy", 0.6)
     names = sorted(p.name for p in (folder / "best").iterdir())
     assert names == ["best.json", "ckpt-25.data-00000-of-00001", "ckpt-25.index"]

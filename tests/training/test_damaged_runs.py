@@ -12,89 +12,65 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import EvalSpec, RunConfig, TrainSpec
+from albert_tf import EvalSpec
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
-from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
+from tests.faults.same import CLOCK
 from tests.training.conftest import HEADS_ALONE
 from tests.training.damage import DAMAGE, files_below, stored
+from tests.training.runs import fail, interrupted_at, saved_steps
 
 STEPS = 8
 NEWEST = "checkpoints/ckpt-6"
 FILES = [f"{NEWEST}.index", f"{NEWEST}.data-00000-of-00001", "checkpoints/checkpoint"]
 
 
-def make(folder, config, records, wrap=lambda input_fn: input_fn):
-    """A run with a checkpoint each third step and an evaluation each second."""
-    source = open_records(",".join(records), config)
-    run_config = RunConfig(
-        output_dir=str(folder),
-        train_batch_size=8,
-        eval_batch_size=16,
-        learning_rate=0.01,
-        num_warmup_steps=2,
-        save_checkpoints_steps=3,
-        log_every_steps=1,
-        **HEADS_ALONE,
-    )
-    estimator = Estimator(PretrainingTask(config, source), run_config)
-    spec = TrainSpec(wrap(source.train_input_fn), STEPS, source.fingerprint)
-    return estimator, spec, EvalSpec(source.eval_input_fn, max_steps=2, every_steps=2)
+@pytest.fixture(scope="module")
+def new_run(make):
+    """Makes a run with a checkpoint every third step and an evaluation every second."""
+
+    def new_run(folder):
+        values = {"eval_batch_size": 16, "save_checkpoints_steps": 3, "log_every_steps": 1}
+        estimator, spec, source = make(folder, steps=STEPS, **HEADS_ALONE, **values)
+        return estimator, spec, EvalSpec(source.eval_input_fn, max_steps=2, every_steps=2)
+
+    return new_run
 
 
-def train(folder, config, records, wrap=lambda input_fn: input_fn):
-    estimator, spec, held_out = make(folder, config, records, wrap)
-    estimator.train_and_evaluate(spec, held_out)
-    return estimator, held_out
+@pytest.fixture(scope="module")
+def train(new_run):
+    def train(folder):
+        estimator, spec, held_out = new_run(folder)
+        estimator.train_and_evaluate(spec, held_out)
+        return estimator, held_out
 
-
-def killed_at_the_end(input_fn):
-    """The training data, which fail before the last step."""
-
-    def fail(step):
-        if step == STEPS - 1:
-            raise InterruptedError
-        return step
-
-    def broken(context):
-        def count(i, batch):
-            with tf.control_dependencies([tf.py_function(fail, [i], tf.int64)]):
-                return {name: tf.identity(value) for name, value in batch.items()}
-
-        return input_fn(context).enumerate(context.start_step).map(count)
-
-    return broken
+    return train
 
 
 def end(folder):
-    """All that a run ends with, but for times."""
+    """The results of a run, except for times."""
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = ("per_second", "input_wait", "tokens", "examples")
-    curve = [{k: v for k, v in x.items() if not any(t in k for t in timed)} for x in lines]
+    curve = [{k: v for k, v in x.items() if k not in CLOCK} for x in lines]
     best = (folder / "best/best.json").read_text()
     weights = stored(folder / "best" / json.loads(best)["checkpoint"])
     return stored(folder / f"checkpoints/ckpt-{STEPS}"), curve, best, weights
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory, tiny_config, record_paths):
+def uninterrupted(tmp_path_factory, train):
     folder = tmp_path_factory.mktemp("uninterrupted")
-    train(folder, tiny_config, record_paths)
+    train(folder)
     return end(folder)
 
 
 @pytest.fixture(scope="module")
-def interrupted(tmp_path_factory, tiny_config, record_paths):
+def interrupted(tmp_path_factory, new_run):
     folder = tmp_path_factory.mktemp("interrupted")
+    estimator, spec, held_out = new_run(folder)
     with pytest.raises(tf.errors.OpError):
-        train(folder, tiny_config, record_paths, killed_at_the_end)
+        estimator.train_and_evaluate(interrupted_at(spec, STEPS - 1, fail), held_out)
     assert saved_steps(folder) == [3, 6]
     return folder
-
-
-def saved_steps(folder):
-    return sorted(int(p.stem[5:]) for p in (folder / "checkpoints").glob("*.index"))
 
 
 @pytest.fixture
@@ -106,10 +82,10 @@ def folder(interrupted, tmp_path):
 @pytest.mark.parametrize("kind", DAMAGE)
 @pytest.mark.parametrize("file", FILES)
 def test_a_run_with_a_damaged_checkpoint_ends_as_if_nothing_had_happened(
-    folder, tiny_config, record_paths, uninterrupted, capsys, file, kind
+    folder, train, uninterrupted, capsys, file, kind
 ):
     DAMAGE[kind](folder / file)
-    train(folder, tiny_config, record_paths)
+    train(folder)
     assert end(folder) == uninterrupted
     from_step = 6 if file.endswith("checkpoint") else 3
     out = capsys.readouterr().out
@@ -120,10 +96,10 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_nothing_had_happened(
 
 @pytest.mark.slow  # test_damaged_checkpoints.py has the same for the store of checkpoints.
 def test_evaluation_passes_over_damaged_best_weights_and_training_finds_new_ones(
-    folder, tiny_config, record_paths, uninterrupted, capsys
+    folder, train, uninterrupted, capsys
 ):
     DAMAGE["zeros"](next((folder / "best").glob("*.data*")))
-    estimator, held_out = train(folder, tiny_config, record_paths)
+    estimator, held_out = train(folder)
     out = capsys.readouterr().out
     assert "Forgetting these best weights" in out
     state, curve, best, _ = end(folder)
@@ -138,11 +114,11 @@ def test_evaluation_passes_over_damaged_best_weights_and_training_finds_new_ones
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_without_its_configuration_no_run_is_resumed(folder, tiny_config, record_paths, kind):
+def test_without_its_configuration_no_run_is_resumed(folder, train, kind):
     DAMAGE[kind](folder / "run_config.json")
     before = files_below(folder)
     with pytest.raises(AlbertError, match=r"run_config.json|holds another run"):
-        train(folder, tiny_config, record_paths)
+        train(folder)
     assert files_below(folder) == before
 
 
@@ -150,27 +126,25 @@ def test_without_its_configuration_no_run_is_resumed(folder, tiny_config, record
     "content", ["", "[", "{}", "[1]", '[{"cause": "x"}]', '[{"cause": "x", "text": "y", "step": 9, '
     '"to_step": 6, "learning_rate_factor": 0.5, "skipped_batches": 2}]'],
 )  # fmt: skip
-def test_a_damaged_record_of_rollbacks_is_one_sentence(folder, tiny_config, record_paths, content):
+def test_a_damaged_record_of_rollbacks_is_one_sentence(folder, train, content):
     (folder / "rollbacks.json").write_text(content)
     with pytest.raises(AlbertError, match=r"record of rollbacks .*rollbacks.json"):
-        train(folder, tiny_config, record_paths)
+        train(folder)
 
 
 @pytest.mark.slow
-def test_damaged_lines_of_the_log_are_dropped_and_counted(
-    folder, tiny_config, record_paths, uninterrupted, capsys
-):
+def test_damaged_lines_of_the_log_are_dropped_and_counted(folder, train, uninterrupted, capsys):
     lines = (folder / "metrics.jsonl").read_bytes().splitlines()
     lines[1:1] = [b'{"step": 1, "sp', b"\xff\xfe\0", b"[]"]
     (folder / "metrics.jsonl").write_bytes(b"\n".join(lines) + b'\n{"step": 7, "spl')
-    train(folder, tiny_config, record_paths)
+    train(folder)
     assert end(folder) == uninterrupted
     assert "metrics.jsonl has 3 damaged lines; they are dropped." in capsys.readouterr().out
 
 
 def state_of(run):
-    """All that decides how a run goes on, bit for bit."""
-    return [v.numpy().tobytes() for v in variables_of(run)], run.memory.serialize()
+    """The state that determines how a run continues, bit for bit."""
+    return [v.numpy().tobytes() for v in variables_of(run)], run.guard.serialize()
 
 
 def variables_of(run):
@@ -179,7 +153,7 @@ def variables_of(run):
 
 
 def trials(data, every, seed):
-    """Damaged versions of a file: each so-manieth byte with a bit flipped, cut at many lengths."""
+    """Damaged versions of a file: bits flipped at regular distances, cuts, additions and zeros."""
     rng = np.random.default_rng(seed)
     for at in range(0, len(data), every):
         changed = bytearray(data)
@@ -197,13 +171,13 @@ def trials(data, every, seed):
     ("file", "every"),
     [("index", 17), ("data-00000-of-00001", 149), ("checkpoint", 2)],
 )
-def test_whatever_byte_is_damaged_the_state_is_that_of_a_checkpoint(
-    folder, interrupted, tiny_config, record_paths, uninterrupted, capsys, file, every
+def test_damage_to_any_byte_never_restores_wrong_values(
+    folder, interrupted, new_run, train, uninterrupted, capsys, file, every
 ):
     name = "checkpoints/checkpoint" if file == "checkpoint" else f"{NEWEST}.{file}"
-    estimator, spec, held_out = make(folder, tiny_config, record_paths)
+    estimator, spec, held_out = new_run(folder)
     run = TrainingRun(estimator, spec, held_out)
-    fresh, states = run.memory.serialize(), {}
+    fresh, states = run.guard.serialize(), {}
     for step in (3, 6):
         run.store.restore(str(folder / f"checkpoints/ckpt-{step}"))
         states[step] = state_of(run)
@@ -215,7 +189,7 @@ def test_whatever_byte_is_damaged_the_state_is_that_of_a_checkpoint(
         (folder / name).write_bytes(data)
         for variable in variables_of(run):
             variable.assign(tf.zeros_like(variable))
-        run.memory.deserialize(fresh)
+        run.guard.deserialize(fresh)
         capsys.readouterr()
         run.store.restore_newest()
         state, out = state_of(run), capsys.readouterr().out
@@ -231,7 +205,7 @@ def test_whatever_byte_is_damaged_the_state_is_that_of_a_checkpoint(
         shutil.rmtree(folder)
         shutil.copytree(interrupted, folder)
         (folder / name).write_bytes(data)
-        train(folder, tiny_config, record_paths)
+        train(folder)
         assert end(folder) == uninterrupted, kind
         ends += 1
     with capsys.disabled():

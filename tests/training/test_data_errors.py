@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""An error is traced to the data that the batch came from, and to no other."""
+"""Errors name the damaged records of the data that the batch came from, and of no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEATURES = records.sequence_features(label=records.FeatureSpec("int64"))
 
 
 class Scores(keras.Model):
-    """A number for each piece; a sequence's score is their mean."""
+    """Scores a sequence by the mean of a weight for each piece."""
 
     def __init__(self):
         super().__init__()
@@ -33,7 +33,7 @@ class Scores(keras.Model):
 
 
 class ScoringTask(Task):
-    """Labels are the scores to be found."""
+    """Learns the labels as scores."""
 
     name, best_metric = "scoring", "loss"
 
@@ -62,7 +62,7 @@ class ScoringTask(Task):
     def predict(self, model, batch):
         return {"score": self._watch(model(batch["input_word_ids"]), False)}
 
-    def metrics(self, outputs):
+    def metrics(self, outputs, examples=None):
         return {"loss": float(np.mean(outputs["score"]))}
 
 
@@ -86,14 +86,14 @@ def flip(path, number):
 
 
 def empty(path, number):
-    """Gives one of ten records no features, and the right checksum."""
+    """Removes the features of one of ten records, with a valid checksum."""
     examples = list(records.read_examples(str(path)))
     examples[number] = bytes(len(examples[number]))
     records.write_shard(str(path), examples)
 
 
 def rename(path, number):
-    """Gives a feature of one of ten records a name that is not UTF-8."""
+    """Renames a feature of one of ten records to a name that is not UTF-8."""
     examples = list(records.read_examples(str(path)))
     examples[number] = examples[number].replace(b"label", b"\xff\xfeabe")
     records.write_shard(str(path), examples)
@@ -116,7 +116,7 @@ def shards(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["train", "evaluate while training", "evaluate", "predict"])
-def test_an_error_of_the_model_is_raised_without_a_look_at_the_data(tmp_path, shards, kind):
+def test_an_error_of_the_model_is_raised_without_reading_the_data_again(tmp_path, shards, kind):
     def fail(values, training):
         if training != (kind == "train"):
             return values
@@ -125,10 +125,10 @@ def test_an_error_of_the_model_is_raised_without_a_look_at_the_data(tmp_path, sh
 
     train, held_out = source(shards[0], window=5), source(shards[1])
     made = estimator(tmp_path, ScoringTask(fail))
-    # A look at the data would find this. The one step of training does not come to it.
+    # Reading the data again would find this damage; the one step of training does not reach it.
     flip(shards[0], 9)
     if kind == "predict":
-        made.train(TrainSpec(train.train_input_fn, 1))
+        made.train(TrainSpec.of(train, 1))
         flip(shards[1], 9)
     with pytest.raises(tf.errors.InvalidArgumentError, match="too small"):
         if kind == "predict":
@@ -136,25 +136,23 @@ def test_an_error_of_the_model_is_raised_without_a_look_at_the_data(tmp_path, sh
         elif kind == "evaluate":
             made.evaluate_now(EvalSpec(held_out.eval_input_fn))
         else:
-            spec = TrainSpec(train.train_input_fn, 1)
+            spec = TrainSpec.of(train, 1)
             made.train_and_evaluate(spec, EvalSpec(held_out.eval_input_fn))
 
 
-def test_damage_to_held_out_records_is_named_though_the_training_records_are_damaged(
-    tmp_path, shards
-):
+def test_damage_to_held_out_records_is_named_even_if_training_records_are_damaged(tmp_path, shards):
     train, held_out = source(shards[0], window=5), source(shards[1])
     flip(shards[1], 4)
-    flip(shards[0], 9)  # The one step of training does not come to it.
+    flip(shards[0], 9)  # The one step of training does not reach it.
     with pytest.raises(AlbertError, match="held_out: record 4 "):
         estimator(tmp_path).train_and_evaluate(
-            TrainSpec(train.train_input_fn, 1), EvalSpec(held_out.eval_input_fn)
+            TrainSpec.of(train, 1), EvalSpec(held_out.eval_input_fn)
         )
 
 
 def test_a_damaged_record_to_predict_is_named(tmp_path, shards):
     made = estimator(tmp_path)
-    made.train(TrainSpec(source(shards[0]).train_input_fn, 1))
+    made.train(TrainSpec.of(source(shards[0]), 1))
     for number, damage in enumerate((flip, empty, rename), 3):
         path = write(tmp_path / damage.__name__, range(10))
         opened = source(path)
@@ -169,7 +167,7 @@ def test_an_id_that_the_model_does_not_have_is_one_sentence(tmp_path, shards):
     made = estimator(tmp_path)
     sentence = r"an id or a label .*\(indices\[.*\] = 5 is not in \[0, 5\)\); data_prep/verify"
     with pytest.raises(AlbertError, match=sentence):
-        made.train(TrainSpec(opened.train_input_fn, 1))
+        made.train(TrainSpec.of(opened, 1))
     with pytest.raises(AlbertError, match=sentence):
         made.evaluate_now(EvalSpec(opened.eval_input_fn))
 
@@ -181,10 +179,9 @@ def test_a_shard_that_is_gone_is_named(tmp_path, shards):
         estimator(tmp_path).evaluate_now(EvalSpec(opened.eval_input_fn))
 
 
-def test_damage_that_nobody_can_look_for_is_one_sentence(tmp_path, shards):
+def test_damage_in_data_without_a_check_is_one_sentence(tmp_path, shards):
     opened = source(shards[0])
     flip(shards[0], 3)
-    with pytest.raises(
-        AlbertError, match=r"damaged or gone \(corrupted record at \d+\); data_prep"
-    ):
-        estimator(tmp_path).train(TrainSpec(lambda context: opened.train_input_fn(context), 1))
+    unchecked = TrainSpec(lambda context: opened.train_input_fn(context), max_steps=1)
+    with pytest.raises(AlbertError, match=r"gone \(corrupted record at \d+\); data_prep"):
+        estimator(tmp_path).train(unchecked)

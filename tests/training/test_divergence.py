@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from albert_tf import RunConfig
 from albert_tf.training.divergence import DivergenceDetector, Plateau
 
 BOOKS = Path(__file__).resolve().parents[2] / "docs/results/books_pretraining.md"
-UNIGRAM = 6.542  # Of the books, see there.
+UNIGRAM = 6.542  # The entropy of the pieces, from that page.
 
 
 def plateaus(unigram=UNIGRAM):
@@ -24,24 +25,27 @@ def plateaus(unigram=UNIGRAM):
     )
 
 
-def alarms(curves, at_once=7, new_only=True, **values):
-    """What a detector finds in curves, one value a step; by cause and step."""
+def detector_of(plateaus, max_steps, **values):
+    config = RunConfig("run", **{"train_batch_size": 64, **values})
+    return DivergenceDetector(plateaus, config, max_steps)
+
+
+def alarms(curves, at_once=7, new_only=True, plateaus=(), max_steps=3000, **values):
+    """The alarms of a detector for curves with one value per step."""
     steps = len(next(iter(curves.values())))
     metrics = {
         "loss": np.full(steps, 5.0),
         "gradient_norm": np.ones(steps),
         "finite": np.ones(steps),
-        **{name: np.asarray(values) for name, values in curves.items()},
+        **{name: np.asarray(curve) for name, curve in curves.items()},
     }
-    options = {"batch_size": 64, "num_warmup_steps": 300, "max_steps": 3000, **values}
-    detector = DivergenceDetector(**options)
-    found = []
+    detector = detector_of(plateaus, max_steps, **{"num_warmup_steps": 300, **values})
+    raised = []
     for begin in range(0, steps, at_once):
         end = min(begin + at_once, steps)
-        part = {name: values[begin:end] for name, values in metrics.items()}
-        found += detector.update(end, part)
+        raised += detector.update(end, {name: curve[begin:end] for name, curve in metrics.items()})
         detector.restore(json.loads(json.dumps(detector.state())))
-    return [alarm for alarm in found if not (new_only and alarm.repeated)]
+    return [alarm for alarm in raised if not (new_only and alarm.repeated)]
 
 
 def causes(curves, **values):
@@ -101,14 +105,14 @@ def test_a_loss_that_jumps_and_stays_is_an_alarm_once_within_twenty_steps(height
     assert len(alarms(curves, new_only=False)) == (3000 - alarm.step) // 10 + 1
 
 
-def test_a_second_spike_after_the_loss_came_back_is_another_alarm():
+def test_a_second_spike_after_a_recovery_is_another_alarm():
     curves = books()
     curves["loss"][1500:1600] += 2
     curves["loss"][2000:2100] += 2
     assert causes(curves) == [("loss_spike", 1510), ("loss_spike", 2010)]
 
 
-def test_a_loss_that_climbs_within_some_dozen_steps_is_an_alarm():
+def test_a_loss_that_climbs_within_sixty_steps_is_an_alarm():
     curves = books()
     curves["loss"][2000:] += np.minimum(np.arange(1000) / 60, 1) * 2.5
     ((cause, step),) = causes(curves)
@@ -123,7 +127,7 @@ def test_a_gradient_norm_that_explodes_is_an_alarm_and_one_that_triples_is_not()
     assert causes(curves) == [("gradient_explosion", 2010)]
 
 
-def test_small_gradients_that_become_ordinary_ones_are_no_explosion():
+def test_small_gradients_that_become_normal_are_no_explosion():
     assert not alarms({"gradient_norm": np.where(np.arange(1000) < 500, 0.01, 2.0)})
 
 
@@ -135,13 +139,13 @@ def stuck(steps, level=UNIGRAM, seed=0):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_objectives_that_stay_at_chance_are_named_once_each(seed):
-    found = alarms(stuck(3000, seed=seed), plateaus=plateaus())
-    assert [(alarm.cause, alarm.step, alarm.onset) for alarm in found] == [
+    raised = alarms(stuck(3000, seed=seed), plateaus=plateaus())
+    assert [(alarm.cause, alarm.step, alarm.onset) for alarm in raised] == [
         ("mlm", 800, 300),
         ("sop", 925, 300),
     ]
-    assert "in the 500 steps before step 800, where 6.542 needs no learning" in found[0].text
-    assert "in the 625 steps before step 925, where 50% needs no learning" in found[1].text
+    assert "in the 500 steps before step 800, where 6.542 needs no learning" in raised[0].text
+    assert "in the 625 steps before step 925, where 50% needs no learning" in raised[1].text
 
 
 def test_a_masked_lm_loss_that_is_high_but_falls_is_no_plateau():
@@ -151,8 +155,8 @@ def test_a_masked_lm_loss_that_is_high_but_falls_is_no_plateau():
 def test_sentence_order_that_is_learned_and_lost_again_is_named_each_time():
     accuracy = np.full(10_000, 0.5)
     accuracy[3000:6000] = 0.6
-    found = causes({"sop": accuracy}, plateaus=plateaus()[1:], max_steps=10_000)
-    assert found == [("sop", 1300), ("sop", 7300)]
+    raised = causes({"sop": accuracy}, plateaus=plateaus()[1:], max_steps=10_000)
+    assert raised == [("sop", 1300), ("sop", 7300)]
 
 
 def test_a_window_is_as_long_as_the_warm_up_and_a_tenth_of_the_run():
@@ -164,7 +168,7 @@ def test_a_window_is_as_long_as_the_warm_up_and_a_tenth_of_the_run():
     assert first(max_steps=30_000) == 300 + 3000
 
 
-def test_what_chance_gives_is_not_asked_for_before_it_is_needed():
+def test_chance_is_not_computed_before_it_is_needed():
     def chance():
         raise RuntimeError
 
@@ -174,7 +178,7 @@ def test_what_chance_gives_is_not_asked_for_before_it_is_needed():
         alarms(stuck(800), plateaus=[plateau])
 
 
-def test_so_many_steps_in_a_row_that_are_not_finite_are_an_alarm():
+def test_many_steps_in_a_row_that_are_not_finite_are_an_alarm():
     finite = np.ones(100)
     finite[20:29] = finite[40:51] = 0
     loss = np.where(finite, 5.0, math.nan)
@@ -182,7 +186,7 @@ def test_so_many_steps_in_a_row_that_are_not_finite_are_an_alarm():
     assert not alarms({"finite": np.zeros(9), "mlm": np.full(9, math.nan)}, plateaus=plateaus()[:1])
 
 
-def test_nothing_depends_on_the_steps_looked_at_together():
+def test_the_alarms_do_not_depend_on_how_many_steps_are_checked_at_a_time():
     curves = {**books(), **stuck(3000)}
     curves["loss"][1503:1580] += 2
     curves["gradient_norm"][2000:] *= 50
@@ -193,28 +197,27 @@ def test_nothing_depends_on_the_steps_looked_at_together():
     assert all(way == ways[0] for way in ways)
 
 
-@pytest.mark.parametrize(("bad", "found"), [([95, 96], []), ([99], [100]), ([97, 98, 99], [100])])
-def test_steps_that_are_not_finite_are_few_enough_unless_the_run_ends_on_them(bad, found):
+@pytest.mark.parametrize(("bad", "steps"), [([95, 96], []), ([99], [100]), ([97, 98, 99], [100])])
+def test_a_few_steps_that_are_not_finite_are_an_alarm_only_at_the_end_of_the_run(bad, steps):
     finite = np.ones(100)
     finite[bad] = 0
-    curves = {"finite": finite}
-    assert [alarm.step for alarm in alarms(curves, max_steps=100, num_warmup_steps=10)] == found
+    raised = alarms({"finite": finite}, max_steps=100, num_warmup_steps=10)
+    assert [alarm.step for alarm in raised] == steps
 
 
 def detector(*plateaus):
-    return DivergenceDetector(plateaus, batch_size=8, num_warmup_steps=0, max_steps=1000)
+    return detector_of(plateaus, 1000, train_batch_size=8, num_warmup_steps=0)
 
 
-def looked(*plateaus):
-    """A detector that remembers something of each figure."""
-    made = detector(*plateaus)
-    figures = {"loss": 4.0, "gradient_norm": 2.0, "finite": 1.0, "mlm": 3.0, "sop": 0.5}
-    made.update(25, {name: np.full(25, value) for name, value in figures.items()})
-    return made
+def state_after_25_steps(*plateaus):
+    updated = detector(*plateaus)
+    metrics = {"loss": 4.0, "gradient_norm": 2.0, "finite": 1.0, "mlm": 3.0, "sop": 0.5}
+    updated.update(25, {name: np.full(25, value) for name, value in metrics.items()})
+    return updated.state()
 
 
-def test_what_the_memory_lacks_begins_anew_and_is_named():
-    state = looked(*plateaus()).state()
+def test_missing_parts_of_the_state_start_afresh_and_are_named():
+    state = state_after_25_steps(*plateaus())
     old = {name: part for name, part in state.items() if name != "sop"}
     old["norm"] = {"of": "another version"}
     resumed = detector(*plateaus())
@@ -224,9 +227,9 @@ def test_what_the_memory_lacks_begins_anew_and_is_named():
     assert detector(*plateaus()).restore({}) == ["loss", "norm", "mlm", "sop"]
 
 
-def test_a_plateau_of_the_loss_and_jumps_of_the_loss_are_remembered_apart():
+def test_plateaus_and_jumps_of_the_loss_have_separate_states():
     plateau = Plateau("loss", lambda: 0.7, "the loss", "Do.")
-    state = looked(plateau).state()
+    state = state_after_25_steps(plateau)
     resumed = detector(plateau)
     assert resumed.restore(state) == []
     assert resumed.state() == state

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of run_pretraining.py that do diverge: by their learning rate, their labels, their data."""
+"""Runs of run_pretraining.py that diverge because of their learning rate or their data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 import run_pretraining
 from albert_tf.tasks.pretraining.task import masked_lm_entropy, open_records
+from tests.training.runs import logged
 
 TOO_HIGH = ("--learning_rate=0.5", "--num_warmup_steps=200", "--num_train_steps=200")
 
@@ -36,14 +37,9 @@ def run(run_script, tiny_config, chance_records):
     return run
 
 
-def said(text):
-    """What was printed, without the line breaks."""
+def joined(text):
+    """Printed text without its line breaks."""
     return " ".join(text.split())
-
-
-def logged(folder):
-    lines = (folder / "run/metrics.jsonl").read_text().splitlines()
-    return [entry for entry in map(json.loads, lines) if entry["split"] == "train"]
 
 
 def test_the_entropy_of_the_masked_pieces_is_that_of_their_frequencies(tiny_config, chance_records):
@@ -57,29 +53,29 @@ def test_the_entropy_of_the_masked_pieces_is_that_of_their_frequencies(tiny_conf
 def test_a_learning_rate_that_is_too_high_is_warned_of_once_for_each_cause(run, tmp_path):
     done = run(tmp_path, *TOO_HIGH)
     assert done.returncode == 0
-    text = said(done.stderr)
+    text = joined(done.stderr)
     for cause in ("the loss jumped", "the gradient norm exploded"):
         assert len(re.findall(f"Warning: {cause} from .* to .* between steps", text)) == 1
-    assert "Lower --learning_rate or lengthen the warm-up." in text
-    assert logged(tmp_path)[-1]["step"] == 200
+    assert "Lower the learning rate or lengthen the warm-up." in text
+    assert logged(tmp_path / "run")[-1]["step"] == 200
 
 
-def test_stop_ends_such_a_run_with_an_error_that_names_the_last_good_checkpoint(run, tmp_path):
+def test_stop_ends_a_divergent_run_and_names_the_last_good_checkpoint(run, tmp_path):
     done = run(tmp_path, *TOO_HIGH, "--on_divergence=stop")
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    text = said(done.stderr)
-    found = re.search(r"the loss jumped from \S+ to \S+ between steps (\d+) and (\d+)", text)
-    onset, step = map(int, found.groups())
+    text = joined(done.stderr)
+    match = re.search(r"the loss jumped from \S+ to \S+ between steps (\d+) and (\d+)", text)
+    onset, step = map(int, match.groups())
     good = 25 * (onset // 25)
     assert f"last good checkpoint is {tmp_path}/run/checkpoints/ckpt-{good}. Lower" in text
     assert not (tmp_path / f"run/checkpoints/ckpt-{25 * (step // 25 + 1)}.index").exists()
 
 
 @pytest.mark.slow
-def test_such_a_run_ends_with_the_same_error_when_it_is_resumed(run, tmp_path):
+def test_a_stopped_run_ends_with_the_same_error_when_it_is_resumed(run, tmp_path):
     first, again = (run(tmp_path, *TOO_HIGH, "--on_divergence=stop") for _ in range(2))
-    found = re.search(r"the loss jumped from \S+ to \S+ between steps", said(first.stderr))
-    assert again.returncode == 1 and found.group() in said(again.stderr)
+    match = re.search(r"the loss jumped from \S+ to \S+ between steps", joined(first.stderr))
+    assert again.returncode == 1 and match.group() in joined(again.stderr)
 
 
 @pytest.mark.slow
@@ -94,7 +90,7 @@ def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
     )
     done = run(tmp_path, *flags, "--num_train_steps=510")
     assert done.returncode == 0
-    text = said(done.stderr)
+    text = joined(done.stderr)
     assert len(re.findall(r"Warning: the masked LM loss is 3\.\d+ in the 500 steps", text)) == 1
     assert "before step 510, where 3.55" in text
     assert len(re.findall(r"Warning: the sentence order accuracy is (49|50)\.\d%", text)) == 1
@@ -103,7 +99,7 @@ def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
 
 
 @pytest.mark.slow  # test_rollback.py has steps that are not finite.
-def test_rollback_goes_back_with_a_lower_rate_and_other_data_until_the_run_holds(run, tmp_path):
+def test_rollbacks_lower_the_rate_and_skip_data_until_the_run_recovers(run, tmp_path):
     done = run(tmp_path, *TOO_HIGH, "--on_divergence=rollback")
     assert done.returncode == 0, done.stderr
     entries = json.loads((tmp_path / "run/rollbacks.json").read_text())
@@ -115,10 +111,10 @@ def test_rollback_goes_back_with_a_lower_rate_and_other_data_until_the_run_holds
         assert entry["to_step"] % 25 == 0 and entry["to_step"] < entry["step"]
         skipped += entry["step"] - entry["to_step"]
         assert entry["skipped_batches"] == skipped
-    assert said(done.stderr).count("Diverged: ") == len(entries)
-    lines = logged(tmp_path)
-    steps = [entry["step"] for entry in lines]
+    assert joined(done.stderr).count("Diverged: ") == len(entries)
+    entries_of_log = logged(tmp_path / "run")
+    steps = [entry["step"] for entry in entries_of_log]
     assert steps == sorted(set(steps)) and steps[-1] == 200
-    assert all(entry["loss"] < 6 for entry in lines)
-    at_190 = next(entry for entry in lines if entry["step"] == 190)
+    assert all(entry["loss"] < 6 for entry in entries_of_log)
+    (at_190,) = (entry for entry in entries_of_log if entry["step"] == 190)
     assert at_190["learning_rate"] == pytest.approx(0.5 * 189 / 200 * 0.5 ** len(entries))

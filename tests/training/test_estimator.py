@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -15,80 +14,36 @@ import pytest
 import tensorflow as tf
 
 import albert_tf.training.evaluator
-import albert_tf.training.run
-from albert_tf import EvalSpec, RunConfig, TrainSpec
+from albert_tf import EvalSpec
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
-from tests.training.conftest import HEADS_ALONE
-
-STEPS = 12
-
-
-def run_config(folder, **values):
-    defaults = {
-        "output_dir": str(folder),
-        "train_batch_size": 8,
-        "eval_batch_size": 8,
-        "learning_rate": 0.01,
-        "num_warmup_steps": 2,
-        "save_checkpoints_steps": 5,
-        "log_every_steps": 3,
-    }
-    return RunConfig(**{**defaults, **values})
-
-
-def make(folder, config, paths, **values):
-    source = open_records(",".join(paths), config)
-    estimator = Estimator(PretrainingTask(config, source), run_config(folder, **values))
-    return estimator, TrainSpec(source.train_input_fn, STEPS, source.fingerprint), source
-
-
-def weights_of(estimator):
-    return {k: v.numpy() for k, v in estimator.model.named_weights().items()}
-
-
-def logged(folder, split="train"):
-    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [x for x in lines if x["split"] == split]
-
-
-def assert_same(a, b, tolerance=0.0):
-    for name in a:
-        np.testing.assert_allclose(a[name], b[name], rtol=0, atol=tolerance, err_msg=name)
+from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
+from tests.training.damage import stored
+from tests.training.runs import (
+    STEPS,
+    InterruptedRunError,
+    assert_same,
+    fail,
+    interrupted,
+    interrupted_at,
+    logged,
+    saved_steps,
+    weights_of,
+    with_action,
+    with_bad_steps,
+)
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory, tiny_config, record_paths):
+def uninterrupted(tmp_path_factory, make):
+    """The folder and the weights of a finished run."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    estimator, spec, _ = make(folder, tiny_config, record_paths)
+    estimator, spec, _ = make(folder)
     estimator.train(spec)
     return folder, weights_of(estimator)
-
-
-class InterruptedRunError(Exception):
-    pass
-
-
-def interrupted_input_fn(context):
-    raise InterruptedRunError
-
-
-def interrupt_at(spec, step, action):
-    """Calls `action` when the batch of `step` is asked for; what came before is trained on."""
-
-    def input_fn(context):
-        def count(i, batch):
-            tf.py_function(lambda n: action() if n == step else None, [i], [])
-            return batch
-
-        dataset = spec.input_fn(context)
-        return dataset.enumerate(context.start_step).map(count)
-
-    return dataclasses.replace(spec, input_fn=input_fn)
 
 
 @pytest.mark.parametrize(
@@ -96,32 +51,27 @@ def interrupt_at(spec, step, action):
     [pytest.param(1, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.smoke)],
 )
 def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(
-    tmp_path, tiny_config, record_paths, uninterrupted, steps_per_loop
+    tmp_path, make, uninterrupted, steps_per_loop
 ):
-    estimator, spec, _ = make(tmp_path, tiny_config, record_paths, steps_per_loop=steps_per_loop)
-
-    def fail():
-        raise InterruptedRunError
-
+    estimator, spec, _ = make(tmp_path, steps_per_loop=steps_per_loop)
     with pytest.raises(tf.errors.OpError):
-        estimator.train(interrupt_at(spec, 9, fail))
+        estimator.train(interrupted_at(spec, 9, fail))
     with open(tmp_path / "metrics.jsonl", "a") as f:
         f.write('{"step": 9, "spl')  # A line cut off by the crash.
-    resumed, spec, _ = make(tmp_path, tiny_config, record_paths, steps_per_loop=steps_per_loop)
+    resumed, spec, _ = make(tmp_path, steps_per_loop=steps_per_loop)
     resumed.train(spec)
     assert_same(weights_of(resumed), uninterrupted[1])
-    steps = [x["step"] for x in logged(tmp_path)]
-    assert steps == [x["step"] for x in logged(uninterrupted[0])] and steps[-1] == STEPS
-    reader = tf.train.load_checkpoint(str(tmp_path / "checkpoints"))
-    reference = tf.train.load_checkpoint(str(uninterrupted[0] / "checkpoints"))
-    slots = [k for k in reader.get_variable_to_shape_map() if "OPTIMIZER_SLOT" in k]
-    assert len(slots) == 2 * len(uninterrupted[1])
-    for key in slots:
-        np.testing.assert_array_equal(reader.get_tensor(key), reference.get_tensor(key))
+    steps = [entry["step"] for entry in logged(tmp_path)]
+    assert steps == [entry["step"] for entry in logged(uninterrupted[0])] and steps[-1] == STEPS
+    slots, expected = (
+        {k: v for k, v in stored(folder / "checkpoints").items() if "OPTIMIZER_SLOT" in k}
+        for folder in (tmp_path, uninterrupted[0])
+    )
+    assert slots == expected and len(slots) == 2 * len(uninterrupted[1])
 
 
-def test_no_training_where_another_process_trains(tmp_path, tiny_config, record_paths, hold):
-    estimator, spec, _ = make(tmp_path / "run", tiny_config, record_paths)
+def test_no_training_where_another_process_trains(tmp_path, make, hold):
+    estimator, spec, _ = make(tmp_path / "run")
     with hold(tmp_path / "run"):
         with pytest.raises(AlbertError, match=r"run is in use: process .* has been training there"):
             estimator.train(spec)
@@ -129,32 +79,19 @@ def test_no_training_where_another_process_trains(tmp_path, tiny_config, record_
 
 
 @pytest.mark.slow  # In test_stopped_evaluations.py, the signal is sent during an evaluation.
-def test_sigterm_saves_and_the_run_resumes_to_the_same_end(
-    tmp_path, tiny_config, record_paths, uninterrupted
-):
-    estimator, spec, _ = make(tmp_path, tiny_config, record_paths, steps_per_loop=1)
-    stop = interrupt_at(spec, 6, lambda: os.kill(os.getpid(), signal.SIGTERM))
+def test_sigterm_saves_and_the_run_resumes_to_the_same_end(tmp_path, make, uninterrupted):
+    estimator, spec, _ = make(tmp_path, steps_per_loop=1)
     with pytest.raises(SystemExit) as exit_info:
-        estimator.train(stop)
+        estimator.train(interrupted_at(spec, 6, lambda: os.kill(os.getpid(), signal.SIGTERM)))
     assert exit_info.value.code == 128 + signal.SIGTERM
-    resumed, spec, _ = make(tmp_path, tiny_config, record_paths)
+    resumed, spec, _ = make(tmp_path)
     resumed.train(spec)
     assert_same(weights_of(resumed), uninterrupted[1])
 
 
-def test_time_spent_waiting_for_input_is_measured_and_warned_of_once(
-    tmp_path, tiny_config, record_paths, capsys
-):
-    estimator, spec, _ = make(tmp_path, tiny_config, record_paths, **HEADS_ALONE)
-
-    def slow_input_fn(context):
-        def sleep(batch):
-            with tf.control_dependencies([tf.py_function(lambda: time.sleep(0.2), [], [])]):
-                return {name: tf.identity(value) for name, value in batch.items()}
-
-        return spec.input_fn(context).map(sleep)
-
-    estimator.train(dataclasses.replace(spec, input_fn=slow_input_fn, max_steps=7))
+def test_waiting_for_input_is_measured_and_warned_of_once(tmp_path, make, capsys):
+    estimator, spec, _ = make(tmp_path, steps=7, **HEADS_ALONE)
+    estimator.train(with_action(spec, lambda _: time.sleep(0.2)))
     shares = [x["input_wait_share"] for x in logged(tmp_path) if "input_wait_share" in x]
     assert len(shares) == 3
     # Batches of the first period were read while the graph was built.
@@ -162,58 +99,56 @@ def test_time_spent_waiting_for_input_is_measured_and_warned_of_once(
     assert capsys.readouterr().err.count("Warning: before step") == 1
 
 
-def test_a_finished_run_is_not_trained_again(uninterrupted, tiny_config, record_paths, capsys):
+def test_a_finished_run_is_not_trained_again(make, uninterrupted, capsys):
     folder, weights = uninterrupted
-    estimator, spec, _ = make(folder, tiny_config, record_paths)
+    estimator, spec, _ = make(folder)
     estimator.train(spec)
     assert "already trained to step 12" in capsys.readouterr().out
     assert_same(weights_of(estimator), weights)
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("changes", "difference"),
     [({"learning_rate": 0.02}, "`learning_rate`=0.01 there"), ({"train_batch_size": 4}, "batch")],
 )
-def test_another_run_in_the_output_dir_is_refused(
-    uninterrupted, tiny_config, record_paths, changes, named
-):
-    estimator, spec, _ = make(uninterrupted[0], tiny_config, record_paths, **changes)
-    with pytest.raises(AlbertError, match=f"holds another run.*{named}"):
+def test_another_run_in_the_output_dir_is_refused(make, uninterrupted, changes, difference):
+    estimator, spec, _ = make(uninterrupted[0], **changes)
+    with pytest.raises(AlbertError, match=f"holds another run.*{difference}"):
         estimator.train(spec)
 
 
-def test_auto_precision_keeps_that_of_the_run_that_is_there(
-    tmp_path, monkeypatch, uninterrupted, tiny_config, record_paths, capsys
+def test_auto_precision_keeps_that_of_an_existing_run(
+    tmp_path, monkeypatch, make, uninterrupted, capsys
 ):
     monkeypatch.setattr(albert_tf.training.evaluator, "fast_precision", lambda _: "mixed_bfloat16")
     folder = uninterrupted[0]
-    estimator, spec, _ = make(folder, tiny_config, record_paths, precision="auto")
+    estimator, spec, _ = make(folder, precision="auto")
     assert estimator.config.precision == "float32"
-    assert f"{folder} was trained in float32, which --precision=auto" in capsys.readouterr().out
+    assert f"{folder} was trained in float32, and goes on in this" in capsys.readouterr().out
     estimator.train(spec)
     assert "already trained to step 12" in capsys.readouterr().out
-    explicit, spec, _ = make(folder, tiny_config, record_paths, precision="mixed_bfloat16")
+    explicit, spec, _ = make(folder, precision="mixed_bfloat16")
     with pytest.raises(AlbertError, match="`precision`=float32 there, mixed_bfloat16 here"):
         explicit.train(spec)
-    # What has no checkpoint is no run yet.
+    # Without a checkpoint there is no run yet.
     (tmp_path / "run_config.json").write_text('{"run": {"precision": "float32"}}')
-    estimator, *_ = make(tmp_path, tiny_config, record_paths, precision="auto")
+    estimator, *_ = make(tmp_path, precision="auto")
     assert estimator.config.precision == "mixed_bfloat16"
 
 
-def test_a_checkpoint_of_before_the_divergence_detector_is_resumed_with_a_new_one(
-    tmp_path, uninterrupted, tiny_config, record_paths, capsys
+def test_a_checkpoint_without_a_divergence_detector_is_resumed_with_a_new_one(
+    tmp_path, make, uninterrupted, capsys
 ):
     folder = tmp_path / "run"
     shutil.copytree(uninterrupted[0], folder)
-    estimator, spec, _ = make(folder, tiny_config, record_paths)
+    estimator, spec, _ = make(folder)
     run = TrainingRun(estimator, spec, None)
     run.store.restore_newest()
-    assert not run.memory.begun_anew
+    assert run.guard.resume(STEPS) is None
     weights = estimator.model.named_weights()
     state = {"skipped_steps": run.skipped}
     CheckpointStore(str(folder), weights, run.optimizer, state, 5).save(STEPS)
-    again, spec, _ = make(folder, tiny_config, record_paths)
+    again, spec, _ = make(folder)
     again.train(spec)
     printed = capsys.readouterr().out
     assert "no history of loss, norm, masked_lm_loss, sentence_order_accuracy, as" in printed
@@ -221,31 +156,25 @@ def test_a_checkpoint_of_before_the_divergence_detector_is_resumed_with_a_new_on
     assert_same(weights_of(again), uninterrupted[1])
 
 
-def test_a_run_that_saved_nothing_gives_way_to_another(tmp_path, tiny_config, record_paths):
-    estimator, spec, _ = make(tmp_path, tiny_config, record_paths)
-    with pytest.raises(InterruptedRunError):
-        estimator.train(dataclasses.replace(spec, input_fn=interrupted_input_fn))
-    assert (tmp_path / "run_config.json").exists()
-    other, spec, _ = make(tmp_path, tiny_config, record_paths, learning_rate=0.02)
-    with pytest.raises(InterruptedRunError):
-        other.train(dataclasses.replace(spec, input_fn=interrupted_input_fn))
-    assert json.loads((tmp_path / "run_config.json").read_text())["run"]["learning_rate"] == 0.02
+def test_a_run_that_saved_nothing_gives_way_to_another(tmp_path, make):
+    for rate in (0.01, 0.02):
+        estimator, spec, _ = make(tmp_path, learning_rate=rate)
+        with pytest.raises(InterruptedRunError):
+            estimator.train(interrupted(spec))
+        recorded = json.loads((tmp_path / "run_config.json").read_text())
+        assert recorded["run"]["learning_rate"] == rate
 
 
 @pytest.mark.slow  # By default, tests/distributed accumulates those of two devices.
-def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path, tiny_config, record_paths):
-    # Dropout differs by micro-batch, so it is off. For replicas see tests/distributed.
-    config = dataclasses.replace(
-        tiny_config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
+def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path, make):
+    # Without dropout, which differs by micro-batch. For replicas see tests/distributed.
     results, logs = [], []
     for parts in (1, 4):
-        folder = tmp_path / str(parts)
         values = {"log_every_steps": 1, "gradient_accumulation_steps": parts}
-        estimator, spec, _ = make(folder, config, record_paths, **values)
+        estimator, spec, _ = make(tmp_path / str(parts), NO_DROPOUT, **values)
         estimator.train(spec)
         results.append(weights_of(estimator))
-        logs.append(logged(folder))
+        logs.append(logged(tmp_path / str(parts)))
     for entry, reference in zip(*reversed(logs)):
         for key in ("loss", "masked_lm_loss", "sentence_order_accuracy", "gradient_norm"):
             assert entry[key] == pytest.approx(reference[key], abs=1e-4), key
@@ -253,24 +182,19 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path, tiny_confi
 
 
 @pytest.mark.slow
-def test_recomputation_changes_no_result_with_dropout_replicas_and_micro_batches(
-    tmp_path, tiny_config, record_paths
-):
-    results = {}
-    for name, recompute in (("kept", False), ("recomputed", True)):
+def test_recomputation_changes_no_result_with_dropout_replicas_and_micro_batches(tmp_path, make):
+    results = []
+    for recompute in (False, True):
         values = {"strategy": "mirrored", "gradient_accumulation_steps": 2, "recompute": recompute}
-        estimator, spec, _ = make(tmp_path / name, tiny_config, record_paths, **values)
+        estimator, spec, _ = make(tmp_path / str(recompute), **values)
         estimator.train(spec)
-        results[name] = weights_of(estimator)
+        results.append(weights_of(estimator))
     # The layers' gradients are added up in another order.
-    assert_same(results["kept"], results["recomputed"], tolerance=1e-5)
+    assert_same(*results, tolerance=1e-5)
 
 
-def test_one_step_gives_the_gradient_of_the_official_loss(tmp_path, tiny_config, record_paths):
-    config = dataclasses.replace(
-        tiny_config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    estimator, spec, source = make(tmp_path, config, record_paths, num_warmup_steps=0)
+def test_one_step_takes_the_gradient_of_the_official_loss(tmp_path, make):
+    estimator, spec, source = make(tmp_path, NO_DROPOUT, steps=1, num_warmup_steps=0)
     initial = weights_of(estimator)
     batch = next(iter(source.train_input_fn(InputContext(8))))
     with tf.GradientTape() as tape:
@@ -288,7 +212,7 @@ def test_one_step_gives_the_gradient_of_the_official_loss(tmp_path, tiny_config,
         )
     gradients = tape.gradient(loss, list(estimator.model.named_weights().values()))
     norm = tf.linalg.global_norm([tf.convert_to_tensor(g) for g in gradients])
-    estimator.train(dataclasses.replace(spec, max_steps=1))
+    estimator.train(spec)
     first = logged(tmp_path)[0]
     assert first["loss"] == pytest.approx(float(loss), abs=1e-5)
     assert first["gradient_norm"] == pytest.approx(float(norm), abs=1e-5)
@@ -296,132 +220,80 @@ def test_one_step_gives_the_gradient_of_the_official_loss(tmp_path, tiny_config,
     assert moved == set(initial)
 
 
-def test_steps_that_are_not_finite_are_skipped_and_counted(tmp_path, tiny_config, record_paths):
-    estimator, _, source = make(tmp_path, tiny_config, record_paths, **HEADS_ALONE)
-
-    def poisoned(context):
-        def poison(i, batch):
-            factor = tf.where(tf.equal(i % 3, 1), np.nan, 1.0)
-            return {**batch, "masked_lm_weights": batch["masked_lm_weights"] * factor}
-
-        return source.train_input_fn(context).enumerate(context.start_step).map(poison)
-
-    estimator.train(TrainSpec(poisoned, STEPS))
+def test_steps_that_are_not_finite_are_skipped_and_counted(tmp_path, make):
+    estimator, spec, _ = make(tmp_path, **HEADS_ALONE)
+    estimator.train(with_bad_steps(spec, lambda i: tf.equal(i % 3, 1), np.nan))
     assert logged(tmp_path)[-1]["skipped_steps"] == STEPS / 3
     assert all(np.isfinite(v).all() for v in weights_of(estimator).values())
 
 
 @pytest.mark.slow  # tests/training/test_rollback.py counts such steps, too.
-def test_a_run_that_only_skips_stops_and_names_the_last_good_checkpoint(
-    tmp_path, tiny_config, record_paths
-):
-    estimator, _, source = make(
-        tmp_path, tiny_config, record_paths, max_nonfinite_steps=3, steps_per_loop=2
-    )
-
-    def poisoned(context):
-        def poison(i, batch):
-            factor = tf.where(i >= 6, np.inf, 1.0)
-            return {**batch, "masked_lm_weights": batch["masked_lm_weights"] * factor}
-
-        return source.train_input_fn(context).enumerate(context.start_step).map(poison)
-
+def test_a_run_that_only_skips_stops_and_names_the_last_good_checkpoint(tmp_path, make):
+    estimator, spec, _ = make(tmp_path, max_nonfinite_steps=3, steps_per_loop=2)
     with pytest.raises(AlbertError, match=r"3 steps in a row .* last good checkpoint is .*ckpt-5"):
-        estimator.train(TrainSpec(poisoned, STEPS))
+        estimator.train(with_bad_steps(spec, lambda i: i >= 6))
 
 
 @pytest.mark.parametrize(
     ("batch_size", "strategy"),
     [pytest.param(8, "default", marks=pytest.mark.slow), (10, "mirrored")],
 )
-def test_evaluation_counts_every_example_once(
-    tmp_path, tiny_config, record_paths, uninterrupted, batch_size, strategy
-):
-    one, _, source = make(tmp_path, tiny_config, record_paths, eval_batch_size=101)
+def test_evaluation_counts_every_example_once(tmp_path, make, uninterrupted, batch_size, strategy):
+    one, _, source = make(tmp_path, eval_batch_size=101)
     reference = one.evaluate(EvalSpec(source.eval_input_fn), str(uninterrupted[0]))
-    other, _, _ = make(
-        tmp_path, tiny_config, record_paths, eval_batch_size=batch_size, strategy=strategy
-    )
+    other, _, _ = make(tmp_path, eval_batch_size=batch_size, strategy=strategy)
     results = other.evaluate(EvalSpec(source.eval_input_fn), str(uninterrupted[0]))
     assert results == pytest.approx(reference, abs=1e-5)
     outputs = other.predict(source.eval_input_fn, str(uninterrupted[0]))
     assert {len(v) for v in outputs.values()} == {101}
 
 
-def test_the_best_checkpoint_is_kept_apart_and_is_never_step_0(tmp_path, tiny_config, record_paths):
-    estimator, spec, source = make(tmp_path, tiny_config, record_paths, **HEADS_ALONE)
+def test_the_best_checkpoint_is_kept_separately_and_is_never_step_0(tmp_path, make):
+    estimator, spec, source = make(tmp_path, **HEADS_ALONE)
     estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=4))
     evaluations = {x["step"]: x["masked_lm_accuracy"] for x in logged(tmp_path, "eval")}
     best = json.loads((tmp_path / "best" / "best.json").read_text())
     assert sorted(evaluations) == [4, 8, 12]
     assert best["value"] == max(evaluations.values()) == evaluations[best["step"]]
-    files = sorted(p.name for p in (tmp_path / "best").iterdir())
-    assert files == [
-        "best.json",
-        *(f"ckpt-{best['step']}{x}" for x in (".data-00000-of-00001", ".index")),
-    ]
+    parts = [f"ckpt-{best['step']}{part}" for part in (".data-00000-of-00001", ".index")]
+    assert sorted(p.name for p in (tmp_path / "best").iterdir()) == ["best.json", *parts]
     again = Estimator(estimator.task, estimator.config)
     results = again.evaluate(EvalSpec(source.eval_input_fn))
     assert results["masked_lm_accuracy"] == pytest.approx(best["value"])
 
 
-def test_a_run_stops_early_without_a_new_best_and_is_then_over(
-    tmp_path, tiny_config, record_paths, capsys
-):
+def test_a_run_stops_early_without_a_new_best_and_is_then_over(tmp_path, make, capsys):
     values = iter([0.1, 0.5, 0.4, 0.5, 0.3])
-
-    def evaluations(source):
-        return EvalSpec(source.eval_input_fn, every_steps=2)
-
-    options = {**HEADS_ALONE, "early_stopping_evals": 2}
-    estimator, spec, source = make(tmp_path, tiny_config, record_paths, **options)
-    estimator.task.metrics = lambda *_: {"masked_lm_accuracy": next(values)}
-    estimator.train_and_evaluate(spec, evaluations(source))
-    assert "Stopped early at step 8" in capsys.readouterr().err
-    assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-8")
-    again, spec, source = make(tmp_path, tiny_config, record_paths, **options)
-    again.train_and_evaluate(spec, evaluations(source))
-    assert "no better masked_lm_accuracy than the 0.5000 of step 4" in capsys.readouterr().out
+    for _ in range(2):
+        estimator, spec, source = make(tmp_path, **HEADS_ALONE, early_stopping_evals=2)
+        estimator.task.metrics = lambda *_: {"masked_lm_accuracy": next(values)}
+        estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=2))
+        assert saved_steps(tmp_path)[-1] == 8
+    printed = capsys.readouterr()
+    assert "Stopped early at step 8" in printed.err
+    assert "no better masked_lm_accuracy than the 0.5000 of step 4" in printed.out
     assert next(values) == 0.3
 
 
-def test_early_stopping_without_evaluations_is_refused(tmp_path, tiny_config, record_paths):
-    estimator, spec, source = make(tmp_path, tiny_config, record_paths, early_stopping_evals=2)
+def test_early_stopping_without_evaluations_is_refused(tmp_path, make):
+    estimator, spec, source = make(tmp_path, early_stopping_evals=2)
     for eval_spec in (None, EvalSpec(source.eval_input_fn)):
-        with pytest.raises(AlbertError, match=r"needs --do_eval and --eval_every_steps"):
+        with pytest.raises(AlbertError, match="needs evaluations during training; set `eval_every"):
             estimator.train_and_evaluate(spec, eval_spec)
 
 
 @pytest.fixture(scope="module")
-def bfloat16_run(tmp_path_factory, tiny_config, record_paths):
-    """A finished run, and its weights."""
+def bfloat16_run(tmp_path_factory, make):
+    """The folder and the weights of a finished run."""
     folder = tmp_path_factory.mktemp("bfloat16")
-    values = {**HEADS_ALONE, "save_checkpoints_steps": 2, "keep_checkpoint_max": 2}
-    estimator, spec, _ = make(
-        folder, tiny_config, record_paths, precision="mixed_bfloat16", **values
-    )
+    values = {"precision": "mixed_bfloat16", "save_checkpoints_steps": 2, "keep_checkpoint_max": 2}
+    estimator, spec, _ = make(folder, **HEADS_ALONE, **values)
     estimator.train(spec)
     return folder, weights_of(estimator)
 
 
 def test_only_the_last_checkpoints_are_kept(bfloat16_run):
-    kept = sorted(p.stem for p in (bfloat16_run[0] / "checkpoints").glob("*.index"))
-    assert kept == ["ckpt-10", "ckpt-12"]
-
-
-@pytest.mark.slow
-def test_jit_compile_trains_alike(tmp_path, tiny_config, record_paths):
-    config = dataclasses.replace(
-        tiny_config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    losses = []
-    for jit in (False, True):
-        estimator, spec, _ = make(
-            tmp_path / str(jit), config, record_paths, jit_compile=jit, log_every_steps=1
-        )
-        estimator.train(spec)
-        losses.append([x["loss"] for x in logged(tmp_path / str(jit))])
-    np.testing.assert_allclose(losses[1], losses[0], atol=1e-4)
+    assert saved_steps(bfloat16_run[0]) == [10, 12]
 
 
 def test_mixed_bfloat16_keeps_float32_weights(bfloat16_run):
@@ -430,13 +302,24 @@ def test_mixed_bfloat16_keeps_float32_weights(bfloat16_run):
     assert np.isfinite(logged(folder)[-1]["loss"])
 
 
-def test_a_batch_that_does_not_divide_is_refused(tmp_path, tiny_config, record_paths):
-    with pytest.raises(AlbertError, match="train_batch_size=8 does not divide by 3"):
-        make(tmp_path, tiny_config, record_paths, gradient_accumulation_steps=3)
+@pytest.mark.slow
+def test_jit_compile_trains_alike(tmp_path, make):
+    losses = []
+    for jit in (False, True):
+        folder = tmp_path / str(jit)
+        estimator, spec, _ = make(folder, NO_DROPOUT, jit_compile=jit, log_every_steps=1)
+        estimator.train(spec)
+        losses.append([entry["loss"] for entry in logged(folder)])
+    np.testing.assert_allclose(losses[1], losses[0], atol=1e-4)
+
+
+def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
+    with pytest.raises(AlbertError, match="`train_batch_size`=8 is not divisible by 3"):
+        make(tmp_path, gradient_accumulation_steps=3)
 
 
 @pytest.mark.parametrize(
-    ("precision", "fast", "told"),
+    ("precision", "fast", "warned"),
     [
         ("mixed_bfloat16", "float32", True),
         ("auto", "float32", False),
@@ -444,12 +327,11 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path, tiny_config, record_p
         ("float32", "mixed_bfloat16", False),
     ],
 )
-def test_bfloat16_without_units_for_it_is_told(
-    tmp_path, monkeypatch, capfd, tiny_config, record_paths, precision, fast, told
+def test_bfloat16_without_units_for_it_is_warned_of(
+    tmp_path, monkeypatch, capfd, make, precision, fast, warned
 ):
-    for module in (albert_tf.training.evaluator, albert_tf.training.run):
-        monkeypatch.setattr(module, "fast_precision", lambda strategy: fast)
-    estimator, spec, _ = make(tmp_path, tiny_config, record_paths, precision=precision)
+    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precision", lambda strategy: fast)
+    estimator, spec, _ = make(tmp_path, precision=precision)
     with pytest.raises(InterruptedRunError):
-        estimator.train(dataclasses.replace(spec, input_fn=interrupted_input_fn))
-    assert ("several times as long as with --precision=float32" in capfd.readouterr().out) == told
+        estimator.train(interrupted(spec))
+    assert ("several times as long as in float32" in capfd.readouterr().out) == warned

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations a GPU would leave to the CPU, told without one by TensorFlow's own registry.
+"""Finds, without a GPU, operations that it would leave to the CPU, in TensorFlow's registry.
 
 TensorFlow places an operation without a GPU kernel on the CPU, and many GPU kernels for int32 keep
 their tensors in the host's memory. Either way, what is large is copied back and forth.
@@ -14,13 +14,13 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
-from albert_tf import AlbertConfig, RunConfig
+from albert_tf import RunConfig
 from albert_tf.data.context import InputContext
-from albert_tf.optimization.optimizer import create_optimizer
-from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.loop import TrainLoop, distribute
+from albert_tf.training.loop import distribute
+from tests.support.builders import tiny_config
 from tests.support.small_tasks import PIECES, open_small_task
+from tests.training.runs import train_loop
 
 pytestmark = pytest.mark.skipif(not tf.test.is_built_with_cuda(), reason="no GPU kernels are built")
 
@@ -39,15 +39,15 @@ CALLS |= {"While", "StatelessWhile"}
 
 @functools.cache
 def registered(kind):
-    """The kernels that a GPU can use, the ones of its own first.
+    """The kernels that a GPU can use, its own first.
 
-    As pairs: the types that each of its attributes may have, and what lies in the host's memory.
+    Pairs of the types that each attribute may have, and the arguments in the host's memory.
     """
-    found = kernels.get_registered_kernels_for_op(kind).kernel
+    all_kernels = kernels.get_registered_kernels_for_op(kind).kernel
     return [
         ({c.name: set(c.allowed_values.list.type) for c in k.constraint}, set(k.host_memory_arg))
         for device in ("GPU", "DEFAULT")
-        for k in found
+        for k in all_kernels
         if k.device_type == device and not k.label
     ]
 
@@ -72,9 +72,9 @@ def kernel_of(op):
     """See gpu_kernel."""
 
     def types(name):
-        found = op.get_attr(name)
-        found = found if isinstance(found, list) else [found]
-        return frozenset(tf.as_dtype(dtype).as_datatype_enum for dtype in found)
+        value = op.get_attr(name)
+        dtypes = value if isinstance(value, list) else [value]
+        return frozenset(tf.as_dtype(dtype).as_datatype_enum for dtype in dtypes)
 
     return gpu_kernel(op.type, *map(types, type_attributes(op.type)))
 
@@ -86,7 +86,7 @@ def host_tensors(op, in_host_memory):
         return [("argument", tensor) for tensor in op.inputs if tensor.dtype == tf.int32]
     if not in_host_memory:
         return []
-    found = []
+    on_host = []
     sides = (op.op_def.input_arg, op.inputs), (op.op_def.output_arg, op.outputs)
     for arguments, tensors in sides:
         rest = iter(tensors)
@@ -98,8 +98,8 @@ def host_tensors(op, in_host_memory):
                 count = len(op.get_attr(argument.type_list_attr))
             own = [next(rest) for _ in range(count)]
             if argument.name in in_host_memory:
-                found += [(argument.name, tensor) for tensor in own]
-    return found
+                on_host += [(argument.name, tensor) for tensor in own]
+    return on_host
 
 
 def is_large(tensor):
@@ -186,17 +186,9 @@ def test_a_gpu_trains_evaluates_and_predicts_without_the_cpu(
 ):
     # The graph is that of a machine with a GPU. Which kernels there would be, is looked up.
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
-    model = AlbertConfig(
-        vocab_size=len(PIECES),
-        embedding_size=128,
-        hidden_size=256,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        intermediate_size=512,
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        max_position_embeddings=LENGTH,
-    )
+    sizes = {"embedding_size": 128, "hidden_size": 256, "intermediate_size": 512}
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    model = tiny_config(len(PIECES), max_position_embeddings=LENGTH, **sizes, **rates)
     task, source, held_out = open_small_task(name, model, tmp_path)
     config = RunConfig(
         str(tmp_path / "run"),
@@ -206,11 +198,7 @@ def test_a_gpu_trains_evaluates_and_predicts_without_the_cpu(
         **options,
     )
     estimator = Estimator(task, config)
-    with estimator.strategy.scope():
-        schedule = WarmupPolynomialDecay(learning_rate=0.01, num_train_steps=10)
-        weights = estimator.model.named_weights()
-        optimizer = create_optimizer(config.optimizer, schedule, weights)
-    loop = TrainLoop(estimator.strategy, task, estimator.model, optimizer, schedule, config)
+    loop = train_loop(estimator)
 
     batches = distribute(estimator.strategy, large_batches(source.train_input_fn), BATCH)
     train = loop._loop.get_concrete_function(iter(batches), tf.constant(1))
@@ -241,7 +229,7 @@ def test_a_gpu_trains_evaluates_and_predicts_without_the_cpu(
         ),
     ],
 )
-def test_what_a_gpu_leaves_to_the_cpu_is_seen(function, fault):
+def test_operations_left_to_the_cpu_are_detected(function, fault):
     inner = tf.function(function)
     graph = tf.function(lambda x: inner(x)).get_concrete_function(tf.TensorSpec([], tf.int32)).graph
     assert any(line.startswith(fault) for line in left_to_the_cpu(graph))

@@ -1,10 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which weights a training step changes, however the step is computed."""
+"""The weights that a training step changes, however it is computed."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 
@@ -12,14 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training import loop as loop_module
-from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
+from tests.training.conftest import TINY_CONFIG
 
 WAYS = {
     "plain": {},
@@ -31,7 +31,7 @@ WAYS = {
     "two replicas": {"strategy": "mirrored"},
     "two replicas, accumulated": {"strategy": "mirrored", "gradient_accumulation_steps": 2},
 }
-#: The way in which `make test` trains; with frozen weights it does so in two others.
+#: The way that is not slow; with frozen weights, two others are not slow either.
 SHORT = ("recomputed",)
 OF_SENTENCES = ("bert/pooler/", "cls/seq_relationship/")
 
@@ -45,13 +45,16 @@ class PartlyFrozenTask(PretrainingTask):
         return model
 
 
-def make_run(folder, config, paths, task=PretrainingTask, steps=2, sop_weight=1.0, **values):
-    """A run before its first step."""
-    source = open_records(",".join(paths), config)
-    settings = {"train_batch_size": 8, "learning_rate": 0.01, "num_warmup_steps": 0}
-    run_config = RunConfig(str(folder), **{**settings, **values})
-    estimator = Estimator(task(config, source, sop_weight), run_config)
-    return TrainingRun(estimator, TrainSpec(source.train_input_fn, steps), None)
+@pytest.fixture(scope="module")
+def new_run(make):
+    """Makes a run before its first step."""
+
+    def new_run(folder, config=TINY_CONFIG, steps=2, **values):
+        settings = {"num_warmup_steps": 0, **values}
+        estimator, spec, _ = make(folder, config, steps=steps, **settings)
+        return TrainingRun(estimator, spec, None)
+
+    return new_run
 
 
 def values_of(run):
@@ -59,7 +62,7 @@ def values_of(run):
 
 
 def train(run):
-    """Trains; gives the names of the weights and of the slots that are not what they were."""
+    """Trains; returns the names of the weights and of the slots that changed."""
     weights, slots = run.evaluator.model.named_weights(), run.optimizer.named_slots()
     before = {name: value.numpy() for name, value in {**weights, **slots}.items()}
     run.run()
@@ -72,17 +75,16 @@ def train(run):
 @pytest.mark.parametrize(
     "way", [way if way in SHORT else pytest.param(way, marks=pytest.mark.slow) for way in WAYS]
 )
-def test_weights_without_a_gradient_keep_every_bit(way, tmp_path, tiny_config, record_paths):
-    run = make_run(tmp_path, tiny_config, record_paths, sop_weight=0.0, **WAYS[way])
+def test_weights_without_a_gradient_keep_every_bit(way, tmp_path, new_run):
+    task = functools.partial(PretrainingTask, sop_weight=0.0)
+    run = new_run(tmp_path, task=task, **WAYS[way])
     weights, slots = train(run)
     names = run.evaluator.model.named_weights()
     assert weights == {name for name in names if not name.startswith(OF_SENTENCES)}
     assert slots == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
 
 
-def test_each_micro_batch_and_each_step_has_dropout_masks_of_its_own(
-    tmp_path, monkeypatch, tiny_config, record_paths
-):
+def test_each_micro_batch_of_each_step_has_other_dropout_masks(tmp_path, monkeypatch, new_run):
     seeds = []
 
     def recorded(seed):
@@ -91,7 +93,7 @@ def test_each_micro_batch_and_each_step_has_dropout_masks_of_its_own(
         return dropout_seed(seed)
 
     monkeypatch.setattr(loop_module, "dropout_seed", recorded)
-    run = make_run(tmp_path, tiny_config, record_paths, gradient_accumulation_steps=4)
+    run = new_run(tmp_path, gradient_accumulation_steps=4)
     batches = run._batches(0)
     tf.config.run_functions_eagerly(True)
     try:
@@ -122,11 +124,9 @@ FREEZING = {
         pytest.param("embeddings", "recomputed", marks=pytest.mark.slow),
     ],
 )
-def test_frozen_weights_keep_every_bit_and_have_no_slots(
-    frozen, way, tmp_path, tiny_config, record_paths
-):
+def test_frozen_weights_keep_every_bit_and_have_no_slots(frozen, way, tmp_path, new_run):
     settings, pattern = FREEZING[frozen]
-    run = make_run(tmp_path, tiny_config, record_paths, **settings, **WAYS[way])
+    run = new_run(tmp_path, **settings, **WAYS[way])
     names = run.evaluator.model.named_weights()
     trained = {name for name in names if not re.match(pattern, name)}
     assert 0 < len(trained) < len(names)
@@ -141,13 +141,13 @@ def test_frozen_weights_keep_every_bit_and_have_no_slots(
 
 
 def test_freezing_changes_neither_the_gradient_of_the_rest_nor_clips_by_what_is_frozen(
-    tmp_path, tiny_config, record_paths
+    tmp_path, new_run
 ):
     weights, norms = [], []
     for freeze in (None, "embeddings"):
         folder = tmp_path / str(freeze)
         values = {"freeze": freeze, "clip_norm": 1e6, "optimizer": "adamw", "steps": 1}
-        run = make_run(folder, tiny_config, record_paths, **values)
+        run = new_run(folder, **values)
         run.run()
         weights.append(values_of(run))
         slots = run.optimizer.named_slots()
@@ -163,7 +163,7 @@ def test_freezing_changes_neither_the_gradient_of_the_rest_nor_clips_by_what_is_
 
 
 def products(function, *arguments):
-    """How many matrix products a graph computes, in the functions it calls too."""
+    """Counts the matrix products in a graph and in the functions it calls."""
     graph = tf.function(function, autograph=False).get_concrete_function(*arguments).graph
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
@@ -171,49 +171,47 @@ def products(function, *arguments):
 
 
 def backward_products(run):
-    """How many matrix products a step takes beyond those of the forward pass."""
+    """Counts the matrix products of a step beyond those of the forward pass."""
     batch = dict(next(run._batches(0)))
     task, model, strategy = run.task, run.evaluator.model, run.evaluator.strategy
     step = products(lambda batch: strategy.run(run.loop.replica_step, args=(batch,)), batch)
     return step - products(lambda batch: task.sums(model, batch, training=True), batch)
 
 
-def test_no_backward_pass_goes_through_a_frozen_encoder(tmp_path, tiny_config, record_paths):
+def test_no_backward_pass_goes_through_a_frozen_encoder(tmp_path, new_run):
     counts = {}
     for freeze, layers in (("encoder", 1), ("encoder", 2), (None, 1)):
-        config = dataclasses.replace(tiny_config, num_hidden_layers=layers)
-        run = make_run(tmp_path, config, record_paths, freeze=freeze)
+        config = dataclasses.replace(TINY_CONFIG, num_hidden_layers=layers)
+        run = new_run(tmp_path, config, freeze=freeze)
         counts[freeze, layers] = backward_products(run)
     assert counts[None, 1] > counts["encoder", 2] == counts["encoder", 1] > 0
 
 
-def test_a_frozen_encoder_counts_as_one_forward_pass(tmp_path, tiny_config, record_paths):
+def test_a_frozen_encoder_counts_as_one_forward_pass(tmp_path, new_run):
     flops = {
-        freeze: make_run(tmp_path, tiny_config, record_paths, freeze=freeze)._flops(16.0)
+        freeze: new_run(tmp_path, freeze=freeze)._flops(16.0)
         for freeze in (None, "embeddings", "encoder")
     }
     assert flops[None] == flops["embeddings"] == pytest.approx(3 * flops["encoder"])
 
 
 @pytest.mark.slow  # test_stopped_evaluations.py and test_rollback.py resume such runs.
-def test_a_frozen_run_that_is_resumed_ends_as_the_uninterrupted_one(
-    tmp_path, tiny_config, record_paths
-):
+def test_a_resumed_frozen_run_ends_like_the_uninterrupted_one(tmp_path, new_run):
     values = {"freeze": "encoder", "save_checkpoints_steps": 1}
-    run = make_run(tmp_path, tiny_config, record_paths, **values)
+    run = new_run(tmp_path, **values)
     run.run()
     run.store.forget_after(1)
-    resumed = make_run(tmp_path, tiny_config, record_paths, **values)
+    resumed = new_run(tmp_path, **values)
     resumed.run()
     for name, value in values_of(run).items():
         np.testing.assert_array_equal(values_of(resumed)[name], value, err_msg=name)
 
 
-def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, tiny_config, record_paths):
+def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, new_run):
     folders = {}
     for freeze in (None, "encoder"):
         folders[freeze] = tmp_path / str(freeze)
-        run = make_run(folders[freeze], tiny_config, record_paths, freeze=freeze, steps=1)
+        run = new_run(folders[freeze], freeze=freeze, steps=1)
         run._begin()
         run.optimizer.iterations.assign(1)
         run.store.save(1)
@@ -222,26 +220,24 @@ def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, tiny_confi
         ("embeddings", "encoder", "`frozen`: only there bert/encoder/.*, only here none"),
         (None, "encoder", "`frozen`=.* there, None here"),
     ):
-        run = make_run(folders[other], tiny_config, record_paths, freeze=freeze, steps=1)
+        run = new_run(folders[other], freeze=freeze, steps=1)
         with pytest.raises(AlbertError, match=f"holds another run.*{sentence}"):
             run.run()
     path = folders[None] / "run_config.json"
     recorded = json.loads(path.read_text())
     assert recorded["run"].pop("frozen") is None
     path.write_text(json.dumps(recorded))  # As runs of former versions did.
-    run = make_run(folders[None], tiny_config, record_paths, steps=1)
+    run = new_run(folders[None], steps=1)
     assert run._resume() == 1
 
 
-def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(
-    tmp_path, tiny_config, record_paths, capsys
-):
-    weights = make_run(tmp_path, tiny_config, record_paths).evaluator.model.named_weights()
+def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(tmp_path, new_run, capsys):
+    weights = new_run(tmp_path).evaluator.model.named_weights()
     held = {name: weight for name, weight in weights.items() if "pooler" not in name}
     tf.train.Checkpoint(weights=tf.train.Checkpoint(**held)).write(str(tmp_path / "initial"))
     values = {"init_checkpoint": str(tmp_path / "initial"), "steps": 1}
     for freeze, warned in (("embeddings", False), ("encoder", True)):
-        make_run(tmp_path / freeze, tiny_config, record_paths, freeze=freeze, **values)._begin()
+        new_run(tmp_path / freeze, freeze=freeze, **values)._begin()
         text = " ".join(capsys.readouterr().out.split())
         sentence = "so they stay random: bert/pooler/dense/kernel, bert/pooler/dense/bias."
         assert (sentence in text) == warned
@@ -263,12 +259,14 @@ class NoEncoderTask(PretrainingTask):
     ("task", "freeze", "sentence"),
     [
         (AllFrozenTask, None, "There is nothing to train: the loss depends on frozen weights only"),
-        (NoEncoderTask, "encoder", "is for models with an AlbertEncoder in `encoder`"),
-        (PretrainingTask, "pooler", "freeze='pooler' is not known; use one of None, embeddings,"),
+        (
+            NoEncoderTask,
+            "encoder",
+            "needs a model with an AlbertEncoder in its attribute `enc",
+        ),
+        (PretrainingTask, "pooler", "`freeze`='pooler' is unknown; use one of None, embeddings,"),
     ],
 )
-def test_what_cannot_be_frozen_is_one_sentence(
-    task, freeze, sentence, tmp_path, tiny_config, record_paths
-):
+def test_impossible_freezing_is_one_sentence(task, freeze, sentence, tmp_path, new_run):
     with pytest.raises(AlbertError, match=sentence):
-        make_run(tmp_path, tiny_config, record_paths, task=task, freeze=freeze).run()
+        new_run(tmp_path, task=task, freeze=freeze).run()

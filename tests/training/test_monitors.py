@@ -49,7 +49,7 @@ def test_damaged_and_later_lines_are_dropped_and_the_damaged_ones_counted(tmp_pa
     assert f"{path} has 3 damaged lines; they are dropped." in capsys.readouterr().out
 
 
-def test_what_is_described_stands_among_tensorboard_s_texts(tmp_path):
+def test_descriptions_appear_among_tensorboard_texts(tmp_path):
     log = MetricsLog(str(tmp_path), 0)
     log.describe("training_data", {"statistics": {"span_words": {"1": 0.6, "2": 0.4}}})
     log.write(1, "train", {"loss": 2.0})

@@ -1,11 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training that is asked to stop, as processes of run_pretraining.py with real signals."""
+"""Real signals stop processes of run_pretraining.py."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import random
 import re
@@ -15,24 +13,22 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 import run_pretraining
-from albert_tf.data import records
-from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
+from tests.support.script_server import ROOT, environment
+from tests.training.conftest import pretraining_columns, write_records
+from tests.training.damage import stored
+from tests.training.runs import saved_steps
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "run_pretraining.py"
 STEPS = 600
 
 
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory, tiny_config, record_paths):
-    """The flags of a run in a given folder."""
+    """Returns the flags of a run in a given folder."""
     config = tmp_path_factory.mktemp("config") / "config.json"
-    config.write_text(json.dumps(dataclasses.asdict(tiny_config)))
+    tiny_config.to_json(str(config))
 
     def flags(folder, **values):
         given = {
@@ -53,21 +49,18 @@ def arguments(tmp_path_factory, tiny_config, record_paths):
 
 @pytest.fixture
 def held_out(tmp_path):
-    path = str(tmp_path / "held_out.tfrecord")
-    features = records.pretraining_features(LENGTH, PREDICTIONS)
-    records.write_shard(path, records.encode_examples(pretraining_columns(64, seed=7), features))
-    return path
+    return write_records(tmp_path / "held_out.tfrecord", pretraining_columns(64, seed=7))
 
 
 class Run:
-    """A process of the script; its outputs are files."""
+    """A process of the script; writes its outputs to files."""
 
     def __init__(self, folder, arguments):
         self._paths = [Path(f"{folder}.{name}") for name in ("stdout", "stderr")]
         with open(self._paths[0], "w") as out, open(self._paths[1], "w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, SCRIPT, *arguments],
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+                [sys.executable, ROOT / "run_pretraining.py", *arguments],
+                env={**environment(), "PYTHONUNBUFFERED": "1"},
                 stdout=out,
                 stderr=err,
             )
@@ -81,22 +74,14 @@ class Run:
         return [path.read_text() for path in self._paths]
 
     def end(self):
-        """Its exit status, standard output and standard error."""
-        status = self.process.wait(120)
-        return status, *self.outputs()
+        """Waits; returns the exit status, standard output and standard error."""
+        return self.process.wait(120), *self.outputs()
 
 
 def weights(folder):
-    reader = tf.train.load_checkpoint(str(folder / "checkpoints"))
-    names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("weights/"))
-    assert names
-    return {name: reader.get_tensor(name) for name in names}
-
-
-def assert_same(a, b):
-    assert a.keys() == b.keys()
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+    """The final weights, bit for bit."""
+    values = stored(folder / "checkpoints")
+    return {name: value for name, value in values.items() if name.startswith("weights/")}
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +95,7 @@ def uninterrupted(tmp_path_factory, arguments, script_server):
 # By default, a run is sent a signal in test_stopped_evaluations.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_run_with_a_checkpoint_it_goes_on_from(
+def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(
     tmp_path, arguments, script_server, run_script, uninterrupted, number
 ):
     folder, files = tmp_path / "run", [tmp_path / "stdout", tmp_path / "stderr"]
@@ -125,17 +110,17 @@ def test_a_signal_ends_the_run_with_a_checkpoint_it_goes_on_from(
     assert f"{number.name}: finishing the step, then saving" in err
     step = int(re.search(r"^Stopped at step (\d+) and saved", out, re.M)[1])
     assert 0 < step < STEPS
-    assert [p.name for p in folder.glob("checkpoints/*.index")] == [f"ckpt-{step}.index"]
+    assert saved_steps(folder) == [step]
     resumed = run_script(run_pretraining, *arguments(folder))
     assert resumed.returncode == 0
     assert f"at step {step}." in resumed.stdout
-    assert_same(weights(folder), uninterrupted)
+    assert uninterrupted and weights(folder) == uninterrupted
 
 
 @pytest.mark.slow
 def test_a_second_signal_ends_the_run_in_the_middle_of_a_step(tmp_path, arguments):
     folder = tmp_path / "run"
-    # A step of so many examples takes seconds.
+    # A step with this many examples takes seconds.
     large = {"train_batch_size": 2**18, "gradient_accumulation_steps": 2**6}
     run = Run(folder, arguments(folder, **large))
     run.wait_for(lambda: "train 1/" in run.outputs()[1])
@@ -150,7 +135,7 @@ def test_a_second_signal_ends_the_run_in_the_middle_of_a_step(tmp_path, argument
     assert time.monotonic() - began < 1
     assert err.endswith("\nStopped by SIGTERM.\n") and "Traceback" not in err
     assert "Stopped at step" not in out
-    assert not list(folder.glob("checkpoints/*.index"))
+    assert not saved_steps(folder)
 
 
 @pytest.mark.slow
@@ -170,15 +155,14 @@ def test_signals_at_any_moment_leave_a_run_that_ends_the_same(
         run.process.send_signal(number)
         status, out, err = run.end()
         statuses.append(status)
-        # Until the script's first lines are run, Python itself ends, by the signal.
+        # Before the first lines of the script run, the signal ends Python itself.
         assert status in (0, 128 + number, -number), err
         assert status == -number or "Traceback" not in err
         assert status <= 0 or "Stopped" in out + err
         steps += map(int, re.findall(r"^Stopped at step (\d+)", out, re.M))
-    run = Run(folder, flags)
-    assert run.end()[0] == 0
-    assert_same(weights(folder), uninterrupted)
-    size = sum(value.nbytes for value in uninterrupted.values())
+    assert Run(folder, flags).end()[0] == 0
+    assert uninterrupted and weights(folder) == uninterrupted
+    size = sum(map(len, uninterrupted.values()))
     print(
         f"{number.name} at {len(statuses)} random moments, exit statuses {sorted(statuses)}; "
         f"stopped in training at steps {steps}; {size:,} bytes of weights "

@@ -16,7 +16,7 @@ from albert_tf.training.estimator import Estimator
 from albert_tf.training.results import write_results
 from tests.support.small_tasks import open_small_task
 from tests.training.conftest import HEADS_ALONE
-from tests.training.test_estimator import logged, make
+from tests.training.runs import logged
 
 
 def refuse(constant):
@@ -54,22 +54,19 @@ def test_no_metric_of_a_model_that_computes_nan_passes_for_a_result(tmp_path, ti
     assert all(math.isnan(value) for value in results.values())
 
 
-def test_a_training_that_ends_with_nan_is_an_error_and_leaves_no_best_weights_of_it(
-    tmp_path, capsys, tiny_config, record_paths
-):
+def test_a_training_that_ends_with_nan_is_an_error_and_leaves_no_best_weights(tmp_path, make):
     # The first step has the rate 0, the second one ruins the weights. The run is over before
-    # --max_nonfinite_steps have passed.
+    # `max_nonfinite_steps` have passed.
     values = {**HEADS_ALONE, "learning_rate": 1e30, "log_every_steps": 1}
-    estimator, spec, source = make(tmp_path, tiny_config, record_paths, **values)
-    spec = spec.__class__(source.train_input_fn, 8)
+    estimator, spec, source = make(tmp_path, steps=8, **values)
     with pytest.raises(DivergedError) as error:
         estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
-    found = re.match(
+    match = re.match(
         r"Training has diverged: \d steps in a row before step 8 gave a loss or gradient that is "
         r"not finite; there is no checkpoint from before\.",
         str(error.value),
     )
-    assert found, error.value
+    assert match, error.value
     evaluations = logged(tmp_path, "eval")
     assert evaluations[0]["loss"] > 0 and evaluations[-1]["loss"] is None
     assert evaluations[-1]["masked_lm_accuracy"] is None

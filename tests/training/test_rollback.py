@@ -6,20 +6,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import RunConfig, TrainSpec
+from albert_tf import RunConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
 from albert_tf.training.checkpoints import CheckpointStore
-from albert_tf.training.divergence import Alarm
-from albert_tf.training.estimator import Estimator
-from albert_tf.training.rollback import Rollbacks
+from albert_tf.training.divergence import Alarm, DivergenceDetector
+from albert_tf.training.rollback import DivergenceGuard
 from tests.training.conftest import HEADS_ALONE
-from tests.training.damage import DAMAGE
+from tests.training.damage import DAMAGE, stored
+from tests.training.runs import InterruptedRunError, logged, with_bad_steps
 
 STEPS = 40
 
@@ -28,48 +26,60 @@ def alarm(step, onset):
     return Alarm("loss_spike", step, onset, "the loss jumped", "Do something.")
 
 
-def test_each_rollback_halves_the_rate_and_passes_over_the_data_up_to_its_alarm(tmp_path):
-    rollbacks = Rollbacks(str(tmp_path), True)
-    assert (rollbacks.count, rollbacks.learning_rate_factor, rollbacks.skipped_batches) == (0, 1, 0)
-    rollbacks.add(alarm(130, 120), 100)
-    rollbacks.add(alarm(170, 160), 150)
-    assert rollbacks.learning_rate_factor == 0.25
-    assert rollbacks.skipped_batches == 30 + 20
+@pytest.fixture
+def new_guard(tmp_path):
+    def new_guard():
+        config = RunConfig(str(tmp_path))
+        detector = DivergenceDetector((), config, max_steps=1000)
+        return DivergenceGuard(detector, config, tf.distribute.get_strategy(), print)
+
+    return new_guard
 
 
-def test_the_checkpoint_gone_back_to_is_the_newest_good_one_and_an_older_one_the_next_time(
-    tmp_path,
-):
-    rollbacks = Rollbacks(str(tmp_path), True)
+def test_each_rollback_halves_the_rate_and_skips_the_data_up_to_its_alarm(new_guard, tmp_path):
+    guard = new_guard()
+    assert guard.skipped_batches == 0 and guard.learning_rate_factor.numpy() == 1
+    guard.record(alarm(130, 120), 100)
+    guard.record(alarm(170, 160), 150)
+    assert guard.skipped_batches == 30 + 20
+    entries = json.loads((tmp_path / "rollbacks.json").read_text())
+    assert [entry["learning_rate_factor"] for entry in entries] == [0.5, 0.25]
+
+
+def test_a_rollback_goes_to_the_newest_good_checkpoint_and_the_next_time_to_an_older_one(new_guard):
+    guard = new_guard()
     steps = [50, 150, 100]
-    assert rollbacks.target(alarm(130, 120), steps) == 100
-    assert rollbacks.target(alarm(40, 30), steps) == 50  # All are from after it.
-    assert rollbacks.target(alarm(40, 30), []) is None
-    rollbacks.add(alarm(130, 120), 100)
-    assert rollbacks.target(alarm(130, 120), [50, 100]) == 50
-    assert rollbacks.target(alarm(180, 170), [50, 100, 150]) == 150
-    assert rollbacks.target(alarm(130, 120), [100]) == 100
+    assert guard.target(alarm(130, 120), steps) == 100
+    assert guard.target(alarm(40, 30), steps) == 50  # All checkpoints are newer.
+    assert guard.target(alarm(40, 30), []) is None
+    guard.record(alarm(130, 120), 100)
+    assert guard.target(alarm(130, 120), [50, 100]) == 50
+    assert guard.target(alarm(180, 170), [50, 100, 150]) == 150
+    assert guard.target(alarm(130, 120), [100]) == 100
 
 
-def test_a_resumed_run_is_subject_to_the_rollbacks_of_its_checkpoint(tmp_path):
-    rollbacks = Rollbacks(str(tmp_path), True)
-    rollbacks.add(alarm(130, 120), 100)
-    rollbacks.add(alarm(130, 120), 50)
+def test_a_resumed_run_applies_the_rollbacks_of_its_checkpoint(new_guard):
+    guard = new_guard()
+    guard.record(alarm(130, 120), 100)
+    guard.record(alarm(130, 120), 50)
 
-    def resumed(step, count):
-        other = Rollbacks(str(tmp_path), True)
-        other.resume(step, count)
-        return other.count
+    def factor(step, count):
+        resumed = new_guard()
+        resumed.deserialize(json.dumps({"rollbacks": count}))
+        resumed.resume(step)
+        return resumed.learning_rate_factor.numpy()
 
-    assert resumed(50, 0) == 2  # Saved before both, which led back to it.
-    assert resumed(60, 2) == 2
-    assert resumed(25, 0) == 0  # An older one, the newer being damaged: all comes again.
-    rollbacks.forget()
-    assert resumed(50, 0) == 0
+    assert factor(50, 0) == 0.25  # Saved before both rollbacks, which led back to it.
+    assert factor(60, 2) == 0.25
+    assert factor(25, 0) == 1  # The newer ones were damaged: the rollbacks will happen again.
+    with pytest.raises(AlbertError, match=r"step 60 comes after 3 rollbacks, but .*json has 2; "):
+        factor(60, 3)
+    guard.begin()
+    assert factor(50, 0) == 1
 
 
 @pytest.mark.parametrize("relative", [False, True])
-def test_forgotten_checkpoints_are_gone_and_saving_goes_on(tmp_path, monkeypatch, relative):
+def test_forgotten_checkpoints_are_gone_and_saving_continues(tmp_path, monkeypatch, relative):
     monkeypatch.chdir(tmp_path)
     folder = "run" if relative else str(tmp_path / "run")
     weights = {"w": tf.Variable(0.0)}
@@ -93,64 +103,49 @@ def test_forgotten_checkpoints_are_gone_and_saving_goes_on(tmp_path, monkeypatch
     assert CheckpointStore(str(moved), weights, optimizer, {}, 4).latest().endswith("ckpt-35")
 
 
-class InterruptedRunError(Exception):
-    pass
+@pytest.fixture(scope="module")
+def train(make):
+    """Trains on data with some batches whose loss is not finite, and rolls back."""
 
+    def train(folder, begin=22, end=26, **values):
+        settings = {
+            "num_warmup_steps": 5,
+            "save_checkpoints_steps": 10,
+            "log_every_steps": 1,
+            "max_nonfinite_steps": 3,
+            "on_divergence": "rollback",
+            **HEADS_ALONE,
+            **values,
+        }
+        estimator, spec, _ = make(folder, steps=STEPS, **settings)
+        estimator.train(with_bad_steps(spec, lambda i: (i >= begin) & (i < end)))
 
-def bad_batches(source, begin, end):
-    """The training data, of which some batches give a loss that is not finite."""
-
-    def input_fn(context):
-        def spoil(i, batch):
-            factor = tf.where((i >= begin) & (i < end), np.inf, 1.0)
-            return {**batch, "masked_lm_weights": batch["masked_lm_weights"] * factor}
-
-        return source.train_input_fn(context).enumerate(context.start_step).map(spoil)
-
-    return input_fn
-
-
-def train(folder, config, records, begin=22, end=26, **values):
-    source = open_records(",".join(records), config)
-    options = {
-        "train_batch_size": 8,
-        "learning_rate": 0.01,
-        "num_warmup_steps": 5,
-        "save_checkpoints_steps": 10,
-        "log_every_steps": 1,
-        "max_nonfinite_steps": 3,
-        "on_divergence": "rollback",
-        **HEADS_ALONE,
-    }
-    run_config = RunConfig(output_dir=str(folder), **{**options, **values})
-    estimator = Estimator(PretrainingTask(config, source), run_config)
-    estimator.train(TrainSpec(bad_batches(source, begin, end), STEPS, source.fingerprint))
+    return train
 
 
 def end_state(folder):
-    reader = tf.train.load_checkpoint(str(folder / f"checkpoints/ckpt-{STEPS}"))
-    names = [k for k in reader.get_variable_to_shape_map() if k.endswith("VARIABLE_VALUE")]
-    state = {k: reader.get_tensor(k) for k in names if "save_counter" not in k}
-    assert len(state) > 40
-    return state
+    state = stored(folder / f"checkpoints/ckpt-{STEPS}")
+    return {name: value for name, value in state.items() if name.endswith("VARIABLE_VALUE")}
 
 
 def learning_curve(folder):
-    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-    entries = [x for x in lines if x["split"] == "train"]
     names = ("step", "loss", "gradient_norm", "learning_rate", "skipped_steps")
-    return [tuple(x[name] for name in names) for x in entries]
+    return [tuple(entry[name] for name in names) for entry in logged(folder)]
+
+
+def rollbacks(folder):
+    return json.loads((folder / "rollbacks.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory, tiny_config, record_paths):
+def uninterrupted(tmp_path_factory, train):
     folder = tmp_path_factory.mktemp("uninterrupted")
-    train(folder, tiny_config, record_paths)
+    train(folder)
     return folder
 
 
-def test_bad_data_are_passed_over(uninterrupted):
-    (entry,) = json.loads((uninterrupted / "rollbacks.json").read_text())
+def test_a_rollback_skips_bad_data(uninterrupted):
+    (entry,) = rollbacks(uninterrupted)
     assert entry.pop("text").startswith("3 steps in a row before step 25 gave a loss or gradient")
     assert entry == {
         "cause": "not_finite",
@@ -169,8 +164,8 @@ def interrupted_before(_, alarm, to_step):
     raise InterruptedRunError
 
 
-def interrupted_after(self, alarm, to_step, add=Rollbacks.add):
-    add(self, alarm, to_step)
+def interrupted_after(self, alarm, to_step, record=DivergenceGuard.record):
+    record(self, alarm, to_step)
     raise InterruptedRunError
 
 
@@ -184,32 +179,27 @@ def interrupted_in_the_second_attempt(self, step, save=CheckpointStore.save):
 @pytest.mark.parametrize(
     ("owner", "name", "replacement"),
     [
-        pytest.param(Rollbacks, "add", interrupted_before, marks=pytest.mark.slow),
-        pytest.param(Rollbacks, "add", interrupted_after, marks=pytest.mark.slow),
+        pytest.param(DivergenceGuard, "record", interrupted_before, marks=pytest.mark.slow),
+        pytest.param(DivergenceGuard, "record", interrupted_after, marks=pytest.mark.slow),
         (CheckpointStore, "save", interrupted_in_the_second_attempt),
     ],
 )
-def test_resumed_around_a_rollback_equals_uninterrupted_bit_for_bit(
-    tmp_path, monkeypatch, tiny_config, record_paths, uninterrupted, owner, name, replacement
+def test_a_run_resumed_around_a_rollback_equals_the_uninterrupted_one_bit_for_bit(
+    tmp_path, monkeypatch, train, uninterrupted, owner, name, replacement
 ):
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, replacement)
         with pytest.raises(InterruptedRunError):
-            train(tmp_path, tiny_config, record_paths)
-    train(tmp_path, tiny_config, record_paths, steps_per_loop=3)
-    expected, found = end_state(uninterrupted), end_state(tmp_path)
-    assert expected.keys() == found.keys()
-    for key, value in expected.items():
-        np.testing.assert_array_equal(found[key], value, err_msg=key)
-    record = (tmp_path / "rollbacks.json").read_text()
-    assert record == (uninterrupted / "rollbacks.json").read_text()
+            train(tmp_path)
+    train(tmp_path, steps_per_loop=3)
+    assert len(end_state(tmp_path)) > 40
+    assert end_state(tmp_path) == end_state(uninterrupted)
+    assert rollbacks(tmp_path) == rollbacks(uninterrupted)
     assert learning_curve(tmp_path) == learning_curve(uninterrupted)
 
 
-@pytest.mark.slow  # test_damaged_checkpoints.py finds one that is whole.
-def test_a_damaged_checkpoint_is_not_gone_back_to(
-    tmp_path, monkeypatch, capsys, tiny_config, record_paths
-):
+@pytest.mark.slow  # test_damaged_checkpoints.py covers restoring the one before.
+def test_a_rollback_passes_over_a_damaged_checkpoint(tmp_path, monkeypatch, capsys, train):
     def save_and_damage(self, step, save=CheckpointStore.save):
         path = save(self, step)
         if step == 20:
@@ -217,35 +207,31 @@ def test_a_damaged_checkpoint_is_not_gone_back_to(
         return path
 
     monkeypatch.setattr(CheckpointStore, "save", save_and_damage)
-    train(tmp_path, tiny_config, record_paths)
-    (entry,) = json.loads((tmp_path / "rollbacks.json").read_text())
+    train(tmp_path)
+    (entry,) = rollbacks(tmp_path)
     assert (entry["step"], entry["to_step"], entry["skipped_batches"]) == (25, 10, 15)
     assert "ckpt-20isdamaged" in "".join(capsys.readouterr().err.split())
-    end_state(tmp_path)
+    assert len(end_state(tmp_path)) > 40
 
 
-def test_three_rollbacks_that_do_not_help_are_the_end(tmp_path, tiny_config, record_paths):
+def test_a_run_ends_after_three_rollbacks_that_do_not_help(tmp_path, train):
     with pytest.raises(AlbertError, match=r"last good checkpoint is .*3 rollbacks did not help"):
-        train(tmp_path, tiny_config, record_paths, end=10_000)
-    entries = json.loads((tmp_path / "rollbacks.json").read_text())
-    assert [entry["to_step"] for entry in entries] == [20, 10, 0]
-    assert [entry["learning_rate_factor"] for entry in entries] == [0.5, 0.25, 0.125]
+        train(tmp_path, end=10_000)
+    assert [entry["to_step"] for entry in rollbacks(tmp_path)] == [20, 10, 0]
+    assert [entry["learning_rate_factor"] for entry in rollbacks(tmp_path)] == [0.5, 0.25, 0.125]
 
 
 @pytest.mark.slow  # The third rollback of the test above goes back to the beginning, too.
-def test_before_the_first_checkpoint_the_run_goes_back_to_its_beginning(
-    tmp_path, tiny_config, record_paths
-):
-    train(tmp_path, tiny_config, record_paths, begin=2, end=5)
-    (entry,) = json.loads((tmp_path / "rollbacks.json").read_text())
+def test_before_the_first_checkpoint_the_run_goes_back_to_its_beginning(tmp_path, train):
+    train(tmp_path, begin=2, end=5)
+    (entry,) = rollbacks(tmp_path)
     assert (entry["step"], entry["to_step"]) == (5, 0)
-    end_state(tmp_path)
+    assert len(end_state(tmp_path)) > 40
 
 
 @pytest.mark.slow
-def test_replicas_roll_back_together(tmp_path, tiny_config, record_paths, uninterrupted):
-    train(tmp_path, tiny_config, record_paths, strategy="mirrored")
-    record = (tmp_path / "rollbacks.json").read_text()
-    assert record == (uninterrupted / "rollbacks.json").read_text()
+def test_replicas_roll_back_together(tmp_path, train, uninterrupted):
+    train(tmp_path, strategy="mirrored")
+    assert rollbacks(tmp_path) == rollbacks(uninterrupted)
     rates = [[entry[3] for entry in learning_curve(x)] for x in (tmp_path, uninterrupted)]
     assert rates[0] == rates[1]

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a run that is refused says of the one that is there."""
+"""The errors of a run whose output directory holds another run."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ CONFIG = RunConfig("runs/a", train_batch_size=8, seed=1)
 
 @pytest.fixture
 def of(tiny_config, record_paths):
-    """The identity of a run, with changes to it; some records of all."""
+    """Makes the identity of a run, given changes to it."""
 
     def of(paths=record_paths, model=None, max_steps=100, fingerprint=None, **values):
-        source = open_records(",".join(paths), dataclasses.replace(tiny_config, **(model or {})))
-        task = PretrainingTask(dataclasses.replace(tiny_config, **(model or {})), source)
-        spec = TrainSpec(
-            source.train_input_fn,
-            max_steps,
-            fingerprint or source.fingerprint,
-            source.description,
-        )
+        model_config = dataclasses.replace(tiny_config, **(model or {}))
+        source = open_records(",".join(paths), model_config)
+        spec = TrainSpec.of(source, max_steps)
+        if fingerprint:
+            spec = dataclasses.replace(spec, data_fingerprint=fingerprint)
+        task = PretrainingTask(model_config, source)
         return RunIdentity(dataclasses.replace(CONFIG, **values), task, spec)
 
     return of
@@ -68,7 +66,7 @@ def flags_of():
         (run_classifier, "--train_step", "--warmup_step"),
     ],
 )
-def test_settings_go_by_the_names_of_the_script_s_flags(refusal, flags_of, script, steps, warmup):
+def test_scripts_name_settings_by_their_flags(refusal, flags_of, script, steps, warmup):
     flags_of(script)
     text = name_flags(refusal(max_steps=200, num_warmup_steps=7, seed=2, learning_rate=0.5))
     assert f"{steps}=100 there, 200 here" in text
@@ -77,7 +75,7 @@ def test_settings_go_by_the_names_of_the_script_s_flags(refusal, flags_of, scrip
     assert "--learning_rate=0.00176 there, 0.5 here" in text
 
 
-def test_of_the_model_s_configuration_only_what_differs_is_shown(refusal):
+def test_only_the_differences_of_model_configurations_are_shown(refusal):
     text = refusal(model={"hidden_size": 32, "num_hidden_layers": 3})
     assert (
         "(config.hidden_size=16 there, 32 here; config.num_hidden_layers=1 there, 3 here)" in text
@@ -89,26 +87,26 @@ def test_more_than_four_differences_are_counted(refusal):
     assert text.count(" there, ") == 4 and "; and 1 more)" in text
 
 
-def test_other_records_are_told_by_their_names_and_numbers(refusal, record_paths):
+def test_other_records_are_named_and_counted(refusal, record_paths):
     text = refusal(paths=record_paths[:2])
     assert "training data: examples=101 there, 47 here" in text
     assert "shards: only there {'examples': 54, 'name': 'shard-2.tfrecord'}, only here none" in text
 
 
-def test_records_that_are_described_alike_are_told_without_digests(refusal, of):
+def test_other_records_with_the_same_description_are_reported_without_digests(refusal, of):
     digest = "0123456789abcdef" * 4
     text = refusal(fingerprint=digest)
     assert "(training data: other records)" in text and digest not in text
 
 
-def test_values_that_look_alike_once_cut_off_are_not_shown(of, tmp_path):
+def test_values_that_look_the_same_once_shortened_are_not_shown(of, tmp_path):
     begin = "gs://bucket/" + "x" * 80
     of(init_checkpoint=f"{begin}/a").write(str(tmp_path))
     with pytest.raises(AlbertError, match=r"another run \(another `init_checkpoint`\); give"):
         of(init_checkpoint=f"{begin}/b").check(str(tmp_path))
 
 
-def test_a_run_of_another_task_is_told_by_the_tasks_alone(of, tmp_path, monkeypatch):
+def test_a_run_of_another_task_is_reported_by_the_tasks_alone(of, tmp_path, monkeypatch):
     of().write(str(tmp_path))
     monkeypatch.setattr(PretrainingTask, "name", "squad")
     with pytest.raises(AlbertError, match=r"a run of another task \('pretraining', not 'squad'\)"):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -18,53 +17,43 @@ from albert_tf import EvalSpec
 from albert_tf.io.signals import StopSignals
 from tests.faults.same import compare
 from tests.training.conftest import HEADS_ALONE
-from tests.training.test_estimator import STEPS, InterruptedRunError, logged, make
+from tests.training.runs import STEPS, fail, logged, saved_steps, with_action
 
 #: Steps between evaluations; between checkpoints there are 5.
 EVERY = 2
 BATCHES = 13
 
 
-def start(folder, config, paths, **values):
-    options = {"keep_checkpoint_max": 1, "steps_per_loop": 1, "log_every_steps": 1}
-    options = {**HEADS_ALONE, **options, **values}
-    estimator, train_spec, source = make(folder, config, paths, **options)
-    return estimator, train_spec, EvalSpec(source.eval_input_fn, every_steps=EVERY)
+@pytest.fixture(scope="module")
+def start(make):
+    """Makes a run; returns Estimator, TrainSpec and EvalSpec."""
+
+    def start(folder, **values):
+        settings = {"keep_checkpoint_max": 1, "steps_per_loop": 1, "log_every_steps": 1, **values}
+        estimator, train_spec, source = make(folder, **HEADS_ALONE, **settings)
+        return estimator, train_spec, EvalSpec(source.eval_input_fn, every_steps=EVERY)
+
+    return start
 
 
-def act_in_evaluation(eval_spec, number, action, asked=None):
-    """Calls `action` when a batch in the middle of evaluation `number`, from 1, is asked for.
+def with_action_in_evaluation(eval_spec, number, action, batches_read=None):
+    """Returns an EvalSpec that calls `action` in the middle of evaluation `number`, from 1.
 
-    `asked` is a list that grows by an item a batch.
+    `batches_read` is a list that grows by one item per batch.
     """
-    asked = [] if asked is None else asked
+    batches_read = [] if batches_read is None else batches_read
 
-    def count():
-        asked.append(None)
-        if len(asked) == (number - 1) * BATCHES + 4:
+    def count(_):
+        batches_read.append(None)
+        if len(batches_read) == (number - 1) * BATCHES + 4:
             action()
 
-    def input_fn(context):
-        def counted(batch):
-            with tf.control_dependencies([tf.py_function(count, [], [])]):
-                return {name: tf.identity(value) for name, value in batch.items()}
-
-        return eval_spec.input_fn(context).map(counted)
-
-    return dataclasses.replace(eval_spec, input_fn=input_fn)
+    return with_action(eval_spec, count)
 
 
 def terminate():
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(0.3)  # What is in flight comes to its end.
-
-
-def fail():
-    raise InterruptedRunError
-
-
-def saved_steps(folder):
-    return [int(path.stem.partition("-")[2]) for path in folder.glob("checkpoints/*.index")]
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +63,9 @@ def saved_before_evaluations():
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory, tiny_config, record_paths, saved_before_evaluations):
+def uninterrupted(tmp_path_factory, start, saved_before_evaluations):
     folder = tmp_path_factory.mktemp("uninterrupted") / "run"
-    estimator, train_spec, eval_spec = start(folder, tiny_config, record_paths)
+    estimator, train_spec, eval_spec = start(folder)
 
     metrics = estimator.task.metrics
 
@@ -89,9 +78,9 @@ def uninterrupted(tmp_path_factory, tiny_config, record_paths, saved_before_eval
     return folder
 
 
-def finish_and_compare(folder, uninterrupted, config, paths, **values):
+def finish_and_compare(start, folder, uninterrupted):
     """Resumes the run; what it leaves must be what the uninterrupted one has left."""
-    estimator, *specs = start(folder, config, paths, **values)
+    estimator, *specs = start(folder)
     results = estimator.train_and_evaluate(*specs)
     comparison = compare(uninterrupted, folder)
     # TensorFlow counts how often it has saved; a stop adds a checkpoint.
@@ -102,17 +91,17 @@ def finish_and_compare(folder, uninterrupted, config, paths, **values):
 
 @pytest.mark.parametrize("step", [8, pytest.param(STEPS, marks=pytest.mark.slow)])
 def test_a_signal_ends_an_evaluation_which_the_resumed_run_begins_with(
-    tmp_path, tiny_config, record_paths, uninterrupted, step
+    tmp_path, start, uninterrupted, step
 ):
     """No checkpoint is due at step 8; step 12 is the last."""
-    estimator, train_spec, eval_spec = start(tmp_path, tiny_config, record_paths)
-    stopped = act_in_evaluation(eval_spec, step // EVERY, terminate)
+    estimator, train_spec, eval_spec = start(tmp_path)
+    stopped = with_action_in_evaluation(eval_spec, step // EVERY, terminate)
     with pytest.raises(SystemExit) as exit_info:
         estimator.train_and_evaluate(train_spec, stopped)
     assert exit_info.value.code == 128 + signal.SIGTERM
     assert [entry["step"] for entry in logged(tmp_path, "eval")] == list(range(2, step, EVERY))
     assert saved_steps(tmp_path) == [step]
-    results = finish_and_compare(tmp_path, uninterrupted, tiny_config, record_paths)
+    results = finish_and_compare(start, tmp_path, uninterrupted)
     assert results["loss"] == logged(tmp_path, "eval")[-1]["loss"]
 
 
@@ -123,21 +112,19 @@ def test_a_checkpoint_that_is_due_is_saved_before_the_evaluation(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_in_an_evaluation_ends_as_the_uninterrupted_one(
-    tmp_path, tiny_config, record_paths, uninterrupted
+def test_a_run_killed_in_an_evaluation_ends_like_the_uninterrupted_one(
+    tmp_path, start, uninterrupted
 ):
     step = 10  # A checkpoint is due.
-    estimator, train_spec, eval_spec = start(tmp_path, tiny_config, record_paths)
-    killed = act_in_evaluation(eval_spec, step // EVERY, fail)
+    estimator, train_spec, eval_spec = start(tmp_path)
+    killed = with_action_in_evaluation(eval_spec, step // EVERY, fail)
     with pytest.raises(tf.errors.OpError):
         estimator.train_and_evaluate(train_spec, killed)
     assert saved_steps(tmp_path) == [step]
-    finish_and_compare(tmp_path, uninterrupted, tiny_config, record_paths)
+    finish_and_compare(start, tmp_path, uninterrupted)
 
 
-def test_an_evaluation_that_was_not_logged_is_repeated_once(
-    tmp_path, tiny_config, record_paths, uninterrupted
-):
+def test_an_evaluation_that_was_not_logged_is_repeated_once(tmp_path, start, uninterrupted):
     """The log comes last: what was killed before it may have saved the best weights."""
     folder = tmp_path / "run"
     shutil.copytree(uninterrupted, folder)
@@ -145,16 +132,16 @@ def test_an_evaluation_that_was_not_logged_is_repeated_once(
     lines = path.read_text().splitlines(keepends=True)
     assert json.loads(lines[-1])["split"] == "eval"
     path.write_text("".join(lines[:-1]))
-    assert finish_and_compare(folder, uninterrupted, tiny_config, record_paths)
-    assert finish_and_compare(folder, uninterrupted, tiny_config, record_paths) is None
+    assert finish_and_compare(start, folder, uninterrupted)
+    assert finish_and_compare(start, folder, uninterrupted) is None
 
 
 def test_a_signal_ends_an_evaluation_outside_of_training_between_two_batches(
-    tmp_path, tiny_config, record_paths, uninterrupted
+    tmp_path, start, uninterrupted
 ):
-    estimator, _, eval_spec = start(tmp_path, tiny_config, record_paths)
+    estimator, _, eval_spec = start(tmp_path)
     asked = []
-    interrupted = act_in_evaluation(eval_spec, 1, terminate, asked)
+    interrupted = with_action_in_evaluation(eval_spec, 1, terminate, asked)
     with pytest.raises(KeyboardInterrupt), StopSignals() as signals:  # As every script does.
         estimator.evaluate(interrupted, str(uninterrupted))
     assert signals.received == signal.SIGTERM
@@ -162,11 +149,9 @@ def test_a_signal_ends_an_evaluation_outside_of_training_between_two_batches(
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_in_its_last_evaluation_stops_early_as_well(
-    tmp_path, tiny_config, record_paths
-):
+def test_a_run_stopped_in_its_last_evaluation_stops_early_as_well(tmp_path, start):
     def open_run(folder):
-        opened = start(folder, tiny_config, record_paths, early_stopping_evals=2)
+        opened = start(folder, early_stopping_evals=2)
         # No evaluation is better than the first one.
         opened[0].task.metrics = lambda *_: {"masked_lm_accuracy": 0.5}
         return opened
@@ -177,7 +162,9 @@ def test_a_run_that_is_stopped_in_its_last_evaluation_stops_early_as_well(
         estimator, train_spec, eval_spec = open_run(folder)
         if name == "stopped":
             with pytest.raises(SystemExit):
-                estimator.train_and_evaluate(train_spec, act_in_evaluation(eval_spec, 3, terminate))
+                estimator.train_and_evaluate(
+                    train_spec, with_action_in_evaluation(eval_spec, 3, terminate)
+                )
             estimator, *_ = open_run(folder)
         estimator.train_and_evaluate(train_spec, eval_spec)
         ends[name] = saved_steps(folder)

@@ -15,6 +15,7 @@ from albert_tf.training import devices
 from albert_tf.training.strategy import make_strategy
 
 HOSTS = ["host0:2222", "host1:2222"]
+NO_CLUSTER = "needs the environment variable TF_CONFIG with a JSON object"
 
 
 def tf_config(cluster, kind="worker", index=0):
@@ -24,20 +25,20 @@ def tf_config(cluster, kind="worker", index=0):
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (None, "needs the environment variable TF_CONFIG with a JSON object"),
-        ("{", "needs the environment variable TF_CONFIG"),
-        ("[]", "needs the environment variable TF_CONFIG"),
-        (json.dumps({"cluster": {"worker": HOSTS}}), "needs the environment variable TF_CONFIG"),
-        (tf_config({"worker": 3}), "needs the environment variable TF_CONFIG"),
-        (tf_config({"worker": HOSTS}, "ps"), "needs the environment variable TF_CONFIG"),
-        (tf_config({"worker": HOSTS}, index="x"), "needs the environment variable TF_CONFIG"),
+        (None, NO_CLUSTER),
+        ("{", NO_CLUSTER),
+        ("[]", NO_CLUSTER),
+        (json.dumps({"cluster": {"worker": HOSTS}}), NO_CLUSTER),
+        (tf_config({"worker": 3}), NO_CLUSTER),
+        (tf_config({"worker": HOSTS}, "ps"), NO_CLUSTER),
+        (tf_config({"worker": HOSTS}, index="x"), NO_CLUSTER),
         (tf_config({"worker": HOSTS}, index=2), "this is worker 2, and there are 2, counted from"),
         (tf_config({"worker": HOSTS}, index=-1), "this is worker -1, and there are 2"),
         (tf_config({"worker": HOSTS[:1]}), "names one worker only"),
         (tf_config({"chief": HOSTS[:1]}, "chief"), "names one worker only"),
     ],
 )
-def test_a_cluster_that_cannot_be_is_one_sentence(monkeypatch, value, sentence):
+def test_an_invalid_cluster_is_one_sentence(monkeypatch, value, sentence):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     if value is not None:
         monkeypatch.setenv("TF_CONFIG", value)
@@ -48,24 +49,24 @@ def test_a_cluster_that_cannot_be_is_one_sentence(monkeypatch, value, sentence):
 def test_a_cluster_joined_too_late_is_one_sentence(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", tf_config({"worker": HOSTS}))
     tf.constant(1)
-    with pytest.raises(AlbertError, match=r"computed something already; call .*join_cluster"):
+    with pytest.raises(AlbertError, match=r"already computed something; call .*join_cluster"):
         make_strategy(RunConfig("runs/a", strategy="multi_worker"))
 
 
 def test_mirrored_with_one_device_is_refused(monkeypatch):
     (one, *_) = tf.config.list_logical_devices("CPU")
-    there = {"GPU": [], "CPU": [one]}
-    monkeypatch.setattr(tf.config, "list_logical_devices", there.get)
+    found = {"GPU": [], "CPU": [one]}
+    monkeypatch.setattr(tf.config, "list_logical_devices", found.get)
     with pytest.raises(AlbertError, match="needs at least two GPUs, and TensorFlow sees no GPU; "):
         make_strategy(RunConfig("runs/a", strategy="mirrored"))
-    there["GPU"] = [one]
-    with pytest.raises(AlbertError, match="sees one GPU; --strategy=default uses one device"):
+    found["GPU"] = [one]
+    with pytest.raises(AlbertError, match="sees one GPU; `strategy`=default uses one device"):
         make_strategy(RunConfig("runs/a", strategy="mirrored"))
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="has a GPU")
 @pytest.mark.parametrize(("name", "words"), [("default", "1 CPU"), ("mirrored", "2 CPUs")])
-def test_the_devices_in_use_are_told_once(monkeypatch, capsys, name, words):
+def test_the_devices_are_printed_once(monkeypatch, capsys, name, words):
     monkeypatch.setattr(devices, "_DRIVER", ())
     devices._print_once.cache_clear()
     for _ in range(2):
@@ -74,7 +75,7 @@ def test_the_devices_in_use_are_told_once(monkeypatch, capsys, name, words):
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="has a GPU")
-def test_a_gpu_that_tensorflow_does_not_see_is_told_with_what_to_do(monkeypatch, capsys, tmp_path):
+def test_a_gpu_that_tensorflow_does_not_see_is_explained(monkeypatch, capsys, tmp_path):
     assert not devices.missing_gpu() or any(map(os.path.exists, devices._DRIVER))
     (tmp_path / "version").touch()
     monkeypatch.setattr(devices, "_DRIVER", (str(tmp_path / "version"),))

@@ -1,10 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a TPU demands, told in one sentence; the compiled step itself is in test_xla_step.py."""
+"""The requirements of a TPU; test_xla_step.py tests the compiled step itself."""
 
 from __future__ import annotations
-
-import dataclasses
 
 import pytest
 import tensorflow as tf
@@ -15,9 +13,9 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.pretraining.task import open_records
-from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.strategy import make_strategy
 from albert_tf.training.tpu import check_tpu_run, tpu_name
+from tests.support import builders
 
 BATCH = {"input_word_ids": tf.TensorSpec([16, 8], tf.int32)}
 
@@ -40,28 +38,28 @@ def no_name_in_the_environment(monkeypatch):
         {"tpu_name": "pod"},
     ],
 )
-def test_runs_that_a_tpu_can_do_pass(values):
+def test_valid_runs_pass(values):
     check_tpu_run(config(**values), 8, BATCH, ["gs://bucket/records/a.tfrecord"])
 
 
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"train_batch_size": 60}, r"train_batch_size=60 does not divide by 8 \(replicas"),
-        ({"gradient_accumulation_steps": 3}, "train_batch_size=64 does not divide by 24"),
-        ({"eval_batch_size": 12}, "eval_batch_size=12 does not divide by 8"),
-        ({"jit_compile": True}, "compiles everything by itself; leave --jit_compile out"),
+        ({"train_batch_size": 60}, r"`train_batch_size`=60 is not divisible by 8 \(replicas"),
+        ({"gradient_accumulation_steps": 3}, "`train_batch_size`=64 is not divisible by 24"),
+        ({"eval_batch_size": 12}, "`eval_batch_size`=12 is not divisible by 8"),
+        ({"jit_compile": True}, "compiles everything by itself; leave `jit_compile` out"),
         ({"tpu_name": "pod", "output_dir": "runs/a"}, "the TPU 'pod' cannot reach runs/a; put"),
         ({"tpu_name": "grpc://10.0.0.2:8470"}, "cannot reach records/a.tfrecord"),
     ],
 )
-def test_a_run_that_a_tpu_cannot_do_is_refused(values, sentence):
+def test_invalid_runs_are_refused(values, sentence):
     with pytest.raises(AlbertError, match=sentence):
         check_tpu_run(config(**values), 8, BATCH, ["records/a.tfrecord"])
 
 
 def test_float16_is_refused():
-    with pytest.raises(AlbertError, match="precision='mixed_float16' is not known; use one of"):
+    with pytest.raises(AlbertError, match="`precision`='mixed_float16' is unknown; use one of"):
         config(precision="mixed_float16")
 
 
@@ -84,25 +82,22 @@ def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_
     source = open_records(",".join(record_paths), tiny_config)
     for input_fn in (source.train_input_fn, source.eval_input_fn):
         check_tpu_run(config(), 8, input_fn(InputContext(64)).element_spec)
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
-    config_512 = dataclasses.replace(tiny_config, vocab_size=6, max_position_embeddings=512)
-    task = TextClassificationTask(config_512, tokenizer, ClassificationSpec(("x", "y"), 512))
+    model = builders.tiny_config(6, max_position_embeddings=512)
+    spec = ClassificationSpec(("x", "y"), 512)
+    task = TextClassificationTask(model, builders.write_tokenizer(tmp_path, "a"), spec)
     examples = [TextExample(str(i), "a " * (i + 1), None, "x", f"f:{i}") for i in range(64)]
-    for pad_to_max in (True, False):
-        source = task.open_examples(
-            examples, "train", str(tmp_path), train_seed=1, pad_to_max=pad_to_max
-        ).source
-        batch = source.train_input_fn(InputContext(64)).element_spec
-        if pad_to_max:
-            check_tpu_run(config(), 8, batch)
-        else:
-            with pytest.raises(AlbertError, match="set --pad_to_max"):
-                check_tpu_run(config(), 8, batch)
+
+    def batch(pad_to_max):
+        options = {"train_seed": 1, "pad_to_max": pad_to_max}
+        source = task.open_examples(examples, "train", str(tmp_path), **options).source
+        return source.train_input_fn(InputContext(64)).element_spec
+
+    check_tpu_run(config(), 8, batch(pad_to_max=True))
+    with pytest.raises(AlbertError, match="set `pad_to_max`"):
+        check_tpu_run(config(), 8, batch(pad_to_max=False))
 
 
-def test_the_tpu_is_that_of_the_flag_else_of_the_environment_else_this_machines(monkeypatch):
+def test_the_tpu_comes_from_the_settings_or_the_environment_or_is_local(monkeypatch):
     assert tpu_name(config()) == "local"
     monkeypatch.setenv("TPU_NAME", "pod")
     assert tpu_name(config()) == "pod"
@@ -121,7 +116,7 @@ def test_a_tpu_that_cannot_be_used_is_one_sentence():
 
 
 def test_a_tpu_is_started_once_a_process(monkeypatch):
-    """TensorFlow's part is replaced: there is no TPU here."""
+    """TensorFlow's part is replaced, as there is no TPU here."""
     started = []
     resolvers = tf.distribute.cluster_resolver
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a TPU demands of the train step of every task: one XLA program of fixed shapes, no host."""
+"""The train step of every task meets a TPU's demands: one XLA program, fixed shapes, no host."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import RunConfig
-from albert_tf.optimization.optimizer import create_optimizer
-from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training import loop as loop_module
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.loop import TrainLoop, distribute
+from albert_tf.training.loop import distribute
 from tests.support.small_tasks import open_small_task
+from tests.training.runs import train_loop
 
 #: Operations that run on the host, or hand values to it.
 HOST = re.compile("PyFunc|HostCompute|Outfeed|Infeed|Send|Recv|Print|Assert|Iterator|Timestamp")
@@ -72,17 +71,10 @@ def test_the_whole_train_step_is_one_xla_program_of_fixed_shapes_without_the_hos
         train_batch_size=8,
         gradient_accumulation_steps=micro_batches,
         precision=precision,
-        learning_rate=0.01,
-        num_warmup_steps=0,
     )
     estimator = Estimator(task, config)
     weights = estimator.model.named_weights()
-    with estimator.strategy.scope():
-        schedule = WarmupPolynomialDecay(
-            learning_rate=config.learning_rate, num_train_steps=10, num_warmup_steps=0
-        )
-        optimizer = create_optimizer("lamb", schedule, weights)
-    loop = TrainLoop(estimator.strategy, task, estimator.model, optimizer, schedule, config)
+    loop = train_loop(estimator)
     batch = next(iter(distribute(estimator.strategy, source.train_input_fn, 8)))
     assert all(value.shape.is_fully_defined() for value in batch.values())
     step = tf.function(loop.replica_step, jit_compile=True, autograph=False)
@@ -100,7 +92,7 @@ def test_the_whole_train_step_is_one_xla_program_of_fixed_shapes_without_the_hos
     assert any((weights[name].numpy() != value).any() for name, value in before.items())
 
 
-def test_what_a_tpu_cannot_do_is_seen():
+def test_operations_that_a_tpu_lacks_are_detected():
     batch = tf.constant([1.0, 0.0, 2.0])
     varying = tf.function(lambda x: tf.boolean_mask(x, x > 0), jit_compile=True)
     with pytest.raises(AssertionError):
