@@ -361,7 +361,7 @@ def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_pat
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "vocab_zh.txt").unlink(), "lies no vocabulary"),
+        (lambda folder: (folder / "vocab_zh.txt").unlink(), "There is no vocabulary"),
         (lambda folder: (folder / "x.model").write_text("x"), "x.model is not a Senten"),
         (lambda folder: (folder / "vocab_zh.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]"),
          "has 5 pieces, but the model vocab_size=120"),

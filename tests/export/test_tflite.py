@@ -179,7 +179,7 @@ def test_weights_too_large_for_float16_are_refused():
         table.assign(table * 1e8)
     function = tflite.encoder_outputs(model)
     content = convert_encoder(model, "float16")
-    with pytest.raises(AlbertError, match="'float16' is no good: its pooled_output differs"):
+    with pytest.raises(AlbertError, match="'float16' is not accurate: its pooled_output differs"):
         tflite.numerics(content, function, model.config, "float16")
 
 
@@ -212,12 +212,12 @@ def test_other_operations_in_a_file_are_refused():
     function = tf.function(tf.linalg.det).get_concrete_function(tf.TensorSpec([2, 2], tf.float32))
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
     converter.target_spec.supported_ops = [tf.lite.OpsSet.SELECT_TF_OPS]
-    with pytest.raises(AlbertError, match="FlexMatrixDeterminant, which is no built-in"):
+    with pytest.raises(AlbertError, match="FlexMatrixDeterminant, which is not a built-in"):
         tflite.operations(converter.convert())
 
 
 def test_an_unknown_quantization_is_refused(encoder):
-    with pytest.raises(AlbertError, match="take one of none, float16, int8"):
+    with pytest.raises(AlbertError, match="use one of none, float16, int8"):
         convert_encoder(encoder, "int4")
 
 

@@ -287,7 +287,7 @@ def test_what_float16_cannot_hold_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("to", [name for name in WRITERS if name != "hf"])
 def test_float16_is_for_hugging_face_alone(to, release, tmp_path):
-    with pytest.raises(AlbertError, match=rf"--weights_dtype=float16 is for --to=hf; {to}"):
+    with pytest.raises(AlbertError, match=rf"`weights_dtype`=float16 is for `to`=hf; {to}"):
         convert(str(release), to, str(tmp_path / "out"), weights_dtype="float16")
 
 

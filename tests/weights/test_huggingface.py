@@ -139,7 +139,7 @@ def test_a_model_of_equal_widths_gets_a_projection_that_does_nothing(grouped, tm
     for part in ("weight", "bias"):
         name = f"albert.encoder.embedding_hidden_mapping_in.{part}"
         change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] + 1}))
-        with pytest.raises(AlbertError, match="which our model has not"):
+        with pytest.raises(AlbertError, match="which our model does not"):
             albert_tf.load_pretrained(str(tmp_path))
         change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] - 1}))
 
