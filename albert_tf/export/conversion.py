@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Callable
@@ -41,13 +42,26 @@ WRITERS: dict[str, Writer] = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class ConversionOptions:
+    """Options of `convert`.
+
+    Attributes:
+      allow_partial: see load_pretrained; only the weights of the source are written.
+      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
+      rescale: scale embeddings to the size of new ones first; see `rescale_embeddings`.
+    """
+
+    allow_partial: bool = False
+    weights_dtype: str = FLOAT32
+    rescale: bool = False
+
+
 def convert(
     from_path: str,
     to: str,
     output_dir: str,
-    allow_partial: bool = False,
-    weights_dtype: str = FLOAT32,
-    rescale: bool = False,
+    options: ConversionOptions | None = None,
     overwrite: bool = False,
 ) -> LoadReport:
     """Writes the model at `from_path` to a new folder, and compares the result bit by bit.
@@ -56,18 +70,17 @@ def convert(
       from_path: see albert_tf.weights.load.open_source.
       to: one of WRITERS.
       output_dir: a new or empty folder; the result appears there once it is complete.
-      allow_partial: see load_pretrained; only the weights of the source are written.
-      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
-      rescale: scale embeddings to the size of new ones first; see `rescale_embeddings`.
+      options: None for the default ones.
       overwrite: replace a model of the same format in `output_dir`; see files.new_folder.
 
     Raises:
       AlbertError: the source cannot be loaded, the format cannot represent the model, a weight is
         too large for float16, or the folder is not empty.
     """
-    check_weights_dtype(to, weights_dtype)
+    options = options or ConversionOptions()
+    check_weights_dtype(to, options.weights_dtype)
     with files.new_folder(output_dir, overwrite, from_path) as folder:
-        model = load_pretrained(from_path, allow_partial)
+        model = load_pretrained(from_path, options.allow_partial)
         if model.tokenizer is None:
             print(
                 f"There is no vocabulary beside {from_path}, so the result has none: put it "
@@ -75,9 +88,9 @@ def convert(
             )
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
-        if rescale:
+        if options.rescale:
             weights = rescale_embeddings(weights, model.config)
-        if weights_dtype == FLOAT16:
+        if options.weights_dtype == FLOAT16:
             weights = {name: _half(name, value) for name, value in weights.items()}
         WRITERS[to](folder, model.config, model.tokenizer, weights)
         _compare(folder, weights)

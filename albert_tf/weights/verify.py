@@ -180,29 +180,24 @@ def verify(
         [i for pair in pairs for part in pair for i in part], minlength=tokenizer.vocab_size
     )
     unigram = np.log(np.maximum(counts, 1) / counts.sum())
-    totals: dict[str, list[np.ndarray]] = {}
+    measured = []
     with Progress("verify", len(pairs), "sequences") as progress:
         for start in range(0, len(pairs), _BATCH):
-            batch = pairs[start : start + _BATCH]
-            measured = _measure(model, make_batch(batch, tokenizer, rng), unigram)
-            for name, values in measured.items():
-                totals.setdefault(name, []).append(values)
-            progress.update(len(batch))
-    values = {name: np.concatenate(parts) for name, parts in totals.items()}
-    if not len(values["mlm_loss"]):
+            batch = make_batch(pairs[start : start + _BATCH], tokenizer, rng)
+            measured.append(_measure(model, batch, unigram))
+            progress.update(len(batch.labels))
+    values = {name: np.concatenate([part[name] for part in measured]) for name in measured[0]}
+    num_masked = len(values["mlm_loss"])
+    if not num_masked:
         raise AlbertError("No word of the text is in the vocabulary; give the text's vocabulary.")
-    has_order = not any("seq_relationship" in name for name in model.load_report.missing)
-    mean = {name: float(v.mean()) for name, v in values.items()}
+    means: dict[str, float | None] = {name: float(v.mean()) for name, v in values.items()}
+    if any("seq_relationship" in name for name in model.load_report.missing):
+        means["sop_loss"] = means["sop_accuracy"] = None
     return Verification(
-        mlm_loss=mean["mlm_loss"],
-        mlm_accuracy=mean["mlm_correct"],
+        **means,
         uniform_loss=math.log(model.config.vocab_size),
-        unigram_loss=mean["unigram_loss"],
-        entropy=mean["entropy"],
-        sop_loss=mean["sop_loss"] if has_order else None,
-        sop_accuracy=mean["sop_correct"] if has_order else None,
         num_sequences=len(pairs),
-        num_masked=len(values["mlm_loss"]),
+        num_masked=num_masked,
     )
 
 
@@ -240,7 +235,7 @@ def make_batch(pairs: list[Pair], tokenizer: Tokenizer, rng: np.random.Generator
 def _measure(
     model: AlbertPretrainer, batch: MaskedBatch, unigram: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Returns losses and hits for every masked piece and for every pair."""
+    """Returns losses, entropy and hits for every masked piece, and losses and hits for every pair."""
     counts, swapped = batch.masked.sum(axis=1), batch.swapped
     # Logits at all positions would take 250 MB with the released vocabularies.
     positions = np.argsort(~batch.masked, axis=1, kind="stable")[:, : max(1, counts.max())]
@@ -251,11 +246,11 @@ def _measure(
     order = _log_softmax(outputs["sop_logits"].numpy())
     return {
         "mlm_loss": -log_probs[np.arange(len(targets)), targets],
-        "mlm_correct": log_probs.argmax(axis=1) == targets,
+        "mlm_accuracy": log_probs.argmax(axis=1) == targets,
         "entropy": -(np.exp(log_probs) * log_probs).sum(axis=1),
         "unigram_loss": -unigram[targets],
         "sop_loss": -order[np.arange(len(swapped)), swapped],
-        "sop_correct": order.argmax(axis=1) == swapped,
+        "sop_accuracy": order.argmax(axis=1) == swapped,
     }
 
 

@@ -15,7 +15,7 @@ from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 import albert_tf
 import convert_checkpoint
 from albert_tf.errors import AlbertError
-from albert_tf.export.conversion import WRITERS, convert
+from albert_tf.export.conversion import WRITERS, ConversionOptions, convert
 from albert_tf.export.weight_formats import FORMATS
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -31,6 +31,7 @@ from tests.support.releases import write_release
 from tests.support.self_checks import checked_in_this_process
 from tests.support.weights import GOLDEN, golden_outputs, weights_of, write_model
 
+HALF = ConversionOptions(weights_dtype="float16")
 WORDS = "bert/embeddings/word_embeddings"
 
 
@@ -251,7 +252,7 @@ def test_rescaled_embeddings_have_the_size_of_new_ones_and_the_same_outputs(run_
 def test_the_identity_projection_for_hugging_face_has_the_dtype_of_the_weights(tmp_path):
     model = tiny_pretrainer(embedding_size=8)
     run = write_model(tmp_path / "run", model)
-    convert(run, "hf", str(tmp_path / "hf"), weights_dtype="float16")
+    convert(run, "hf", str(tmp_path / "hf"), HALF)
     assert '"F32"' not in header_of(tmp_path / "hf")
     assert weights_in(tmp_path / "hf").keys() == model.named_weights().keys()
 
@@ -262,14 +263,14 @@ def test_weights_too_large_for_float16_are_an_error(tmp_path):
     bias.assign(tf.one_hot(3, 8) * -70000)
     run = write_model(tmp_path / "run", model)
     with pytest.raises(AlbertError, match=r"bert/pooler/dense/bias holds -70000, which float16"):
-        convert(run, "hf", str(tmp_path / "hf"), weights_dtype="float16")
+        convert(run, "hf", str(tmp_path / "hf"), HALF)
     assert not (tmp_path / "hf").exists()
 
 
 @pytest.mark.parametrize("to", [name for name in WRITERS if name != "hf"])
 def test_float16_is_for_hugging_face_alone(to, release, tmp_path):
     with pytest.raises(AlbertError, match=rf"`weights_dtype`=float16 is for `to`=hf; {to}"):
-        convert(str(release), to, str(tmp_path / "out"), weights_dtype="float16")
+        convert(str(release), to, str(tmp_path / "out"), HALF)
 
 
 class TestScript:
@@ -370,6 +371,6 @@ def test_a_saved_model_comes_back_bit_by_bit(saved_release, release, tmp_path):
 @pytest.mark.usefixtures("self_check_here")
 def test_a_saved_model_without_heads_is_an_encoder(tmp_path):
     tuned = write_model(tmp_path / "tuned", AlbertClassifier(tiny_config(9), 2))
-    convert(tuned, "tfhub", str(tmp_path / "saved"), allow_partial=True)
+    convert(tuned, "tfhub", str(tmp_path / "saved"), ConversionOptions(allow_partial=True))
     loaded = hub.load(str(tmp_path / "saved"))
     assert len(loaded.variables) == 25 and not hasattr(loaded, "mlm")
