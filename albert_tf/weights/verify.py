@@ -235,7 +235,7 @@ def make_batch(pairs: list[Pair], tokenizer: Tokenizer, rng: np.random.Generator
 def _measure(
     model: AlbertPretrainer, batch: MaskedBatch, unigram: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Returns losses, entropy and hits for every masked piece, and losses and hits for every pair."""
+    """Returns the figures of Verification for every masked piece or pair."""
     counts, swapped = batch.masked.sum(axis=1), batch.swapped
     # Logits at all positions would take 250 MB with the released vocabularies.
     positions = np.argsort(~batch.masked, axis=1, kind="stable")[:, : max(1, counts.max())]
