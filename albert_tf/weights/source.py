@@ -224,7 +224,7 @@ def find_beside(checkpoint: str, name: str) -> str | None:
 
 
 def find_only(folder: str, *patterns: str) -> str | None:
-    """Returns the one file that matches the first pattern with matches, None if several do."""
+    """Returns the only file that matches the first pattern with matches, None without one."""
     for pattern in patterns:
         paths = tf.io.gfile.glob(os.path.join(folder, pattern))
         if paths:
