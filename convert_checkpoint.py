@@ -1,13 +1,13 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a pretrained ALBERT between formats, bit by bit unless flags say otherwise.
+"""Converts a pretrained ALBERT between formats, by default bit by bit.
 
   python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf --output_dir=albert-hf
   python convert_checkpoint.py --from_path=albert-hf --to=tf1 --output_dir=albert-tf1
   python convert_checkpoint.py --from_path=runs/base --to=tf2 --output_dir=weights
 
-Every variable is accounted for: if one is missing, of another shape or unknown, nothing is written.
-What was written is read back and compared.
+Every variable is checked: if one is missing, unknown or of another shape, nothing is written.
+The result is read back and compared.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def define_flags() -> None:
     )
     flags.DEFINE_bool(
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
-        "write the weights that pretrained models have; what is left out is listed."
+        "write the weights that pretrained models have; the others are listed."
     )  # fmt: skip
     flags.DEFINE_enum(
         "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: bit by bit. float16, for --to=hf: "
-        "half the size, each weight rounded to the nearest; reading gives float32 again."
+        "half the size, each weight rounded to the nearest; it is read as float32 again."
     )  # fmt: skip
     flags.DEFINE_bool(
-        "rescale_embeddings", False, "Bring embeddings that LAMB has made large to the size of new "
-        "ones, by a power of two that the masked LM's normalisation takes over. No output changes; "
-        "AdamW then trains them like new ones, which helps with thousands of examples and harms "
-        "with a few hundred."
+        "rescale_embeddings", False, "Scale embeddings that LAMB has made large to the size of new "
+        "ones, by a power of two that the masked LM's normalisation compensates. No output "
+        "changes; AdamW then trains them like new ones, which helps with thousands of examples and "
+        "harms with a few hundred."
     )  # fmt: skip
     script.define_overwrite_flag()
 
@@ -70,21 +70,14 @@ def define_flags() -> None:
 def _main() -> None:
     check_weights_dtype(FLAGS.to, FLAGS.weights_dtype)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.export.conversion import convert
+    from albert_tf.export.conversion import ConversionOptions, convert
 
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
-    # What was left out is printed below.
+    # The report below lists these weights.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
-    report = convert(
-        FLAGS.from_path,
-        FLAGS.to,
-        FLAGS.output_dir,
-        FLAGS.allow_partial,
-        FLAGS.weights_dtype,
-        FLAGS.rescale_embeddings,
-        FLAGS.overwrite,
-    )
+    options = ConversionOptions(FLAGS.allow_partial, FLAGS.weights_dtype, FLAGS.rescale_embeddings)
+    report = convert(FLAGS.from_path, FLAGS.to, FLAGS.output_dir, options, FLAGS.overwrite)
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:
         print(f"Not needed: {len(report.state)} optimizer slots, counters and copies.")

@@ -11,8 +11,8 @@
   python export_tfhub.py --albert_directory=runs/base --format=tflite --quantization=int8 \\
     --export_path=exports/lite
 
-The encoder and the preprocessor are for hub.KerasLayer. A fine-tuned model tokenizes by itself: its
-SavedModel takes strings. All load in a process that has only tensorflow and tensorflow_text.
+The encoder and the preprocessor are for hub.KerasLayer. The SavedModel of a fine-tuned model takes
+strings. All exports load with nothing but tensorflow and tensorflow_text.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def define_flags() -> None:
         required=True, check=check_model,
     )  # fmt: skip
     define_path(
-        "export_path", None, "The folder to make.", required=True,
+        "export_path", None, "A new folder.", required=True,
         check=lambda path: files.check_new_folder(path, FLAGS.overwrite),
     )  # fmt: skip
     flags.DEFINE_enum(
@@ -67,11 +67,11 @@ def define_flags() -> None:
         "--export_type=model and classifier; it takes ids, as it has no operations on text.",
     )  # fmt: skip
     flags.DEFINE_enum(
-        "quantization", "none", ["none", "float16", "int8"], "tflite: how weights are kept. A "
-        "half and a quarter of the size, a little and somewhat less exact; the report tells.",
+        "quantization", "none", ["none", "float16", "int8"], "tflite: the type of the weights. "
+        "float16 and int8 have a half and a quarter of the size, with differences in the report.",
     )  # fmt: skip
     flags.DEFINE_integer(
-        "seq_length", 128, "preprocessing: tokens of a sequence where the caller names no other.",
+        "seq_length", 128, "preprocessing: the default for callers, in tokens.",
         lower_bound=5,
     )  # fmt: skip
     script.define_overwrite_flag()
@@ -79,7 +79,7 @@ def define_flags() -> None:
 
 def _check_flags() -> None:
     if FLAGS.quantization != "none" and FLAGS.format != "tflite":
-        raise AlbertError("--quantization is for --format=tflite alone.")
+        raise AlbertError("--quantization is only for --format=tflite.")
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["seq_length"], "it goes with --export_type=preprocessing.")
     if FLAGS.format == "tflite":
@@ -87,15 +87,16 @@ def _check_flags() -> None:
 
 
 def _check_lite(export_type: str) -> None:
-    """Refuses what has no TensorFlow Lite model, before anything is loaded."""
-    reason = (
-        "TensorFlow Lite has no built-in operations for the strings that it takes; give ids to an "
-        "exported encoder, or export a SavedModel."
-    )
+    """Raises AlbertError for exports without a TensorFlow Lite model, before anything is loaded."""
+    if export_type in ["model", *(task.export_type for task in BUILT_IN if task.has_lite)]:
+        return
     if export_type == "model_with_mlm":
         reason = "the pretraining heads are left out; use --export_type=model."
-    elif export_type in ["model", *(task.export_type for task in BUILT_IN if task.has_lite)]:
-        return
+    else:
+        reason = (
+            "TensorFlow Lite has no built-in operations for the strings that it takes; give ids to "
+            "an exported encoder, or export a SavedModel."
+        )
     raise AlbertError(
         f"--export_type={export_type} cannot be exported to TensorFlow Lite: {reason}"
     )

@@ -31,7 +31,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import join, keep, merge_words
 from albert_tf.export.publish import Export
-from albert_tf.export.saved_model import Reusable
+from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, strings
 from albert_tf.export.text_probes import as_bytes
@@ -213,7 +213,7 @@ class TokenClassificationTask(FineTuningTask):
             names = tf.where(inside, tf.gather(tf.constant(self.spec.tags), found), "O")
             return {"tags": words.with_values(names).to_tensor("")}
 
-        root = Reusable(tag, list(model.named_weights().values()), trainable=False)
+        root = ReusableSavedModel(tag, list(model.named_weights().values()), trainable=False)
         root.tokenizer = graph
         return Export(KIND, root, {"serving_default": tag}, self._probes(model))
 

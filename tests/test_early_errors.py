@@ -181,7 +181,7 @@ MISTAKES = {
     ),
     "a SavedModel that is quantized": (
         (*EXPORT, "--export_path=out", "--quantization=int8"),
-        "--quantization is for --format=tflite alone.",
+        "--quantization is only for --format=tflite.",
     ),
     "text for TensorFlow Lite": (
         (*EXPORT, "--export_path=out", "--format=tflite", "--export_type=squad"),

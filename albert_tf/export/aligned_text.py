@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Normalised text that knows its characters' places in the original, as TensorFlow operations."""
+"""Normalised text with the positions of its characters in the original, in TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from albert_tf.export.text_graph import (
 class AlignedTextGraph:
     """As albert_tf.tokenization.normalization.AlignedText, for string [B].
 
-    Every character is normalised by itself to learn how many bytes it becomes. The text is that of
-    `normalize`: the shape of a final sigma depends on its neighbours, but not its size.
+    Each character is also normalised alone, to get its number of bytes. `text` is normalised as a
+    whole, because the form of a final sigma, but not its size, depends on its neighbours.
 
     Attributes:
-      original: the texts, string [B], with U+FFFD for what was not UTF-8.
+      original: the texts, string [B], with U+FFFD for invalid UTF-8.
       text: the normalised texts, string [B].
     """
 
@@ -44,21 +44,21 @@ class AlignedTextGraph:
             tf.cast(_joins(is_space, characters.row_starts(), characters.value_rowids()), tf.int64),
             tf.cast(tf.strings.length(values), tf.int64),
         )
-        # Of all texts one after the other: ends of the characters in bytes of `text`.
+        # The end of each character, in bytes of `text`, with all texts concatenated.
         self._byte_limits = tf.cumsum(sizes)
         bytes_before = tf.concat([tf.zeros([1], tf.int64), self._byte_limits], axis=0)
         self._first_byte = tf.gather(bytes_before, characters.row_starts())
         self._first, self._limit = characters.row_starts(), characters.row_limits()
-        # A dropped accent belongs to the letter before it, to the last part of what it became.
+        # A dropped accent belongs to the last part of the letter before it.
         self._owners = tf.where((sizes > 0) | is_space)[:, 0]
 
     def spans(
         self, row: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The original characters of bytes [begins, ends) of `text`.
+        """Returns the start and end, in original characters, of bytes [begins, ends) of `text`.
 
         Args:
-          row: int64 [N], of [B].
+          row: int64 [N], indices of texts.
           begins, ends: int64 [N].
 
         Returns:
@@ -68,8 +68,8 @@ class AlignedTextGraph:
         first, limit = tf.gather(self._first, row), tf.gather(self._limit, row)
 
         def character(byte: tf.Tensor) -> tf.Tensor:
-            found = tf.searchsorted(self._byte_limits, byte, side="right", out_type=tf.int64)
-            return tf.minimum(found, limit)
+            index = tf.searchsorted(self._byte_limits, byte, side="right", out_type=tf.int64)
+            return tf.minimum(index, limit)
 
         start, last = character(begins + shift), character(ends + shift - 1)
         rank = tf.searchsorted(self._owners, last, side="right", out_type=tf.int64)
@@ -79,13 +79,13 @@ class AlignedTextGraph:
         byte_limits = tf.concat([self._byte_limits, [0]], axis=0)
         is_whole = tf.gather(byte_limits, last) == ends + shift
         end = tf.where(is_whole, following, last + 1)
-        # Nothing stands for nothing, or between two parts of one character for that.
+        # An empty range is empty, or between two parts of one character that character.
         end = tf.where(begins < ends, end, tf.where(begins > 0, tf.maximum(start, end), start))
         return start - first, end - first
 
 
 def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
-    """Which spaces stand for the white space between two words: the first ones of each run."""
+    """Marks the first space of each run between two words, which the normalised text keeps."""
     position = tf.range(tf.size(row, tf.int64))
     after_space = tf.concat([[True], is_space], axis=0)[:-1]
     is_first = position == tf.gather(row_starts, row)

@@ -1,9 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion: a pretrained model of any origin, written in another format and read back."""
+"""Converts a pretrained model to another format, and reads the result back."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Callable
@@ -32,7 +33,7 @@ from albert_tf.weights.source import LoadReport
 
 Writer = Callable[[str, AlbertConfig, "Tokenizer | None", Mapping[str, np.ndarray]], None]
 
-#: What writes each format.
+#: The function that writes each format.
 WRITERS: dict[str, Writer] = {
     TF2: write_tf2,
     TF1: write_tf1,
@@ -41,44 +42,55 @@ WRITERS: dict[str, Writer] = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class ConversionOptions:
+    """Options of `convert`.
+
+    Attributes:
+      allow_partial: see load_pretrained; only the weights of the source are written.
+      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
+      rescale: scale embeddings to the size of new ones first; see `rescale_embeddings`.
+    """
+
+    allow_partial: bool = False
+    weights_dtype: str = FLOAT32
+    rescale: bool = False
+
+
 def convert(
     from_path: str,
     to: str,
     output_dir: str,
-    allow_partial: bool = False,
-    weights_dtype: str = FLOAT32,
-    rescale: bool = False,
+    options: ConversionOptions | None = None,
     overwrite: bool = False,
 ) -> LoadReport:
-    """Writes the model at `from_path` into a new folder, and compares bit by bit what it wrote.
+    """Writes the model at `from_path` to a new folder, and compares the result bit by bit.
 
     Args:
       from_path: see albert_tf.weights.load.open_source.
       to: one of WRITERS.
-      output_dir: a folder that does not exist yet, or is empty; it appears only when complete.
-      allow_partial: see load_pretrained; only weights that were there are written.
-      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
-      rescale: brings embeddings to the size of new ones first; see `rescale_embeddings`.
+      output_dir: a new or empty folder; the result appears there once it is complete.
+      options: None for the default ones.
       overwrite: replace a model of the same format in `output_dir`; see files.new_folder.
 
     Raises:
-      AlbertError: the source cannot be loaded, the format has no such model, a weight is too large
-        for float16, or there is something in the folder.
+      AlbertError: the source cannot be loaded, the format cannot represent the model, a weight is
+        too large for float16, or the folder is not empty.
     """
-    check_weights_dtype(to, weights_dtype)
+    options = options or ConversionOptions()
+    check_weights_dtype(to, options.weights_dtype)
     with files.new_folder(output_dir, overwrite, from_path) as folder:
-        model = load_pretrained(from_path, allow_partial)
+        model = load_pretrained(from_path, options.allow_partial)
         if model.tokenizer is None:
             print(
-                f"There is no vocabulary beside {from_path}, and so none in the result: put it "
-                "there and convert again, or give it by --spm_model_file or --vocab_file wherever "
-                "the result is used."
+                f"There is no vocabulary beside {from_path}, so the result has none: put it "
+                "there and convert again, or name it wherever the result is used."
             )
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
-        if rescale:
+        if options.rescale:
             weights = rescale_embeddings(weights, model.config)
-        if weights_dtype == FLOAT16:
+        if options.weights_dtype == FLOAT16:
             weights = {name: _half(name, value) for name, value in weights.items()}
         WRITERS[to](folder, model.config, model.tokenizer, weights)
         _compare(folder, weights)
@@ -86,28 +98,30 @@ def convert(
 
 
 def _half(name: str, values: np.ndarray) -> np.ndarray:
-    """Float32 values, each as the nearest float16."""
+    """Rounds float32 values to float16; raises AlbertError if one is too large."""
     with np.errstate(over="ignore"):
         rounded = values.astype(np.float16)
     lost = values[np.isfinite(values) & ~np.isfinite(rounded)]
     if lost.size:
         raise AlbertError(
             f"{name} holds {lost[np.argmax(np.abs(lost))]:g}, which float16 cannot (its largest "
-            f"number is {np.finfo(np.float16).max:g}); write it with --weights_dtype=float32."
+            f"number is {np.finfo(np.float16).max:g}); write it with `weights_dtype`=float32."
         )
     return rounded
 
 
 def _compare(folder: str, weights: Mapping[str, np.ndarray]) -> None:
+    """Raises AlbertError unless the weights in a folder are these."""
     written = open_source(folder)
-    odd = set(written.shapes) ^ set(weights)
-    odd.update(
+    wrong = [
         name
-        for name in set(weights) - odd
-        if written.read(name).tobytes() != weights[name].astype(np.float32).tobytes()
-    )
-    if odd:
+        for name in sorted({*written.shapes, *weights})
+        if name not in written.shapes
+        or name not in weights
+        or written.read(name).tobytes() != weights[name].astype(np.float32).tobytes()
+    ]
+    if wrong:
         raise AlbertError(
-            f"What was written to {os.path.dirname(folder)} reads back differently in "
-            f"{', '.join(sorted(odd))}; the disk may be full or damaged."
+            f"The result in {os.path.dirname(folder)} reads back differently in "
+            f"{', '.join(wrong)}; the disk may be full or damaged."
         )

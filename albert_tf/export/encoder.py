@@ -21,7 +21,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind, ModelFacts
 from albert_tf.export.publish import Export, publish
-from albert_tf.export.saved_model import Reusable
+from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import input_specs
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -44,8 +44,8 @@ def reusable(
     function: Callable[[Inputs, bool], Outputs],
     weights: Mapping[str, tf.Variable],
     specs: Mapping[str, tf.TensorSpec],
-) -> Reusable:
-    """A function of the model's inputs and `training`, traced for both values of the second."""
+) -> ReusableSavedModel:
+    """Wraps a function of the model's inputs and `training`, traced for both values."""
 
     @tf.function(autograph=False)
     def call(inputs: Inputs, training: bool = False) -> Outputs:
@@ -54,13 +54,13 @@ def reusable(
 
     call.get_concrete_function(specs)
     call.get_concrete_function(specs, training=True)
-    return Reusable(call, list(weights.values()))
+    return ReusableSavedModel(call, list(weights.values()))
 
 
 def serving_signature(
     function: Callable[[Inputs, bool], Outputs], specs: Mapping[str, tf.TensorSpec]
 ) -> Any:
-    """The function for serving: inputs by name, outputs without those that are lists."""
+    """Returns the serving function: inputs by name, and outputs without lists."""
 
     @tf.function(autograph=False)
     def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -71,26 +71,22 @@ def serving_signature(
     return serve.get_concrete_function(**specs)
 
 
-def build_encoder(model: AlbertEncoder | AlbertPretrainer) -> tuple[Reusable, dict[str, Any]]:
-    """Builds the SavedModel's root object of an encoder, for write_saved_model.
+def build_encoder(
+    model: AlbertEncoder | AlbertPretrainer,
+) -> tuple[ReusableSavedModel, dict[str, Any]]:
+    """Builds the SavedModel's root object and the signatures of an encoder in float32.
 
     The root takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], and returns
     `pooled_output` [B, H], also as `default`, `sequence_output` [B, S, H] and `encoder_outputs`,
-    the list of all layers' outputs. With a pretrainer it has two further objects, which return
-    more: `mlm` takes `masked_lm_positions`, int32 [B, P], too and adds `mlm_logits` [B, P, V];
-    `sop` adds `sop_logits` [B, 2]. Their heads' weights are no weights of the root.
-
-    Args:
-      model: in float32.
-
-    Returns:
-      The root and its signatures.
+    the list of all layers' outputs. With a pretrainer, the root has two more objects: `mlm` also
+    takes `masked_lm_positions`, int32 [B, P], and adds `mlm_logits` [B, P, V]; `sop` adds
+    `sop_logits` [B, 2]. The root's weights do not include those of the heads.
     """
     heads = model if isinstance(model, AlbertPretrainer) else None
     encoder = model.encoder if heads else model
     weights = encoder.named_weights()
 
-    # All functions call this graph: tracing and storing a deep encoder takes seconds and megabytes.
+    # All functions share this graph: a deep one takes seconds to trace and megabytes to store.
     @tf.function(autograph=False)
     def encode(inputs: Inputs, training: bool) -> Outputs:
         outputs = encoder(inputs, training=training)
@@ -118,7 +114,7 @@ def build_encoder(model: AlbertEncoder | AlbertPretrainer) -> tuple[Reusable, di
 
 
 def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
-    """Random inputs of two batch sizes and two lengths; all rows but the first have padding."""
+    """Returns random inputs of two batch sizes and lengths; all rows but the first are padded."""
     generator = np.random.default_rng(0)
     longest = min(64, config.max_position_embeddings)
     batches = []
@@ -134,40 +130,43 @@ def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
 
 
 def encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
-    """All outputs on `probe_batches`, and the heads' logits."""
+    """Returns probes of all outputs on `probe_batches`, and of the heads' logits."""
     heads = model if isinstance(model, AlbertPretrainer) else None
     encoder, probes = model.encoder if heads else model, []
     for inputs in probe_batches(model.config):
-        answers = _arrays(encoder(inputs))
-        calls = [("", inputs, {**answers, "default": answers["pooled_output"]})]
         rows, length = inputs["input_mask"].shape
+        label = f"{length} pieces"
+        outputs = _arrays(encoder(inputs))
+        expected = {**outputs, "default": outputs["pooled_output"]}
+        probes.append(Probe(inputs, expected, length=label))
         if heads:
             positions = np.arange(rows * 3, dtype=np.int32).reshape([rows, 3]) % (length // 2)
             with_positions = {**inputs, "masked_lm_positions": positions}
             outputs = heads(with_positions)
-            for name, given in (("mlm", with_positions), ("sop", inputs)):
-                key = f"{name}_logits"
-                calls.append((name, given, {key: outputs[key].numpy()}))
-        probes += [Probe(given, want, name, f"{length} pieces") for name, given, want in calls]
+            for name, taken in (("mlm", with_positions), ("sop", inputs)):
+                logits = {f"{name}_logits": outputs[f"{name}_logits"].numpy()}
+                probes.append(Probe(taken, logits, name, label))
     return probes
 
 
 def _arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Outputs as arrays, those that are lists under name/0, name/1, …"""
+    """Returns outputs as arrays; the entries of lists become name/0, name/1, …"""
     arrays = {}
     for name, value in outputs.items():
-        parts = {f"{name}/{i}": v for i, v in enumerate(value)} if isinstance(value, list) else None
-        arrays.update({k: v.numpy() for k, v in (parts or {name: value}).items()})
+        if isinstance(value, list):
+            arrays.update({f"{name}/{i}": entry.numpy() for i, entry in enumerate(value)})
+        else:
+            arrays[name] = value.numpy()
     return arrays
 
 
 def encoder_export(
     model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer | None = None
 ) -> Export:
-    """What `build_encoder` builds, with its probes and its assets.
+    """Returns the export of an encoder, with probes and assets.
 
-    The vocabulary is `sp_model_file` or, of WordPiece, `vocab_file`; beside it lie tokenizer.json
-    and albert_config.json, with which the SavedModel is a source for load_pretrained again.
+    The vocabulary is the asset `sp_model_file` or, for WordPiece, `vocab_file`. tokenizer.json and
+    albert_config.json beside it let load_pretrained read the SavedModel.
 
     Args:
       model: in float32.
@@ -194,7 +193,11 @@ def write_hub_encoder(
     tokenizer: Tokenizer | None,
     weights: Mapping[str, np.ndarray],
 ) -> None:
-    """Writes weights by official name as an encoder SavedModel, with what heads they have."""
+    """Writes weights by official name as an encoder SavedModel, with both heads or none.
+
+    Raises:
+      AlbertError: weights of the encoder or of a head are missing.
+    """
     heads = any(not name.startswith("bert/") for name in weights)
     model = (AlbertPretrainer if heads else AlbertEncoder)(config, dtype="float32")
     variables = model.named_weights()
@@ -202,7 +205,7 @@ def write_hub_encoder(
     if missing:
         raise AlbertError(
             "A SavedModel holds the whole encoder and both pretraining heads or none; "
-            f"{', '.join(missing)} are missing here."
+            f"{', '.join(missing)} are missing."
         )
     for name, variable in variables.items():
         variable.assign(weights[name])

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The model card: README.md of an export, made of what the files beside the weights say."""
+"""The model card: README.md of an export, made from the files beside the weights."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CARD_FILE = "README.md"
 
 
 class Kind(NamedTuple):
-    """What is exported.
+    """A kind of export.
 
     Attributes:
       title: of the card.
-      example: of use, Python with {name} for the name of the export.
+      example: Python code that uses the export, with {name} for its name.
     """
 
     title: str
@@ -30,19 +30,19 @@ class Kind(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a model; what is not known is empty.
+    """Facts about a model for its card; unknown ones are empty.
 
     Attributes:
-      name: what the export is called.
-      config: of the model; None for a preprocessor alone.
-      parameters: their number.
-      tokenizer: of its vocabulary.
-      origin: what the weights were read from, and when in training they were taken.
-      task: what a fine-tuned model does, as in task.json.
+      name: of the export.
+      config: of the model; None for a preprocessor.
+      parameters: number of parameters.
+      tokenizer: specification of the tokenizer.
+      origin: a sentence on the source of the weights.
+      task: the task of a fine-tuned model, as in task.json.
       training: settings, as in run_config.json.
-      data: as RecordSource.description tells.
+      data: as in RecordSource.description.
       evaluation: metrics by name, as in eval_results.json.
-      use: what the model is meant for, what its text may be used for, whom its errors may harm.
+      use: the intended use, the rights in the training text, the harm that errors may do.
     """
 
     name: str
@@ -58,29 +58,27 @@ class ModelFacts:
 
 
 def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, check: str) -> str:
-    """The card as Markdown.
+    """Returns the card as Markdown.
 
     Args:
-      kind: what it is.
-      signatures: concrete functions by name; empty for what is no SavedModel.
-      facts: of the model.
-      check: the outcome of the self-check, in sentences.
+      kind: of the export.
+      signatures: concrete functions by name.
+      facts: about the model.
+      check: the result of the self-check, in sentences.
     """
     sections = [
         f"# {kind.title}: {facts.name}",
         f"ALBERT (Lan et al., ICLR 2020) for TensorFlow 2, written by albert_tf {__version__}.",
         f"```python\n{kind.example.format(name=facts.name)}\n```",
     ]
-    if signatures:
-        rows = _signature_rows(signatures)
-        sections += ["## Signatures", _table(("signature", "takes", "gives"), rows)]
+    rows = [
+        (f"`{name}`", _specs(_inputs(function)), _specs(function.structured_outputs))
+        for name, function in signatures.items()
+    ]
+    sections += ["## Signatures", _table(("signature", "inputs", "outputs"), rows)]
     model = {"parameters": f"{facts.parameters:,}"} if facts.parameters else {}
-    if facts.config:
-        model.update(facts.config.to_dict())
-    sections += _section("Model", model)
-    sections += _section(
-        "Vocabulary", dataclasses.asdict(facts.tokenizer) if facts.tokenizer else {}
-    )
+    sections += _section("Model", {**model, **(facts.config.to_dict() if facts.config else {})})
+    sections += _section("Vocabulary", facts.tokenizer.to_dict() if facts.tokenizer else {})
     sections += _section("Task", facts.task)
     if facts.origin:
         sections += ["## Training", facts.origin]
@@ -107,7 +105,7 @@ def _section(title: str, values: Mapping[str, Any], level: str = "##") -> list[s
 
 
 def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested values as rows; what says nothing is left out, and paths lose their folders."""
+    """Returns nested values as rows, without empty ones, and paths without their folders."""
     rows = []
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -126,7 +124,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(_cell(entry) for entry in value.values())
     text = str(value)
-    # Where things lay when the model was trained is nobody's business.
+    # Folders of the machine that trained the model are private.
     return os.path.basename(text.rstrip("/")) if os.path.isabs(text) or "://" in text else text
 
 
@@ -136,28 +134,15 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
                      for line in lines)  # fmt: skip
 
 
-def _signature_rows(signatures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    return [
-        (
-            f"`{name}`",
-            _specs(_inputs(function)),
-            _specs(function.structured_outputs),
-        )
-        for name, function in signatures.items()
-    ]
-
-
 def _inputs(function: Any) -> dict[str, Any]:
-    """Specs of a function's arguments by name, whether they go by position or by name."""
-    by_position, by_name = function.structured_input_signature
-    given = {spec.name: spec for spec in by_position if hasattr(spec, "dtype")}
-    return {**given, **by_name}
+    """Returns the specs of a function's arguments by name, positional ones included."""
+    positional, by_name = function.structured_input_signature
+    return {**{spec.name: spec for spec in positional if hasattr(spec, "dtype")}, **by_name}
 
 
 def _specs(specs: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"`{name}` {spec.dtype.name} {['?' if n is None else n for n in spec.shape]}".replace(
-            "'", ""
-        )
-        for name, spec in specs.items()
-    )
+    texts = []
+    for name, spec in specs.items():
+        sizes = ", ".join("?" if n is None else str(n) for n in spec.shape)
+        texts.append(f"`{name}` {spec.dtype.name} [{sizes}]")
+    return ", ".join(texts)

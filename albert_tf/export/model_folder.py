@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A folder with a model to export, and what its files tell of the model."""
+"""A folder with a model to export, and the facts that its files record."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from albert_tf.weights.source import Source, find_beside
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-    """A model to export: anything `albert_tf.weights.load.open_source` recognises.
+    """A model to export: anything that `albert_tf.weights.load.open_source` accepts.
 
     Attributes:
       path: an output directory, a release, a Hugging Face folder, …
-      checkpoint_name: of a checkpoint in the folder `path`; None for the best, newest or only one.
+      checkpoint_name: a checkpoint in the folder `path`; None for the best, newest or only one.
       lower_case: see Tokenizer.from_file.
     """
 
@@ -41,12 +41,12 @@ class ModelFolder:
     lower_case: bool | None = None
 
     def __post_init__(self) -> None:
-        """Looks into an output directory of several seeds for the best one."""
+        """Selects the best seed of an output directory with several ones."""
         object.__setattr__(self, "path", model_folder(self.path.rstrip("/")))
 
     @property
     def weights(self) -> str:
-        """What the weights are loaded from."""
+        """The path to load the weights from."""
         return os.path.join(self.path, self.checkpoint_name) if self.checkpoint_name else self.path
 
     @functools.cached_property
@@ -54,18 +54,18 @@ class ModelFolder:
         return open_source(self.weights)
 
     def config_and_tokenizer(self) -> tuple[AlbertConfig, Tokenizer]:
-        """The model's configuration and tokenizer.
+        """Returns the model's configuration and tokenizer.
 
         Raises:
-          AlbertError: one of them is missing, or they do not belong together.
+          AlbertError: one of them is missing, or they do not match.
         """
-        found = self._source.config(), self._source.tokenizer(self.lower_case)
-        for value, what in zip(
-            found, (CONFIG_FILE, f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)")
+        config, tokenizer = self._source.config(), self._source.tokenizer(self.lower_case)
+        for value, what in (
+            (config, CONFIG_FILE),
+            (tokenizer, f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)"),
         ):
             if value is None:
-                raise AlbertError(f"With {self.weights} lies no {what}, or more than one.")
-        config, tokenizer = found
+                raise AlbertError(f"There is no {what} with {self.weights}, or more than one.")
         if tokenizer.vocab_size != config.vocab_size:
             raise AlbertError(
                 f"The vocabulary in {self.path} has {tokenizer.vocab_size} pieces, but the model "
@@ -74,20 +74,16 @@ class ModelFolder:
         return config, tokenizer
 
     def load(self, model: AlbertModel) -> None:
-        """Gives a model all its weights.
-
-        Raises:
-          AlbertError: the checkpoint lacks one.
-        """
+        """Loads all weights of a model; raises AlbertError if the checkpoint lacks one."""
         print(load_weights(self._source, model.named_weights(), whole=True))
 
     def facts(self, name: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
-        """What the files beside the weights tell of the model.
+        """Collects the facts that the files beside the weights record.
 
         Args:
           name: of the export.
           tokenizer: of the model.
-          model: None for a preprocessor alone.
+          model: None for a preprocessor.
         """
         if model is None:
             return ModelFacts(name, tokenizer=tokenizer.spec)
@@ -120,17 +116,17 @@ class ModelFolder:
         model: AlbertModel | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Writes what was made of the model as a checked SavedModel with a card.
+        """Writes a checked SavedModel with a card, made from the model.
 
         Args:
           export: the SavedModel.
-          path: the folder to make.
+          path: a new folder.
           tokenizer: of the model.
-          model: None for a preprocessor alone.
+          model: None for a preprocessor.
           overwrite: replace an earlier export at `path`; see files.new_folder.
 
         Raises:
-          AlbertError: there is something at `path`, or the check failed.
+          AlbertError: `path` exists, or the check failed.
         """
         with files.new_folder(path, overwrite, self.path) as folder:
             name = os.path.basename(path.rstrip("/"))

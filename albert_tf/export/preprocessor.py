@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The preprocessor SavedModel of TF-Hub's text API: sentences in, the encoder's inputs out.
+"""The preprocessor SavedModel of TF-Hub's text API: makes the encoder's inputs from sentences.
 
   preprocessor = hub.load(path)
   preprocessor(["one sentence", "another"], seq_length=64)
@@ -8,7 +8,7 @@
   preprocessor.bert_pack_inputs(tokens, seq_length=128)
   preprocessor.tokenize.get_special_tokens_dict()["mask_id"]
 
-Use it outside of a distribution strategy's scope, as in tf.data pipelines.
+Use it outside a distribution strategy's scope, for example in tf.data pipelines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import merge_words, pack
-from albert_tf.export.saved_model import Reusable
+from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.text_probes import as_bytes, text_batches
 from albert_tf.export.tokenizer_graph import tokenizer_graph
@@ -43,8 +43,8 @@ MIN_SEQ_LENGTH = 5
 
 def build_preprocessor(
     tokenizer: Tokenizer, seq_length: int = 128
-) -> tuple[Reusable, dict[str, Any]]:
-    """Builds the preprocessor of a tokenizer, for tf.saved_model.save.
+) -> tuple[ReusableSavedModel, dict[str, Any]]:
+    """Builds the SavedModel's root object and the signatures of a preprocessor.
 
     The root takes string [B] (`sentences`) and returns `input_word_ids`, `input_mask` and
     `input_type_ids`, int32 [B, seq_length]. It has `tokenize`, with `get_special_tokens_dict`, and
@@ -52,10 +52,7 @@ def build_preprocessor(
 
     Args:
       tokenizer: of the encoder.
-      seq_length: what callers get who give none.
-
-    Returns:
-      The root and its signatures.
+      seq_length: the default for callers.
 
     Raises:
       AlbertError: seq_length is too small.
@@ -71,8 +68,8 @@ def build_preprocessor(
         "mask_id": tokenizer.mask_id,
     }
 
-    # The functions below are traced for every combination of arguments; so these two, which do the
-    # work, are graphs of their own.
+    # The functions below are traced for every combination of arguments. These two, which do the
+    # work, have their own graphs, so that each is stored once.
     @tf.function(autograph=False, input_signature=[_SENTENCES])
     def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
         return graph(sentences)
@@ -97,11 +94,11 @@ def build_preprocessor(
     def get_special_tokens_dict() -> dict[str, tf.Tensor]:
         return {name: tf.constant(value, tf.int32) for name, value in sizes.items()}
 
-    root = Reusable(preprocess)
-    root.tokenize = Reusable(tokenize)
+    root = ReusableSavedModel(preprocess)
+    root.tokenize = ReusableSavedModel(tokenize)
     root.tokenize.graph = graph
-    root.tokenize.get_special_tokens_dict = Reusable(get_special_tokens_dict)
-    root.bert_pack_inputs = Reusable(bert_pack_inputs)
+    root.tokenize.get_special_tokens_dict = ReusableSavedModel(get_special_tokens_dict)
+    root.bert_pack_inputs = ReusableSavedModel(bert_pack_inputs)
     for rank in (1, 2):
         tokens = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, ragged_rank=rank)
         for segments in ([tokens], [tokens, tokens]):
@@ -113,7 +110,7 @@ def build_preprocessor(
 
 
 def preprocessor_probes(tokenizer: Tokenizer, seq_length: int) -> list[Probe]:
-    """Sentences, packed by the host."""
+    """Returns probes with sentences that the host's tokenizer encodes."""
     probes = []
     for length, texts in text_batches():
         encoded = tokenizer.encode_batch(texts)

@@ -1,12 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The process in which an export is checked: TensorFlow and TensorFlow Hub, nothing of albert_tf.
+"""The process in which albert_tf.export.self_check calls an export, without albert_tf.
 
   python probe_process.py SAVED_MODEL FOLDER
 
-Calls the SavedModel as FOLDER/calls.json says with the arrays of FOLDER/inputs.npz, and writes
-FOLDER/outputs.npz and, with the versions used, FOLDER/versions.json. albert_tf.export.self_check
-starts it.
+Makes the calls of FOLDER/calls.json with the arrays of FOLDER/inputs.npz, and writes
+FOLDER/outputs.npz and, with the libraries' versions, FOLDER/versions.json.
 """
 
 import json
@@ -26,7 +25,7 @@ def main(saved_model: str, folder: str) -> None:
         inputs = {name: tf.constant(array) for name, array in arrays.items()}
     versions = {"tensorflow": tf.__version__, "tensorflow_hub": hub.__version__}
     if any(tensor.dtype == tf.string for tensor in inputs.values()):
-        # Models that read text need its operations; the others have to do without.
+        # Models that read text need its operations; others must load without it.
         import tensorflow_text
 
         versions["tensorflow_text"] = tensorflow_text.__version__
@@ -51,6 +50,6 @@ def main(saved_model: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    # The modules beside this file are not to be found by short names such as `encoder`.
+    # Modules beside this file must not be importable by short names such as `encoder`.
     del sys.path[0]
     main(*sys.argv[1:])

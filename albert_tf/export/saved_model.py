@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that hub.KerasLayer can wrap, saved with their assets."""
+"""Saves objects that hub.KerasLayer can wrap, with their assets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import tensorflow as tf
 from albert_tf.io import files
 
 
-class Reusable(tf.__internal__.tracking.AutoTrackable):
-    """What hub.KerasLayer expects of an object in a SavedModel.
+class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
+    """An object with TF-Hub's Reusable SavedModel interface.
 
-    It holds variables and traced functions, and no Keras objects: what is saved then needs no
-    Keras to load, and no path of a Python file.
+    It holds variables and traced functions, but no Keras objects, so the SavedModel loads without
+    Keras and contains no path of a Python file.
 
     Args:
-      call: a tf.function, traced for everything that it is to be called with.
+      call: a tf.function, traced for all the arguments it will be called with.
       weights: the variables that it reads.
-      trainable: whether it can be trained.
+      trainable: whether they can be trained.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Reusable(tf.__internal__.tracking.AutoTrackable):
 
 
 def write_saved_model(
-    root: Reusable,
+    root: ReusableSavedModel,
     signatures: Mapping[str, Any],
     folder: str,
     assets: Mapping[str, tuple[str, bytes]] | None = None,
@@ -48,12 +48,12 @@ def write_saved_model(
     """Saves an object.
 
     Args:
-      root: what is saved.
+      root: the object.
       signatures: concrete functions by name.
-      folder: where to.
-      assets: attributes to add to the root, as file name and content; tf.saved_model.Asset.
+      folder: the folder to write to.
+      assets: file name and content of assets, by the root's attribute.
     """
-    # The names of assets are part of the graph: of a folder that tells nothing of this machine.
+    # The graph contains the paths of assets, which must not reveal folders of this machine.
     with tempfile.TemporaryDirectory() as temporary:
         for name, (file_name, content) in (assets or {}).items():
             source = os.path.join(temporary, file_name)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The check of every export: what was written answers, in a fresh process, as the model does."""
+"""Checks that an export, loaded in a fresh process, has the model's outputs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from albert_tf.errors import AlbertError
 from albert_tf.export import probe_process
 from albert_tf.io import files
 
-#: Of the largest value of an output, or of 1 if that is smaller.
+#: Largest difference, relative to an output's largest value, or to 1 if that is smaller.
 TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A call of a SavedModel, with the answers it has to give.
+    """A call of a SavedModel, and its expected outputs.
 
     Attributes:
       inputs: arrays by name; strings as bytes.
-      expected: the source model's outputs by name; an output that is a list as name/0, name/1, …
-        The SavedModel may have further outputs.
-      attribute: of the root, what is called; empty for the root itself.
-      length: of the inputs, in what their kind is measured in; for the report.
+      expected: the model's outputs by name; the entries of a list as name/0, name/1, … The
+        SavedModel may have further outputs.
+      attribute: the root's attribute to call; "" for the root itself.
+      length: of the inputs, with its unit, for the report.
     """
 
     inputs: Mapping[str, np.ndarray]
@@ -42,20 +42,20 @@ class Probe:
 
 
 def self_check(folder: str, probes: Sequence[Probe]) -> dict[str, Any]:
-    """Loads a SavedModel in a process of its own through tensorflow_hub, and compares answers.
+    """Loads a SavedModel in a fresh process with tensorflow_hub, and compares its outputs.
 
-    Numbers may differ by TOLERANCE, everything else not at all.
+    Floats may differ by TOLERANCE; strings and integers must be equal.
 
     Args:
       folder: of the SavedModel.
-      probes: what to call and what to expect.
+      probes: calls and expected outputs.
 
     Returns:
       The report, as JSON values: `versions`, `tolerance`, and for each probe `called`,
       `batch_size`, `length` and `largest_difference` by output.
 
     Raises:
-      AlbertError: it cannot be loaded or called there, or it gives other answers.
+      AlbertError: it cannot be loaded or called, or its outputs differ.
     """
     outputs, versions = _run(folder, probes)
     rows = []
@@ -63,12 +63,11 @@ def self_check(folder: str, probes: Sequence[Probe]) -> dict[str, Any]:
         called = probe.attribute or "the model"
         differences = {}
         for name, expected in probe.expected.items():
-            found = outputs.get(f"{number}/{name}")
-            difference = _difference(found, expected)
+            difference = _difference(outputs.get(f"{number}/{name}"), expected)
             if difference is None or not difference <= TOLERANCE:
                 what = "other values" if difference is None else f"a difference of {difference:.2g}"
                 raise AlbertError(
-                    f"The SavedModel does not answer as the model does: {called} has {what} in "
+                    f"The SavedModel's outputs are not the model's: {called} has {what} in "
                     f"{name!r}; nothing was written."
                 )
             differences[name] = difference
@@ -84,31 +83,28 @@ def self_check(folder: str, probes: Sequence[Probe]) -> dict[str, Any]:
 
 
 def largest_difference(report: Mapping[str, Any]) -> float:
-    """Over all probes and outputs."""
+    """Returns the largest difference of all probes and outputs in a report."""
     return max(max(probe["largest_difference"].values()) for probe in report["probes"])
 
 
 def _difference(found: np.ndarray | None, expected: np.ndarray) -> float | None:
-    """The largest difference, relative to the largest value above 1; None for what is no number."""
+    """Returns the largest difference, see TOLERANCE; None for other shapes, strings, integers."""
     if found is None or found.shape != expected.shape:
         return None
     if expected.dtype.kind != "f":
         return 0.0 if np.array_equal(found, expected) else None
-    if not expected.size:
-        return 0.0
-    scale = max(1.0, float(np.abs(expected).max()))
-    return float(np.abs(found - expected).max()) / scale
+    scale = float(np.abs(expected).max(initial=1.0))
+    return float(np.abs(found - expected).max(initial=0.0)) / scale
 
 
 def _run(folder: str, probes: Sequence[Probe]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The outputs of all calls as number/name, and the versions of what ran them."""
+    """Returns the outputs of all calls as number/name, and the versions of the libraries."""
     with tempfile.TemporaryDirectory() as work:
         calls = [{"attribute": p.attribute, "inputs": list(p.inputs)} for p in probes]
         files.write_json(os.path.join(work, "calls.json"), calls)
         inputs = {f"{i}/{name}": a for i, p in enumerate(probes) for name, a in p.inputs.items()}
         np.savez(os.path.join(work, "inputs.npz"), **inputs)
-        # Relative paths would mean another folder there. What is not on a disk that process may be
-        # unable to reach: memory is another one's, and buckets need what it does not import.
+        # The process has another working directory, and may be unable to read remote file systems.
         local = os.path.abspath(folder)
         if "://" in folder:
             local = os.path.join(work, "model")

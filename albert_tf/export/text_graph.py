@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text normalisation as TensorFlow operations, equal to albert_tf.tokenization.normalization.
 
-Character classes are made from Python's Unicode tables when a graph is built, so that they are
-those of the host's tokenizer. NFD, NFKD and lower-casing follow the tables inside TensorFlow, which
-may be those of an earlier Unicode version.
+Character classes are computed from Python's Unicode tables when a graph is built, as in the host's
+tokenizer. NFD, NFKD and lower-casing use TensorFlow's tables, which may be of an earlier Unicode
+version.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from collections.abc import Callable
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from albert_tf.tokenization import wordpiece
+
 
 @functools.cache
 def character_class(is_member: Callable[[str], object]) -> str:
-    """The members of a set of characters as ranges for a regular expression's class (RE2)."""
+    """Returns the members of a set of characters as ranges for a character class in RE2."""
     ranges: list[list[int]] = []
     for point in range(sys.maxunicode + 1):
-        # Surrogates are no characters, and not to be written in UTF-8.
+        # Surrogates are not characters, and have no UTF-8 encoding.
         if 0xD800 <= point <= 0xDFFF or not is_member(chr(point)):
             continue
         if ranges and ranges[-1][1] == point - 1:
@@ -34,7 +36,7 @@ def character_class(is_member: Callable[[str], object]) -> str:
 
 
 def valid_utf8(texts: tf.Tensor) -> tf.Tensor:
-    """Replaces what is not UTF-8 by U+FFFD: the operations below refuse it."""
+    """Replaces invalid UTF-8, which the operations below refuse, with U+FFFD."""
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
 
@@ -45,14 +47,14 @@ def drop_combining(texts: tf.Tensor) -> tf.Tensor:
 
 def lower(texts: tf.Tensor) -> tf.Tensor:
     """str.lower of UTF-8 strings."""
-    # The operation takes NUL for the end of a string. A noncharacter stands in for it meanwhile.
+    # The operation stops at NUL, so a noncharacter replaces it temporarily.
     texts = tf.strings.regex_replace(texts, r"\x{0}", "\U0010ffff")
     texts = tf.strings.lower(texts, encoding="utf-8")
     return tf.strings.regex_replace(texts, r"\x{10ffff}", "\0")
 
 
 def normalize(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """`normalize` of albert_tf.tokenization.normalization, for a tensor of UTF-8 strings."""
+    """Applies `normalize` of albert_tf.tokenization.normalization to a tensor of UTF-8 strings."""
     texts = valid_utf8(texts)
     texts = tf.strings.regex_replace(texts, f"[{character_class(str.isspace)}]+", " ")
     texts = tf.strings.regex_replace(texts, "^ | $", "")
@@ -62,33 +64,21 @@ def normalize(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Ten
     return lower(texts) if lower_case else texts
 
 
-def split_words(
-    texts: tf.Tensor,
-    spaces: str,
-    ideographs: str,
-    is_dropped: Callable[[str], object],
-    is_punctuation: Callable[[str], object],
-    lower_case: bool,
-    strip_accents: bool,
-) -> tf.RaggedTensor:
-    """BERT's basic tokenization of UTF-8 strings [B] into words [B, (words)].
+def split_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.RaggedTensor:
+    """Splits UTF-8 strings [B] into words [B, (words)] with BERT's basic tokenization.
 
     Args:
       texts: string [B].
-      spaces: what separates words, written as in a regular expression's class.
-      ideographs: characters that are words of their own, written so.
-      is_dropped: tells characters that are cleaned away.
-      is_punctuation: tells further characters that are words of their own.
-      lower_case: whether words are lower-cased.
-      strip_accents: whether words lose combining characters, after NFD.
+      lower_case: whether to lower-case words.
+      strip_accents: whether to drop combining characters, after NFD.
     """
-    # Spaces first: some of them are control characters, which are dropped.
-    texts = tf.strings.regex_replace(valid_utf8(texts), f"[{spaces}]", " ")
-    texts = tf.strings.regex_replace(texts, f"([{ideographs}])", r" \1 ")
-    texts = tf.strings.regex_replace(texts, f"[{character_class(is_dropped)}]", "")
+    # Spaces first: some of them are control characters, which are dropped below.
+    texts = tf.strings.regex_replace(valid_utf8(texts), f"[{wordpiece.SPACES}]", " ")
+    texts = tf.strings.regex_replace(texts, f"([{wordpiece.IDEOGRAPHS}])", r" \1 ")
+    texts = tf.strings.regex_replace(texts, f"[{character_class(wordpiece.is_dropped)}]", "")
     if lower_case:
         texts = lower(texts)
     if strip_accents:
         texts = drop_combining(tf_text.normalize_utf8(texts, "NFD"))
-    kept = f"[{character_class(is_punctuation)}]"
-    return tf_text.regex_split(texts, f" |{kept}", kept)
+    punctuation = f"[{character_class(wordpiece.is_punctuation)}]"
+    return tf_text.regex_split(texts, f" |{punctuation}", punctuation)

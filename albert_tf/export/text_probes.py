@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that exports which read text are checked with."""
+"""Texts for the self-check of exports that read text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-#: Words, signs, accents, numbers with the commas that ALBERT's tokenizer treats specially.
+#: Words, punctuation, accents, and numbers with commas, which ALBERT's tokenizer treats specially.
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog.",
     "In 2019, 1,234 naïve readers asked: why so many layers, and so few weights?",
@@ -20,10 +20,10 @@ _LONG = 40
 
 
 def text_batches() -> Iterator[tuple[str, list[str]]]:
-    """Batches of one and of three texts, of one sentence and of many, and what to call them."""
+    """Yields batches of one and of three texts, of one sentence and of many, with their length."""
     for size in (1, len(SENTENCES)):
         yield "a sentence", list(SENTENCES[:size])
-        # The sentences are numbered because windows with the same text would have equal scores.
+        # Numbered, because windows with the same text would have equal scores.
         yield (
             f"{_LONG} sentences",
             [" ".join(f"{number} {text}" for number in range(_LONG)) for text in SENTENCES[:size]],
@@ -31,5 +31,5 @@ def text_batches() -> Iterator[tuple[str, list[str]]]:
 
 
 def as_bytes(texts: Sequence[str]) -> np.ndarray:
-    """Texts as an array of UTF-8 strings."""
+    """Returns texts as an array of UTF-8 strings."""
     return np.array([text.encode() for text in texts])

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer inside a TensorFlow graph, with the ids of albert_tf.tokenization.tokenizer."""
+"""Tokenizers as TensorFlow operations, with the ids of albert_tf.tokenization.tokenizer."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer
 class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     """SentencePiece with ALBERT's normalisation and its digit-comma rule.
 
-    Texts may differ from the host's tokenizer in two ways: by characters that are newer than the
-    Unicode version inside TensorFlow, and where two segmentations are equally likely and the
-    SentencePiece versions inside tensorflow_text and of the host choose differently.
+    Ids may differ from the host's tokenizer in two cases: for characters that are newer than
+    TensorFlow's Unicode version, and where two segmentations are equally likely and the host's and
+    tensorflow_text's versions of SentencePiece choose differently.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Takes the model over from the host's tokenizer."""
+        """Uses the model of the host's tokenizer."""
         self._lower_case = tokenizer.spec.lower_case
         self._strip_accents = tokenizer.spec.strip_accents
         self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
-        # What the rule makes of a piece depends on the piece alone, so it is a table.
+        # The digit-comma rule replaces some pieces with others: a table of ids by id.
         self._table: tf.RaggedTensor | None = None
         replaced = tokenizer.digit_comma_parts
         if replaced:
@@ -39,7 +39,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
             self._part_sizes = tf.constant([len(piece.encode()) for piece in pieces], tf.int64)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of string [B], int32 [B, (tokens)], without [CLS] and [SEP]."""
+        """Returns the ids of string [B], int32 [B, (tokens)], without [CLS] and [SEP]."""
         texts = normalize(texts, self._lower_case, self._strip_accents)
         ids = self._sentencepiece.tokenize(texts)
         if self._table is None:
@@ -49,9 +49,9 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
     def encode_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Ids, and the characters [start, end) of the text that each stands for.
+        """Returns ids, and the start and end of each in the characters of the text.
 
-        As the host's function of this name, but that the parts of a number may be off by the
+        As the host's function of this name, except that offsets inside a number may be off by the
         characters that SentencePiece drops in or after it.
 
         Returns:
@@ -68,7 +68,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
             parts = tf.gather(self._table, ids.values)
             sizes = tf.gather(self._table.with_values(self._part_sizes), ids.values).values
             piece = parts.value_rowids()
-            # From the end: what SentencePiece takes for a space may stand before the first part.
+            # From the end, because SentencePiece's spaces may precede the first part.
             through = tf.cumsum(sizes)
             through_piece = tf.gather(through, tf.gather(parts.row_limits(), piece) - 1)
             part_ends = tf.gather(ends, piece) - (through_piece - through)
@@ -83,12 +83,12 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
 class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
     """WordPiece with BERT's basic tokenization.
 
-    Texts differ from the host's tokenizer only by characters that are newer than the Unicode
-    version inside TensorFlow.
+    Ids differ from the host's tokenizer only for characters that are newer than TensorFlow's
+    Unicode version.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Takes the vocabulary over from the host's tokenizer."""
+        """Uses the vocabulary of the host's tokenizer."""
         self._lower_case = tokenizer.spec.lower_case
         self._strip_accents = tokenizer.spec.strip_accents
         self._wordpiece = tf_text.FastWordpieceTokenizer(
@@ -101,24 +101,16 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         )
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
-        words = split_words(
-            texts,
-            wordpiece.SPACES,
-            wordpiece.IDEOGRAPHS,
-            wordpiece.is_dropped,
-            wordpiece.is_punctuation,
-            self._lower_case,
-            self._strip_accents,
-        )
+        """Returns the ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
+        words = split_words(texts, self._lower_case, self._strip_accents)
         lengths = tf.strings.length(words.values, unit="UTF8_CHAR")
-        # No vocabulary has a line end in a piece.
+        # A line end, which no piece contains, becomes the unknown piece.
         too_long = lengths > wordpiece.MAX_CHARACTERS_PER_WORD
         pieces = self._wordpiece.tokenize(tf.where(too_long, "\n", words.values))
         return words.with_values(pieces)
 
 
 def tokenizer_graph(tokenizer: Tokenizer) -> SentencePieceGraph | WordPieceGraph:
-    """The graph that gives the ids of `tokenizer`, a callable to be tracked by what is saved."""
+    """Returns a callable with the ids of `tokenizer`; a SavedModel's object has to track it."""
     kind = SentencePieceGraph if tokenizer.spec.kind == SENTENCEPIECE else WordPieceGraph
     return kind(tokenizer)

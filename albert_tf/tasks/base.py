@@ -24,7 +24,7 @@ from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Batch, Task, correct
 from albert_tf.weights.load import check_architecture, open_source
-from albert_tf.weights.model_folders import TASK_FILE, VOCABULARY_FLAGS, read_task_file
+from albert_tf.weights.model_folders import TASK_FILE, VOCABULARY_SETTINGS, read_task_file
 
 if TYPE_CHECKING:
     from albert_tf.data.records import FeatureSpec
@@ -318,7 +318,7 @@ def load_model_files(
         tokenizer = source and source.tokenizer(lower_case)
     for found, flag, name in (
         (config, "--albert_config_file", CONFIG_FILE),
-        (tokenizer, VOCABULARY_FLAGS, SPEC_FILE),
+        (tokenizer, VOCABULARY_SETTINGS, SPEC_FILE),
     ):
         if not found:
             if not source:

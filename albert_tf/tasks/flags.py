@@ -28,7 +28,7 @@ from albert_tf.training.specs import (
 )
 from albert_tf.weights.config_files import config_in
 from albert_tf.weights.model_folders import (
-    VOCABULARY_FLAGS,
+    VOCABULARY_SETTINGS,
     check_seeds,
     check_trained,
     model_folder,
@@ -230,7 +230,7 @@ def check_settings(recipe: str | None) -> FineTuneConfig | None:
         if vocabulary and not FLAGS.albert_config_file:
             raise not_told("--albert_config_file")
         if FLAGS.albert_config_file and not vocabulary:
-            raise not_told(VOCABULARY_FLAGS)
+            raise not_told(VOCABULARY_SETTINGS)
     model = _config_at_hand()
     known = model is not None and recipe is not None
     config = fine_tune_config(recipe if known else None, model)

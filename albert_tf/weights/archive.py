@@ -1,11 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Archives of releases (.tar.gz), unpacked without trusting them."""
+"""Unpacks archives of releases (.tar.gz) that may be damaged or malicious."""
 
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import posixpath
 import shutil
@@ -30,18 +29,22 @@ _EXTENSIONS = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
 )
+#: Python's own checks, which older patch releases of Python 3.9 to 3.11 do not have.
+_FILTER = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 _unpacked: dict[tuple[str, int, int], str] = {}
 
 
 def unpack(path: str) -> str:
-    """Unpacks an archive into a temporary folder, once a process; it is deleted at the end.
+    """Unpacks an archive into a temporary folder, which is deleted when the process ends.
+
+    A second call for the same file returns the same folder.
 
     Returns:
-      the folder of its files: the one in the archive if that is all there is in it.
+      The folder with the files. If the archive holds a single folder, that one.
 
     Raises:
       AlbertError: the archive is missing, damaged or too large, or has a member that is neither a
-        file nor a folder below the archive's own.
+        file nor a folder inside the archive.
     """
     if not tf.io.gfile.exists(path):
         raise AlbertError(f"The archive {path} does not exist.")
@@ -49,26 +52,21 @@ def unpack(path: str) -> str:
     key = (path, stat.length, stat.mtime_nsec)
     if key not in _unpacked:
         folder = tempfile.mkdtemp(prefix="albert_tf-")
-        remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
         try:
-            with files.space_for(f"what is in {path}, in {folder}"):
-                _extract(path, folder)
-            atexit.register(remove)
-        except AlbertError:
-            remove()
+            _extract(path, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
             raise
-        except (tarfile.TarError, EOFError, OSError, zlib.error, tf.errors.OpError) as error:
-            remove()
-            raise AlbertError(f"The archive {path} is damaged ({error}); get it again.") from error
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         _unpacked[key] = folder
     folder = _unpacked[key]
-    while len(inside := os.listdir(folder)) == 1 and os.path.isdir(f"{folder}/{inside[0]}"):
-        folder = os.path.join(folder, inside[0])
+    while len(names := os.listdir(folder)) == 1 and os.path.isdir(f"{folder}/{names[0]}"):
+        folder = os.path.join(folder, names[0])
     return folder
 
 
 class _Header(tarfile.TarInfo):
-    """Headers of long names and of attributes are read into memory whole, so must be small."""
+    """Refuses large headers of long names and of attributes: tarfile reads them into memory."""
 
     @classmethod
     def frombuf(cls, *args: object) -> tarfile.TarInfo:
@@ -81,33 +79,35 @@ class _Header(tarfile.TarInfo):
 
 def _extract(path: str, folder: str) -> None:
     total = 0
-    with (
-        tf.io.gfile.GFile(path, "rb") as f,
-        tarfile.open(fileobj=f, mode="r|*", tarinfo=_Header) as archive,
-    ):
-        for count, member in enumerate(archive, start=1):
-            name = posixpath.normpath(member.name)
-            if name.startswith(("/", "..")) or "\\" in name or ":" in name:
-                raise AlbertError(
-                    f"The archive {path} wants to write {member.name!r}, which is outside of it; "
-                    "do not use it."
-                )
-            # Links, devices and sparse files have no place in a release.
-            if not (member.isdir() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
-                raise AlbertError(
-                    f"The archive {path} holds {member.name!r}, which is neither a file nor a "
-                    "folder; do not use it."
-                )
-            total += member.size
-            if total > _MAX_BYTES or count > _MAX_MEMBERS:
-                raise AlbertError(
-                    f"The archive {path} holds more than {_MAX_BYTES >> 30} GiB or {_MAX_MEMBERS} "
-                    "files; unpack it yourself if you trust it."
-                )
-            target = os.path.join(folder, name)
-            if member.isdir():
-                os.makedirs(target, exist_ok=True)
-                continue
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with archive.extractfile(member) as source, open(target, "xb") as out:
-                shutil.copyfileobj(source, out)
+    try:
+        with (
+            files.space_for(f"the files of {path}, in {folder}"),
+            tf.io.gfile.GFile(path, "rb") as f,
+            tarfile.open(fileobj=f, mode="r|*", tarinfo=_Header) as archive,
+        ):
+            for count, member in enumerate(archive, start=1):
+                _check_member(path, member)
+                total += member.size
+                if total > _MAX_BYTES or count > _MAX_MEMBERS:
+                    raise AlbertError(
+                        f"The archive {path} holds more than {_MAX_BYTES >> 30} GiB or "
+                        f"{_MAX_MEMBERS} files; unpack it yourself if you trust it."
+                    )
+                archive.extract(member, folder, set_attrs=False, **_FILTER)
+    except (tarfile.TarError, EOFError, OSError, zlib.error, tf.errors.OpError) as error:
+        raise AlbertError(f"The archive {path} is damaged ({error}); get it again.") from error
+
+
+def _check_member(path: str, member: tarfile.TarInfo) -> None:
+    """Raises AlbertError for members that `tarfile.data_filter` accepts or renames."""
+    name = posixpath.normpath(member.name)
+    if name.startswith(("/", "..")) or "\\" in name or ":" in name:
+        raise AlbertError(
+            f"The archive {path} has a member outside its folder, {member.name!r}; do not use it."
+        )
+    # A release has no links, devices or sparse files.
+    if not (member.isdir() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
+        raise AlbertError(
+            f"The archive {path} holds {member.name!r}, which is neither a file nor a folder; do "
+            "not use it."
+        )

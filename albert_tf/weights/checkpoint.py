@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow checkpoints: ours and those of the TF1 release, read and written."""
+"""Reads and writes TensorFlow checkpoints: ours and those of the TF1 release."""
 
 from __future__ import annotations
 
@@ -28,75 +28,78 @@ from albert_tf.weights.source import (
     open_tokenizer,
 )
 
-#: As the release calls its checkpoints.
+#: The release's name for its checkpoints.
 TF1_NAME = "model.ckpt-best"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _WEIGHTS = "weights/"
-#: Suffixes and names that a TF1 training checkpoint holds besides the weights.
+#: Suffixes and names of what a TF1 training checkpoint holds beside the weights.
 _TF1_STATE = ("/adam_m", "/adam_v", "global_step")
 #: Scope of all variables in the release's TF1 hub modules.
 _HUB_SCOPE = "module/"
-_NOT_OFFICIAL = ("parameter_sharing",)
+#: TensorFlow's errors on reading a checkpoint. IndexError: its data is cut off.
+READ_ERRORS = (IndexError, ValueError, tf.errors.OpError)
 
 
 def open_checkpoint(prefix: str) -> Any:
-    """A reader of the checkpoint of that name.
+    """Returns a reader of the checkpoint with this name.
 
     Raises:
       AlbertError: its index is damaged.
     """
-    # Not tf.train.load_checkpoint, which asks first whether this is a folder. File systems without
-    # folders, such as ram://, say yes to whatever the name of a file begins with.
+    # Not tf.train.load_checkpoint, which first asks whether this is a folder. File systems without
+    # folders, such as ram://, say yes to every prefix of a file's name.
     try:
         return tf.compat.v1.train.NewCheckpointReader(prefix)
-    except (IndexError, ValueError, tf.errors.OpError) as error:
+    except READ_ERRORS as error:
         raise reading_error(prefix, error) from error
 
 
 def check_checkpoint(prefix: str) -> None:
-    """Reads a checkpoint whole, for its checksums.
+    """Reads a whole checkpoint, which verifies its checksums.
 
     Raises:
-      DamagedError: it is damaged. AlbertError: it cannot be read.
+      DamagedError: it is damaged.
+      AlbertError: it cannot be read.
     """
     reader = open_checkpoint(prefix)
     try:
         for key in reader.get_variable_to_shape_map():
             reader.get_tensor(key)
-    except (IndexError, ValueError, tf.errors.OpError) as error:
+    except READ_ERRORS as error:
         raise reading_error(prefix, error) from error
 
 
 def reading_error(prefix: str, error: Exception) -> AlbertError:
-    """What to raise for an error that TensorFlow raised when it read a checkpoint.
+    """Turns TensorFlow's error on reading a checkpoint into an AlbertError.
 
-    TensorFlow checks a CRC-32C of each block of the index and of each tensor, so what is read is
-    what was written, or this error.
+    TensorFlow stores a CRC-32C of each block of the index and of each tensor, so damage always
+    raises an error.
 
     Returns:
-      DamagedError, or AlbertError if the files cannot be read at all, which may pass.
+      DamagedError, or a plain AlbertError if the files cannot be read at all, which may be
+      temporary.
     """
-    cannot = f"The checkpoint {prefix} cannot be read"
-    folder, begin = os.path.split(f"{prefix}.")
+    folder, start = os.path.split(f"{prefix}.")
     try:
         names = tf.io.gfile.listdir(folder or ".") if tf.io.gfile.isdir(folder or ".") else []
         sizes = {}
-        for name in (name for name in names if name.startswith(begin)):
-            # Another worker may have deleted what it found damaged.
-            with (
-                contextlib.suppress(tf.errors.NotFoundError),
-                tf.io.gfile.GFile(os.path.join(folder, name), "rb") as f,
-            ):
-                sizes[name] = len(f.read(1))
+        for name in names:
+            if name.startswith(start):
+                # Another worker may have deleted a damaged file.
+                with (
+                    contextlib.suppress(tf.errors.NotFoundError),
+                    tf.io.gfile.GFile(os.path.join(folder, name), "rb") as f,
+                ):
+                    sizes[name] = len(f.read(1))
     except tf.errors.OpError as refused:
-        return AlbertError(f"{cannot}: {first_line(refused)}.")
-    empty = [name for name, size in sizes.items() if not size]
-    if f"{begin}index" not in sizes:
-        reason = f"{begin}index is missing"
-    elif not any(name.startswith(f"{begin}data-") for name in sizes):
-        reason = f"{begin}data is missing"
+        return AlbertError(f"The checkpoint {prefix} cannot be read: {first_line(refused)}.")
+    empty = next((name for name, size in sizes.items() if not size), None)
+    if f"{start}index" not in sizes:
+        reason = f"{start}index is missing"
+    elif not any(name.startswith(f"{start}data-") for name in sizes):
+        reason = f"{start}data is missing"
     elif empty:
-        reason = f"{empty[0]} is empty"
+        reason = f"{empty} is empty"
     else:
         reason = first_line(error)
     return DamagedError(f"The checkpoint {prefix} is damaged: {reason}.")
@@ -106,7 +109,7 @@ class CheckpointSource(Source):
     """A checkpoint of ours or of the TF1 release, with the files beside it.
 
     Args:
-      path: anything `checkpoint_files.find_checkpoint` resolves.
+      path: anything that `checkpoint_files.find_checkpoint` accepts.
     """
 
     def __init__(self, path: str) -> None:
@@ -122,7 +125,7 @@ class CheckpointSource(Source):
         return next(self._candidates)
 
     def pass_over(self, error: Exception) -> None:
-        """See Source: from the best weights to the newest checkpoint, from there to older ones."""
+        """See Source: the newest checkpoint follows the best weights, then older ones."""
         if not isinstance(error, AlbertError):
             error = reading_error(self.location, error)
         older = next(self._candidates, None) if isinstance(error, DamagedError) else None
@@ -156,25 +159,28 @@ class CheckpointSource(Source):
         """See Source."""
         return self._reader.get_tensor(self._keys[name])
 
-    @property
-    def _folder(self) -> str:
-        return self._path if tf.io.gfile.isdir(self._path) else os.path.dirname(self._path)
+    def _find_only(self, *patterns: str) -> str | None:
+        is_folder = tf.io.gfile.isdir(self._path)
+        return find_only(self._path if is_folder else os.path.dirname(self._path), *patterns)
 
     def config(self) -> AlbertConfig | None:
-        """albert_config.json beside the checkpoint, or the only file of such a name."""
-        path = find_beside(self._path, CONFIG_FILE)
-        path = path or find_only(self._folder, "albert_config*.json")
+        """Reads albert_config.json beside the checkpoint, or the only file of a similar name."""
+        path = find_beside(self._path, CONFIG_FILE) or self._find_only("albert_config*.json")
         return AlbertConfig.from_json(path) if path else None
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
-        """As tokenizer.json beside the checkpoint says, or else of a release's vocabulary."""
-        path = find_beside(self._path, SPEC_FILE) or find_only(self._folder, *VOCABULARIES)
+        """Opens tokenizer.json beside the checkpoint, or else a release's vocabulary."""
+        path = find_beside(self._path, SPEC_FILE) or self._find_only(*VOCABULARIES)
         return open_tokenizer(path, lower_case)
 
 
 def weight_keys(keys: Mapping[str, object]) -> dict[str, str]:
-    """Official weight names in a checkpoint, of ours or of the TF1 release, to their keys."""
-    ours = {k for k in keys if k.startswith(_WEIGHTS) and k.endswith(_VALUE)}
+    """Returns the key of each weight in a checkpoint, ours or the TF1 release's, by official name.
+
+    Args:
+      keys: all keys of the checkpoint.
+    """
+    ours = [k for k in keys if k.startswith(_WEIGHTS) and k.endswith(_VALUE)]
     if ours:
         plain = {k: k[len(_WEIGHTS) : -len(_VALUE)] for k in ours if "/.OPTIMIZER_SLOT/" not in k}
         # Object-based checkpoints escape "/" in names as ".S" and "." as "..".
@@ -189,23 +195,22 @@ def write_tf1(
     tokenizer: Tokenizer | None,
     weights: Mapping[str, np.ndarray],
 ) -> None:
-    """Writes what the TF1 release's programs read: model.ckpt-best, configuration, vocabulary.
+    """Writes the files that the TF1 release's programs read, in a new folder.
 
-    tokenizer.json beside them keeps for us what these programs are told by flags.
+    They are model.ckpt-best, configuration and vocabulary; and tokenizer.json, which keeps the
+    settings that these programs take as flags.
 
     Raises:
       AlbertError: the release's code has no such model.
     """
     if config.hidden_act == "gelu_erf":
         raise AlbertError(
-            "The TF1 release knows GELU in its tanh approximation only, and this model has the "
+            "The TF1 release has GELU in its tanh approximation only, and this model has the "
             "exact one (hidden_act 'gelu_erf'); keep it in the format tf2 or hf."
         )
     values = shared_by_groups(config).to_dict()
-    files.write_json(
-        os.path.join(folder, CONFIG_FILE),
-        {key: value for key, value in values.items() if key not in _NOT_OFFICIAL},
-    )
+    del values["parameter_sharing"]  # A key that the release does not have.
+    files.write_json(os.path.join(folder, CONFIG_FILE), values)
     tf.raw_ops.SaveV2(
         prefix=os.path.join(folder, TF1_NAME),
         tensor_names=list(weights),
@@ -234,5 +239,5 @@ def write_tf2(
 
 
 def _write_state(folder: str, name: str) -> None:
-    """The file `checkpoint`, without the absolute paths and times TensorFlow would write."""
+    """Writes the file `checkpoint`, without TensorFlow's absolute paths and times."""
     files.write_text(os.path.join(folder, CHECKPOINT_LIST), f'model_checkpoint_path: "{name}"\n')

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where the checkpoints of a run or of a release lie, and which of them is meant."""
+"""Finds the checkpoint to read in the folders of runs and releases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from albert_tf.io import files
 from albert_tf.io.json_values import from_json, shown
 from albert_tf.pretrained import no_model
 
-#: Folders of an output directory, and the file that tells which weights are the best.
+#: Folders of an output directory, and the file that records the best weights.
 CHECKPOINTS = "checkpoints"
 BEST = "best"
 BEST_RECORD = "best.json"
@@ -27,19 +27,22 @@ CHECKPOINT_LIST = "checkpoint"
 
 
 def find_checkpoint(path: str) -> str:
-    """Resolves a checkpoint prefix, a folder of checkpoints or an output directory.
+    """Returns the name of the checkpoint to read.
 
-    An output directory gives its best weights if there are any, else its newest checkpoint; the
-    folder of a release its only one. Nothing of the checkpoint is read: it may be damaged.
+    The checkpoint is not opened, so it may be damaged.
+
+    Args:
+      path: an output directory, which means its best weights or else its newest checkpoint; a
+        folder of checkpoints; the folder of a release with a single one; a checkpoint's name.
 
     Raises:
-      AlbertError: there is no checkpoint, or no telling which of several.
+      AlbertError: there is no checkpoint, or there are several of unknown order.
     """
     return next(candidates(path))
 
 
 def has_checkpoint(path: str) -> bool:
-    """Whether there is what `find_checkpoint` looks for, damaged or not."""
+    """Returns whether `find_checkpoint` finds a checkpoint, damaged or not."""
     try:
         find_checkpoint(path)
     except DamagedError:
@@ -50,15 +53,11 @@ def has_checkpoint(path: str) -> bool:
 
 
 def candidates(path: str) -> Iterator[str]:
-    """What `find_checkpoint` gives, and after it what may do in its place if it is damaged.
-
-    Raises:
-      AlbertError: as find_checkpoint.
-    """
+    """Yields the checkpoint of `find_checkpoint`, then those to read instead if it is damaged."""
     if tf.io.gfile.exists(path + ".index"):
         yield path
         return
-    found, faults = False, []
+    yielded, faults = False, []
     for folder in (os.path.join(path, BEST), path):
         try:
             record = read_best(folder)
@@ -66,7 +65,7 @@ def candidates(path: str) -> Iterator[str]:
             faults.append(str(error))
             continue
         if record:
-            found = True
+            yielded = True
             yield os.path.join(folder, record.checkpoint)
     for folder in (os.path.join(path, CHECKPOINTS), path):
         prefixes, fault = newest_first(folder)
@@ -74,11 +73,11 @@ def candidates(path: str) -> Iterator[str]:
         if prefixes:
             for line in filter(None, [*faults, fault]):
                 print(f"{line} Taking {prefixes[0]}.")
-            found, faults = True, []
+            yielded, faults = True, []
         yield from prefixes
     if faults:
         raise DamagedError(faults[0])
-    if found:
+    if yielded:
         return
     names = sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))
     if len(names) == 1:
@@ -100,17 +99,17 @@ class BestRecord:
     checkpoint: str
 
     def save(self, folder: str) -> None:
-        """Writes the record, with a checksum, as a wrong value would pass for a right one."""
+        """Writes the record with a checksum, because a damaged value may look valid."""
         values = {**dataclasses.asdict(self), "crc32": self._crc32()}
         files.write_json(os.path.join(folder, BEST_RECORD), values)
 
     @classmethod
     def from_values(cls, values: dict[str, object], where: str) -> BestRecord:
-        """From what `save` wrote to the file `where`; raises AlbertError if it is damaged."""
+        """Returns the record that `save` wrote to `where`; raises AlbertError if damaged."""
         stored = values.pop("crc32", None)
         record = from_json(cls, values, where)
         if stored not in (None, record._crc32()):
-            raise AlbertError(f"{where} does not have its checksum.")
+            raise AlbertError(f"{where} does not match its checksum.")
         files.join_named(os.path.dirname(where), record.checkpoint, where)
         return record
 
@@ -119,11 +118,7 @@ class BestRecord:
 
 
 def read_best(folder: str) -> BestRecord | None:
-    """The record of the best weights in a folder; None if there is none.
-
-    Raises:
-      DamagedError: it is damaged.
-    """
+    """Returns the record of a folder's best weights, if any; raises DamagedError if damaged."""
     path = os.path.join(folder, BEST_RECORD)
     if not tf.io.gfile.exists(path):
         return None
@@ -134,33 +129,35 @@ def read_best(folder: str) -> BestRecord | None:
 
 
 def newest_first(folder: str) -> tuple[list[str], str]:
-    """The checkpoints in a folder, and what is wrong with the list of them.
+    """Returns the checkpoints in a folder, and a sentence on a faulty list of them.
 
-    The list is TensorFlow's file `checkpoint`; of absolute names in it, which are of where the
-    folder was when it was written, the last part counts. It rules: a checkpoint that it does not
-    name was taken back, or never finished. If it is not there, damaged, or its newest is not there,
-    the files `ckpt-<step>` tell.
+    TensorFlow's file `checkpoint` is the list. A checkpoint that it does not name was taken back,
+    or never finished. If the list is missing or damaged, or its newest checkpoint is missing, the
+    files `ckpt-<step>` count instead. Names in the list may be absolute, from where the folder was
+    when it was written; only their last part is used.
 
     Returns:
-      prefixes, the newest first, and "" or a sentence on the list.
+      Checkpoint names, the newest first, and "" or the sentence.
     """
-    path = os.path.join(folder, CHECKPOINT_LIST)
     names, fault = _listed(folder)
     # Older ones may be gone: when checkpoints are deleted, the list is written last.
     names = [*names[:1], *(name for name in names[1:] if _has_index(folder, name))]
     if names and _has_index(folder, names[0]):
         return [os.path.join(folder, name) for name in names], ""
     if names:
-        fault = f"names {shown(names[0])}, which is not there"
-    found = _complete(folder)
-    if not found and names and step_of(names[0]) is None:
-        names = []  # Of another program, whose names do not matter to us.
-    there = f"The list of checkpoints {path} {fault}; there are {', '.join(found)}."
-    return [os.path.join(folder, name) for name in found or names], there if found else ""
+        fault = f"names {shown(names[0])}, which does not exist"
+    complete = _complete(folder)
+    if complete:
+        path = os.path.join(folder, CHECKPOINT_LIST)
+        fault = f"The list of checkpoints {path} {fault}; there are {', '.join(complete)}."
+        return [os.path.join(folder, name) for name in complete], fault
+    if names and step_of(names[0]) is None:
+        return [], ""  # Another program wrote the list.
+    return [os.path.join(folder, name) for name in names], ""
 
 
 def _listed(folder: str) -> tuple[list[str], str]:
-    """Names in the list of checkpoints, the newest first, and what is wrong with it."""
+    """Returns the names in the list of checkpoints, the newest first, and its fault or ""."""
     if not tf.io.gfile.exists(os.path.join(folder, CHECKPOINT_LIST)):
         return [], "is missing"
     try:
@@ -184,16 +181,16 @@ def _has_index(folder: str, name: str) -> bool:
 
 
 def _complete(folder: str) -> list[str]:
-    """Names of our checkpoints in a folder, by their files, the newest first."""
+    """Returns the names of our finished checkpoints in a folder, the newest first."""
     names = set(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else set()
     names = {name.rstrip("/") for name in names}
     prefixes = {name[: -len(".index")] for name in names if name.endswith(".index")}
-    # TensorFlow writes into a folder "<name>_temp", which it deletes when the index is written.
+    # TensorFlow writes to a folder "<name>_temp", which it deletes once the index is written.
     ours = [name for name in prefixes if step_of(name) is not None and f"{name}_temp" not in names]
     return sorted(ours, key=step_of, reverse=True)
 
 
 def step_of(path: str) -> int | None:
-    """The step of one of our checkpoints, or of one of its files; None for other names."""
+    """Returns the step of one of our checkpoints or of its files, None for other names."""
     match = re.match(r"ckpt-(\d{1,18})(?!\d)", os.path.basename(path))
     return int(match.group(1)) if match else None

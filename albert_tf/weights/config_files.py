@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations as they lie beside weights, ours and Hugging Face's. Free of TensorFlow."""
+"""Reads the configurations that lie beside weights, ours and Hugging Face's, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ SAME_KEYS = (
     "type_vocab_size",
     "vocab_size",
 )
+#: Values that other models of Hugging Face may have differently.
+_REQUIRED = {
+    "layer_norm_eps": LAYER_NORM_EPSILON,
+    "position_embedding_type": "absolute",
+    "tie_word_embeddings": True,
+}
 #: Hugging Face's "gelu" is the exact function, not the approximation of the TF1 release.
 ACTIVATIONS = {
     "gelu_new": "gelu",
@@ -42,18 +48,16 @@ ACTIVATIONS = {
 
 
 def config_in(folder: str) -> AlbertConfig | None:
-    """The configuration that lies in a model's folder; None if only its weights may tell it.
+    """Returns the configuration in a model's folder, None if it has none at the top level.
 
     Raises:
-      AlbertError: it is malformed, or not of an ALBERT.
+      AlbertError: it is malformed, or of another architecture than ALBERT.
     """
     if files.exists(os.path.join(folder, SAVED_MODEL)):
-        return None  # It keeps its configuration among its assets.
-    # Where both are, config.json may be anything.
-    for name, read in (
-        (CONFIG_FILE, AlbertConfig.from_json),
-        (HUGGING_FACE_CONFIG, read_hugging_face_config),
-    ):
+        return None  # The configuration is in a folder below, with the assets.
+    # Ours first: beside it, config.json may belong to something else.
+    readers = {CONFIG_FILE: AlbertConfig.from_json, HUGGING_FACE_CONFIG: read_hugging_face_config}
+    for name, read in readers.items():
         path = os.path.join(folder, name)
         if files.exists(path):
             return read(path)
@@ -64,20 +68,16 @@ def read_hugging_face_config(path: str) -> AlbertConfig:
     """Reads Hugging Face's config.json.
 
     Raises:
-      AlbertError: it is missing or lacks a key (Hugging Face would put in that of xxlarge), or is
-        not of an ALBERT that we can compute.
+      AlbertError: it is missing or lacks a key (where Hugging Face uses xxlarge's value), or
+        describes a model that is not an ALBERT or not supported.
     """
     values = files.read_object(path, "model configuration")
     if values.get("model_type") != "albert":
-        found = shown(values.get("model_type"))
-        raise AlbertError(f"{path} is not of an ALBERT: its model_type is {found}.")
-    for key, wanted in (
-        ("layer_norm_eps", LAYER_NORM_EPSILON),
-        ("position_embedding_type", "absolute"),
-        ("tie_word_embeddings", True),
-    ):
-        if values.get(key, wanted) != wanted:
-            raise AlbertError(f"{path}: {key} must be {wanted!r}, not {shown(values[key])}.")
+        model_type = shown(values.get("model_type"))
+        raise AlbertError(f"{path} is not of an ALBERT: its model_type is {model_type}.")
+    for key, value in _REQUIRED.items():
+        if values.get(key, value) != value:
+            raise AlbertError(f"{path}: {key} must be {value!r}, not {shown(values[key])}.")
     activation = values.get("hidden_act", "gelu_new")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise AlbertError(
@@ -90,15 +90,14 @@ def read_hugging_face_config(path: str) -> AlbertConfig:
 
 
 def check_groups(config: AlbertConfig) -> None:
-    """Hugging Face divides where the TF1 release multiplies, and rounds otherwise for some sizes.
+    """Raises AlbertError if Hugging Face would assign a layer to another group.
 
-    Raises:
-      AlbertError: a layer would be of another group.
+    Hugging Face divides where the TF1 release multiplies, which rounds differently for some sizes.
     """
     layers, groups = config.num_hidden_layers, config.num_hidden_groups
     for layer in range(layers):
         if int(layer / (layers / groups)) != config.attention_group(layer):
             raise AlbertError(
                 f"With {layers} layers in {groups} groups, Hugging Face's layer {layer} is of "
-                "another group than the TF1 release's; there is no converting that."
+                "another group than the TF1 release's, so the model cannot be converted."
             )

@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Hugging Face's tokenizer.json for a SentencePiece vocabulary, so that ids there are ours.
+"""Hugging Face's tokenizer.json for a SentencePiece vocabulary, with our ids.
 
-Without this file its libraries make one from spiece.model themselves, which cuts at user-defined
-symbols, begins a new word after each, and lacks the digit-comma rule: a third of all sentences
+Without this file its libraries derive a tokenizer from spiece.model, which splits at user-defined
+symbols, starts a new word after each, and lacks the digit-comma rule: a third of all sentences
 then get ids that the model was not trained with.
 """
 
@@ -14,19 +14,16 @@ from typing import Any
 
 from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: Of pieces that the digit-comma rule splits: any way around them is better.
+#: Score of pieces that the digit-comma rule splits: every other segmentation scores higher.
 _AVOIDED = -1000.0
 
 
 def sentencepiece_pipeline(tokenizer: Tokenizer) -> dict[str, Any] | None:
-    """The content of tokenizer.json; None for SentencePiece models of another kind than unigram.
+    """Returns the content of tokenizer.json, None unless the SentencePiece model is a unigram one.
 
     The steps are those of `albert_tf.tokenization.normalization.normalize`, SentencePiece's own
-    normalisation, the cut at white space and the best segmentation. Texts that spell out a special
-    piece ("[CLS]") are the exception: Hugging Face reads them as the special piece.
-
-    Args:
-      tokenizer: of a SentencePiece vocabulary.
+    normalisation, splitting at white space and the best segmentation. Only texts that spell out a
+    special piece ("[CLS]") get other ids: Hugging Face reads them as the special piece.
     """
     from sentencepiece import sentencepiece_model_pb2
 
@@ -69,8 +66,8 @@ def sentencepiece_pipeline(tokenizer: Tokenizer) -> dict[str, Any] | None:
 
 
 def _special_tokens(tokenizer: Tokenizer) -> list[dict[str, Any]]:
-    """The pieces that are found in texts before anything else; user-defined ones are not."""
-    ids = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id)
+    """Returns the pieces that are matched before tokenization; user-defined ones are not."""
+    ids = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id}
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return [
         {"id": i, "content": tokenizer.id_to_piece(i), **plain, "special": True}
@@ -79,7 +76,7 @@ def _special_tokens(tokenizer: Tokenizer) -> list[dict[str, Any]]:
 
 
 def _template(tokenizer: Tokenizer) -> dict[str, Any]:
-    """[CLS] A [SEP] and [CLS] A [SEP] B [SEP], with their segments."""
+    """Returns the templates [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with segment numbers."""
 
     def special(piece: str, segment: int) -> dict[str, Any]:
         return {"SpecialToken": {"id": piece, "type_id": segment}}

@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Hugging Face folders: config.json with model.safetensors, read and written.
+"""Reads and writes Hugging Face folders: config.json with model.safetensors.
 
-Weights in PyTorch's own format are pickles, which can run any program when they are opened. They
-are read through PyTorch's weights-only loading or not at all.
+Weights in PyTorch's own format are pickles, which can run any code when they are opened. They are
+read with PyTorch's weights-only loading or not at all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TORCH_WEIGHTS = "pytorch_model.bin"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _PIPELINE = "tokenizer.json"
 _PREFIX = "albert."
-#: Copies of tied weights, which some files hold as well, and what they are copies of.
+#: Copies of tied weights, which some files also hold, and their originals.
 _COPIES = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
     "predictions.decoder.bias": "predictions.bias",
@@ -47,11 +47,7 @@ _CONSTANTS = ("albert.embeddings.position_ids", "embeddings.position_ids")
 
 
 class HuggingFaceSource(Source):
-    """A folder that `save_pretrained` wrote, with an ALBERT in it.
-
-    Args:
-      folder: with config.json.
-    """
+    """An ALBERT in a folder that Hugging Face's `save_pretrained` wrote."""
 
     def __init__(self, folder: str) -> None:
         self.location = folder.rstrip("/")
@@ -69,7 +65,7 @@ class HuggingFaceSource(Source):
             return file
         if tf.io.gfile.exists(path + ".index.json"):
             raise AlbertError(
-                f"The weights in {self.location} are cut into several files; save them as one "
+                f"The weights in {self.location} are split into several files; save them as one "
                 f"{WEIGHTS} (save_pretrained with a larger max_shard_size)."
             )
         path = os.path.join(self.location, TORCH_WEIGHTS)
@@ -79,58 +75,58 @@ class HuggingFaceSource(Source):
 
     @functools.cached_property
     def _stored(self) -> dict[str, tuple[str, bool]]:
-        """Name in the file, and whether it is the transpose, by official name."""
+        """The name in the file, and whether it holds the transpose, by official name."""
         left = dict.fromkeys(self._file.shapes)
         stored = {}
         for ours, (theirs, transposed) in hugging_face_names(self.config()).items():
-            # Without heads, Hugging Face leaves out the prefix; of tied weights it keeps one.
+            # Encoders saved alone lack the prefix; tied weights may have only the copy.
             bare = theirs[len(_PREFIX) :] if theirs.startswith(_PREFIX) else theirs
-            copy = next((c for c, original in _COPIES.items() if original == theirs), theirs)
-            found = next((name for name in (theirs, bare, copy) if name in left), None)
-            if found:
-                stored[ours] = (found, transposed)
-                del left[found]
+            copies = [copy for copy, original in _COPIES.items() if original == theirs]
+            name = next((name for name in (theirs, bare, *copies) if name in left), None)
+            if name:
+                stored[ours] = (name, transposed)
+                del left[name]
         stored.update({name: (name, False) for name in left if name not in self.state})
         return stored
 
     @functools.cached_property
     def state(self) -> list[str]:
-        """See Source; here copies of tied weights, tables of constants, a projection that is none.
+        """See Source: copies of tied weights, tables of constants, a projection without effect.
 
         Raises:
-          AlbertError: what should be a copy is none, or what should do nothing does something.
+          AlbertError: a copy differs from its original, or the projection has an effect.
         """
-        there = self._file.shapes
-        for copy, original in _COPIES.items():
-            if copy in there and original in there:
-                values = self._file.read(copy), self._file.read(original)
-                if not np.array_equal(*values):
-                    raise AlbertError(
-                        f"In {self.location}, {copy} differs from {original}; a model whose "
-                        "output embeddings are not tied is no ALBERT."
-                    )
-        copies = [copy for copy, original in _COPIES.items() if copy in there and original in there]
-        constants = [name for name in _CONSTANTS if name in there]
-        return copies + constants + self._identity()
+        names = self._file.shapes
+        pairs = [pair for pair in _COPIES.items() if names.keys() >= set(pair)]
+        for copy, original in pairs:
+            if not np.array_equal(self._file.read(copy), self._file.read(original)):
+                raise AlbertError(
+                    f"In {self.location}, {copy} differs from {original}; a model without tied "
+                    "output embeddings is not an ALBERT."
+                )
+        constants = [name for name in _CONSTANTS if name in names]
+        return [copy for copy, _ in pairs] + constants + self._identity_projection()
 
-    def _identity(self) -> list[str]:
-        """The projection of a model with E = H, where ours has none: it must not do anything."""
-        config = self.config()
-        if config.embedding_size != config.hidden_size:
+    def _identity_projection(self) -> list[str]:
+        """Returns the weights of the projection in a model with E = H; our model has none.
+
+        Raises:
+          AlbertError: it is not the identity.
+        """
+        size = self.config().hidden_size
+        if self.config().embedding_size != size:
             return []
-        names = [
-            name
-            for name in self._file.shapes
-            if name.endswith(f"{PROJECTION[len(_PREFIX) :]}.weight")
-        ]
-        names += [name[: -len("weight")] + "bias" for name in names]
-        wanted = (np.eye(config.hidden_size), np.zeros(config.hidden_size))
-        if not all(np.array_equal(self._file.read(name), w) for name, w in zip(names, wanted)):
+        ending = f"{PROJECTION[len(_PREFIX) :]}.weight"
+        kernel = next((name for name in self._file.shapes if name.endswith(ending)), None)
+        if kernel is None:
+            return []
+        identity = {kernel: np.eye(size), kernel[: -len("weight")] + "bias": np.zeros(size)}
+        if not all(np.array_equal(self._file.read(name), v) for name, v in identity.items()):
             raise AlbertError(
-                f"In {self.location}, embedding_size is hidden_size and there is a projection "
-                f"between them ({names[0]}), which our model has not."
+                f"In {self.location}, embedding_size equals hidden_size, but {kernel} projects "
+                "one to the other, which our model does not support."
             )
-        return names
+        return list(identity)
 
     @functools.cached_property
     def shapes(self) -> dict[str, list[int]]:
@@ -148,21 +144,21 @@ class HuggingFaceSource(Source):
         return values.T if transposed else values
 
     def config(self) -> AlbertConfig:
-        """The configuration of config.json."""
+        """Reads config.json."""
         return read_hugging_face_config(os.path.join(self.location, HUGGING_FACE_CONFIG))
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
-        """Of spiece.model or vocab.txt; tokenizer.json here is of another kind than ours."""
+        """Opens spiece.model or vocab.txt; the format of tokenizer.json here is not ours."""
         path = find_only(self.location, "spiece.model", "vocab.txt")
         if not path:
             return None
         options: Mapping[str, Any] = {}
-        said = os.path.join(self.location, _TOKENIZER_CONFIG)
-        if tf.io.gfile.exists(said):
-            options = files.read_object(said, "tokenizer configuration")
+        options_file = os.path.join(self.location, _TOKENIZER_CONFIG)
+        if tf.io.gfile.exists(options_file):
+            options = files.read_object(options_file, "tokenizer configuration")
             for key in ("do_lower_case", "keep_accents", "strip_accents"):
                 if not isinstance(options.get(key), (bool, type(None))):
-                    raise AlbertError(f"{said}: {key} must be true, false or null.")
+                    raise AlbertError(f"{options_file}: {key} must be true, false or null.")
         if lower_case is None:
             lower_case = bool(options.get("do_lower_case", True))
         if path.endswith(".model"):
@@ -173,7 +169,7 @@ class HuggingFaceSource(Source):
 
 
 class _TorchFile:
-    """PyTorch's own format, through its loader of weights alone."""
+    """Weights in PyTorch's own format, read with its weights-only loader."""
 
     def __init__(self, path: str) -> None:
         safer = f"Save the model as {WEIGHTS} (save_pretrained with safe_serialization=True)"
@@ -192,11 +188,11 @@ class _TorchFile:
         try:
             self._tensors = torch.load(path, map_location="cpu", weights_only=True)
             self.shapes = {name: list(tensor.shape) for name, tensor in self._tensors.items()}
-        except Exception as error:  # Whatever PyTorch's loader finds wrong.
+        except Exception as error:  # PyTorch's loader raises errors of many types.
             raise AlbertError(f"{path} cannot be read as weights alone. {safer}.") from error
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor; float16 and bfloat16 become float32."""
+        """Returns a tensor; float16 and bfloat16 become float32."""
         tensor = self._tensors[name]
         return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
 
@@ -210,10 +206,10 @@ def write_hugging_face(
     """Writes config.json, model.safetensors and the tokenizer's files.
 
     Args:
-      folder: where to.
+      folder: the folder to write to.
       config: of the model.
-      tokenizer: of its vocabulary, if that is known.
-      weights: by official name, float32, or float16 to be written as such.
+      tokenizer: the model's tokenizer, None if it is unknown.
+      weights: by official name; all float32 or all float16, and written as they are.
 
     Raises:
       AlbertError: Hugging Face's code has no such model.
@@ -221,16 +217,16 @@ def write_hugging_face(
     config = shared_by_groups(config)
     check_groups(config)
     values = config.to_dict()
-    spelled = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    written = {key: values[key] for key in SAME_KEYS}
-    written.update(
-        architectures=["AlbertForPreTraining"],
-        classifier_dropout_prob=0.1,  # As in the TF1 release's classifier.
-        hidden_act=spelled[config.hidden_act],
-        layer_norm_eps=LAYER_NORM_EPSILON,
-        model_type="albert",
-        tie_word_embeddings=True,
-    )
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    written = {
+        **{key: values[key] for key in SAME_KEYS},
+        "architectures": ["AlbertForPreTraining"],
+        "classifier_dropout_prob": 0.1,  # As in the TF1 release's classifier.
+        "hidden_act": activations[config.hidden_act],
+        "layer_norm_eps": LAYER_NORM_EPSILON,
+        "model_type": "albert",
+        "tie_word_embeddings": True,
+    }
     if tokenizer:
         written["pad_token_id"] = tokenizer.pad_id
         written["bos_token_id"], written["eos_token_id"] = tokenizer.cls_id, tokenizer.sep_id
@@ -247,7 +243,7 @@ def write_hugging_face(
 
 def _write_tokenizer(folder: str, tokenizer: Tokenizer) -> None:
     spec = tokenizer.spec
-    # Without the second, transformers 5 tells the model nothing of the segments of a pair.
+    # Without model_input_names, transformers 5 does not pass the segments of a pair to the model.
     options: dict[str, Any] = {
         "do_lower_case": spec.lower_case,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],

@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Names of weights: the TF1 release's, which are ours, Hugging Face's, and TF-Hub's in TF2.
+"""Names of weights: the TF1 release's, which we use, Hugging Face's, and TF-Hub's in TF2.
 
-The mapping is a table, not a rule: a name that is not in it is reported, never guessed.
+The mapping is a table, not a rule: a name that it lacks is reported, never guessed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TABLES = {
     "cls/seq_relationship/output_weights": "sop_classifier.classifier.weight",
     "cls/seq_relationship/output_bias": "sop_classifier.classifier.bias",
 }
-#: Hugging Face's dense layer from width E to H, which it has for E = H, too.
+#: Hugging Face's dense layer from width E to H, which it also has for E = H.
 PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 _DENSE = {
     "bert/encoder/embedding_hidden_mapping_in": PROJECTION,
@@ -47,7 +47,7 @@ _GROUP_NORMS = {
     "LayerNorm_1": "full_layer_layer_norm",
 }
 _ONLY_BLOCK = _GROUP.format(0, 0)
-#: Official modules by TF Model Garden's, with which TF-Hub's TF2 encoders were made. These know
+#: Official names by those of TF Model Garden, which TF-Hub's TF2 encoders were made with. It has
 #: neither groups nor inner groups.
 _MODEL_GARDEN = {
     "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
@@ -73,14 +73,14 @@ _MODEL_GARDEN_SCOPE = "bert/"
 
 
 class HuggingFaceName(NamedTuple):
-    """Where Hugging Face keeps a weight, and whether as its transpose."""
+    """Hugging Face's name for a weight, and whether it stores the transpose."""
 
     name: str
     transposed: bool
 
 
 def hugging_face_names(config: AlbertConfig) -> dict[str, HuggingFaceName]:
-    """Hugging Face's names of all pretraining weights, by official name.
+    """Returns Hugging Face's names of all pretraining weights, by official name.
 
     Args:
       config: with parameter_sharing "all"; see `shared_by_groups`.
@@ -105,7 +105,7 @@ def hugging_face_names(config: AlbertConfig) -> dict[str, HuggingFaceName]:
 
 
 def model_garden_name(name: str) -> str:
-    """The official name of a TF Model Garden ALBERT's variable; itself if it is none."""
+    """Returns the official name of a TF Model Garden variable; other names unchanged."""
     if name.startswith(f"{_MODEL_GARDEN_SCOPE}cls/"):
         name = name[len(_MODEL_GARDEN_SCOPE) :]
     module, _, variable = name.rpartition("/")
@@ -115,13 +115,13 @@ def model_garden_name(name: str) -> str:
 
 
 def shared_by_groups(config: AlbertConfig) -> AlbertConfig:
-    """The same model for code that knows groups but no `parameter_sharing`.
+    """Returns the configuration of the same model for code without `parameter_sharing`.
 
     Layers that share nothing become one group each, under the same names.
 
     Raises:
       AlbertError: only attention or only the feed-forward network is shared, or that code would
-        deal the layers to other groups.
+        assign layers to other groups.
     """
     if config.parameter_sharing == "all":
         return config

@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Embeddings of another size with the same outputs, for optimizers whose steps do not follow it.
+"""Rescales embeddings without changing the model's outputs, for fine-tuning with AdamW.
 
-LAMB's steps are proportional to a weight's norm, and at high rates norms grow. AdamW's steps are as
-large as its learning rate: on embeddings that are many times larger than new ones they hardly show.
+LAMB's steps are proportional to a weight's norm, and at high learning rates norms grow. AdamW's
+steps do not depend on the norm: they hardly change embeddings many times larger than new ones.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from albert_tf.config import AlbertConfig
 
 _WORDS = "bert/embeddings/word_embeddings"
-#: Their sum is normalised, so that only their proportions matter.
+#: Their sum is normalised, so only their proportions matter.
 _EMBEDDINGS = (
     _WORDS,
     "bert/embeddings/position_embeddings",
     "bert/embeddings/token_type_embeddings",
 )
-#: What the masked LM multiplies with the word embeddings.
+#: Scale the masked LM's hidden states, which are multiplied with the word embeddings.
 _MASKED_LM = (
     "cls/predictions/transform/LayerNorm/gamma",
     "cls/predictions/transform/LayerNorm/beta",
@@ -32,18 +32,18 @@ _MASKED_LM = (
 def rescale_embeddings(
     weights: Mapping[str, np.ndarray], config: AlbertConfig
 ) -> dict[str, np.ndarray]:
-    """Brings the word embeddings to about the standard deviation of new ones.
+    """Scales the word embeddings to about the standard deviation of new ones.
 
-    Embeddings of pieces, positions and types are divided by a power of two, and gain and bias of
-    the masked LM's normalisation multiplied by it: no mantissa changes, and no output but for the
-    epsilon in the embeddings' normalisation.
+    Embeddings of pieces, positions and types are divided by a power of two; gain and bias of the
+    masked LM's normalisation are multiplied by it. No mantissa changes, and outputs change only by
+    the epsilon in the embeddings' normalisation.
 
     Args:
-      weights: float32 arrays by the names of the TF1 release; the masked LM's need not be there.
-      config: of the model; its `initializer_range` is aimed at.
+      weights: float32 arrays by official name; the masked LM's may be missing.
+      config: of the model; `initializer_range` is the target.
 
     Returns:
-      All of the weights, float32; those that do not change are the same arrays.
+      All weights, float32; unchanged ones are the same arrays.
     """
     ratio = float(np.std(weights[_WORDS], dtype=np.float64)) / config.initializer_range
     factor = np.float32(2.0 ** round(math.log2(ratio))) if ratio > 0 else np.float32(1)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Source: a pretrained model as it lies on disk, whatever wrote it; and the match with a model."""
+"""Source: a pretrained model on disk, in any format; and its assignment to a model by name."""
 
 from __future__ import annotations
 
@@ -19,32 +19,25 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: What vocabularies are called in releases.
+#: Names of vocabulary files in releases.
 VOCABULARIES = ("*.model", "*vocab*.txt")
-#: Variables of the encoder have names below it.
+#: The scope of all variables of the encoder.
 ENCODER_SCOPE = "bert/"
 _LAYERS_SCOPE = f"{ENCODER_SCOPE}encoder/transformer/"
-#: Of a checkpoint, these may be fewer than the model's.
+#: A checkpoint may have fewer of these than the model.
 POSITIONS = f"{ENCODER_SCOPE}embeddings/position_embeddings"
-#: What an encoder may lack: Hugging Face's models of all tasks that look at single tokens (masked
-#: LM, questions) are saved without.
+#: An encoder may lack these: Hugging Face saves models for token-level tasks (masked LM, question
+#: answering) without a pooler.
 POOLER = frozenset({"bert/pooler/dense/kernel", "bert/pooler/dense/bias"})
-
-#: Groups of weights that layers share, singular and plural.
-_GROUP_KINDS = {
-    "group of attention weights": "groups of attention weights",
-    "group of feed-forward weights": "groups of feed-forward weights",
-    "inner group": "inner groups",
-}
 
 
 class Source(abc.ABC):
-    """Weights by official name, with their configuration and tokenizer, read when asked for.
+    """Weights by official name, with their configuration and tokenizer, read on demand.
 
     Attributes:
-      location: what was found: a checkpoint's name or a folder, for messages.
-      shapes: shape by official name; what has no official name keeps its own.
-      state: the source's names of what is no weight: optimizer slots, step, copies of tied weights.
+      location: a checkpoint's name or a folder, for messages.
+      shapes: shape by official name; weights without an official name keep their own.
+      state: the source's names of other contents: optimizer slots, step, copies of tied weights.
     """
 
     location: str
@@ -53,25 +46,25 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def read(self, name: str) -> np.ndarray:
-        """The weight of that name in `shapes`, in its official orientation."""
+        """Returns the weight with that name in `shapes`, in its official orientation."""
 
     @abc.abstractmethod
     def config(self) -> AlbertConfig | None:
-        """The configuration that lies with the weights; None if there is none."""
+        """Returns the configuration beside the weights, None if there is none."""
 
     @abc.abstractmethod
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
-        """The tokenizer that lies with the weights; None if there is none.
+        """Returns the tokenizer beside the weights, None if there is none.
 
         Args:
-          lower_case: see Tokenizer.from_file; None: as the source says.
+          lower_case: see Tokenizer.from_file; None for the source's own setting.
         """
 
     def pass_over(self, error: Exception) -> None:
-        """Goes on to another copy of the weights, after an error on reading these.
+        """Switches to another copy of the weights, after an error on reading this one.
 
         Raises:
-          AlbertError: there is none.
+          AlbertError: there is no other copy.
         """
         if isinstance(error, AlbertError):
             raise error
@@ -82,10 +75,10 @@ class Source(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """What `assign_weights` found: names by outcome.
+    """The result of `assign_weights`: names by outcome.
 
-    Names in `missing` tell both shapes if it is the shape that does not fit. `repeated` tells how
-    many positions the checkpoint has, if the model has more; see `repeat_positions`.
+    Names in `missing` include both shapes if the shapes differ. `repeated` is the number of the
+    checkpoint's positions, if the model has more; see `repeat_positions`.
     """
 
     checkpoint: str
@@ -97,24 +90,24 @@ class LoadReport:
 
     @property
     def missing_of_encoder(self) -> list[str]:
-        """Names in `missing` without which a source is no encoder: all but heads and pooler."""
+        """Names in `missing` of the encoder's weights, without the pooler."""
         return [n for n in self.missing if n.startswith(ENCODER_SCOPE) and n not in POOLER]
 
     @property
     def unexpected_of_encoder(self) -> list[str]:
-        """Names in `unexpected` of the source's layers, which the model would leave out."""
+        """Names in `unexpected` of layers that the model does not have."""
         return [n for n in self.unexpected if n.startswith(_LAYERS_SCOPE)]
 
     @property
     def difference_in_groups(self) -> str:
-        """How the checkpoint's groups of shared weights differ from the model's; "" if not."""
+        """Describes how groups of shared weights differ from the model's; "" if they do not."""
         other_shape = [n.split(" ")[0] for n in self.missing if " " in n]
-        there = _groups([*self.matched, *self.unexpected, *other_shape])
-        here = _groups([*self.matched, *(n.split(" ")[0] for n in self.missing)])
+        in_checkpoint = _count_groups([*self.matched, *self.unexpected, *other_shape])
+        in_model = _count_groups([*self.matched, *(n.split(" ")[0] for n in self.missing)])
         differences = [
-            f"{there[kind]} {kind if there[kind] == 1 else plural} (the model {here[kind]})"
-            for kind, plural in _GROUP_KINDS.items()
-            if there[kind] != here[kind]
+            f"{count} {kind.format('group' if count == 1 else 'groups')} (the model {ours})"
+            for (kind, count), ours in zip(in_checkpoint.items(), in_model.values())
+            if count != ours
         ]
         return f"it has {' and '.join(differences)}" if differences else ""
 
@@ -134,36 +127,34 @@ class LoadReport:
         return "\n".join(lines)
 
 
-def _groups(names: Sequence[str]) -> dict[str, int]:
-    """How many groups of each kind variables of these names belong to."""
-    parts = [
-        tuple(n[len(_LAYERS_SCOPE) :].split("/")[:3]) for n in names if n.startswith(_LAYERS_SCOPE)
-    ]
-    parts = [part for part in parts if len(part) == 3]
-    attention, feed_forward, inner = _GROUP_KINDS
+def _count_groups(names: Sequence[str]) -> dict[str, int]:
+    """Returns the numbers of groups that variables with these names belong to."""
+    paths = [n[len(_LAYERS_SCOPE) :].split("/") for n in names if n.startswith(_LAYERS_SCOPE)]
+    parts = [path[:3] for path in paths if len(path) >= 3]
     return {
-        attention: len({group for group, _, part in parts if part.startswith("attention")}),
-        feed_forward: len({group for group, _, part in parts if part.startswith("ffn")}),
-        inner: len({block for _, block, _ in parts}),
+        "{} of attention weights": len({g for g, _, part in parts if part.startswith("attention")}),
+        "{} of feed-forward weights": len({g for g, _, part in parts if part.startswith("ffn")}),
+        "inner {}": len({inner for _, inner, _ in parts}),
     }
 
 
 def _by_scope(names: Sequence[str]) -> list[str]:
-    """Names, those of a common scope (two levels) taken together where they are many."""
-    scopes = collections.Counter("/".join(name.split("/")[:2]) for name in names)
-    grouped = {
-        name: f"{scope}/* ({scopes[scope]})" if scopes[scope] > 2 else name
-        for name in names
-        for scope in ["/".join(name.split("/")[:2])]
-    }
-    return list(dict.fromkeys(grouped.values()))
+    """Returns names, with those of a common scope (two levels) merged if there are many."""
+    scopes = ["/".join(name.split("/")[:2]) for name in names]
+    counts = collections.Counter(scopes)
+    return list(
+        dict.fromkeys(
+            f"{scope}/* ({counts[scope]})" if counts[scope] > 2 else name
+            for name, scope in zip(names, scopes)
+        )
+    )
 
 
 def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
-    """Assigns to every variable the source's weight of the same name and shape.
+    """Assigns to every variable the source's weight with the same name and shape.
 
-    A model for longer sequences repeats the source's positions; see `repeat_positions`. Of a run's
-    checkpoints, the damaged ones are passed over.
+    A model for longer sequences repeats the source's positions; see `repeat_positions`. A run's
+    damaged checkpoints are passed over.
 
     Raises:
       AlbertError: the source cannot be read.
@@ -197,12 +188,11 @@ def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadRep
 
 
 def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
-    """Embeddings for longer sequences than they were trained on.
+    """Extends position embeddings to longer sequences.
 
-    Those between the first, where [CLS] is, and the last, where [SEP] often is, are repeated, much
-    as Longformer's were made of RoBERTa's (Beltagy et al., 2020, section 5). Attention to
-    neighbours, which takes long to learn and is quicker learned on short sequences, then works at
-    all positions from the first step.
+    All but the first, where [CLS] is, and the last, where [SEP] often is, are repeated, similar to
+    Longformer's from RoBERTa's (Beltagy et al., 2020, section 5). Attention to neighbours, which
+    takes long to learn, then works at all positions from the first step.
 
     Args:
       embeddings: float [n, E], n > 2.
@@ -216,7 +206,7 @@ def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
 
 
 def find_beside(checkpoint: str, name: str) -> str | None:
-    """A file that lies with a checkpoint; None if there is none.
+    """Returns the path of a file beside a checkpoint or up to two folders above, if there is one.
 
     Args:
       checkpoint: an output directory, a folder of checkpoints in it, or a checkpoint's name.
@@ -234,20 +224,20 @@ def find_beside(checkpoint: str, name: str) -> str | None:
 
 
 def find_only(folder: str, *patterns: str) -> str | None:
-    """The file that matches the first pattern with matches; None if there is none or several."""
+    """Returns the only file that matches the first pattern with matches, None without one."""
     for pattern in patterns:
-        found = tf.io.gfile.glob(os.path.join(folder, pattern))
-        if found:
-            return found[0] if len(found) == 1 else None
+        paths = tf.io.gfile.glob(os.path.join(folder, pattern))
+        if paths:
+            return paths[0] if len(paths) == 1 else None
     return None
 
 
 def open_tokenizer(path: str | None, lower_case: bool | None) -> Tokenizer | None:
-    """Tokenizer.from_file, or None for no path."""
+    """Calls Tokenizer.from_file, or returns None if there is no path."""
     return Tokenizer.from_file(path, lower_case) if path else None
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, without TensorFlow's names of nodes, for a sentence."""
+    """Returns the first line of an error's message, without TensorFlow's node names."""
     text = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]", "", str(error).strip())
     return (text.splitlines() or [type(error).__name__])[0][:200]

@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""SavedModels from TF-Hub, read without running them: their variables and their assets.
+"""Reads variables and assets of SavedModels from TF-Hub, without running them.
 
-A SavedModel does not tell the activation and the number of layers, nor always the number of heads,
-in a way that can be read off safely; so albert_config.json must lie in its assets, where the
-release's hub modules have it, or be put beside saved_model.pb.
+The activation and the numbers of layers and heads cannot be derived from a SavedModel safely. So
+albert_config.json must be in its assets, where the release's hub modules have it, or beside
+saved_model.pb.
 """
 
 from __future__ import annotations
@@ -26,29 +26,30 @@ from albert_tf.weights.checkpoint import open_checkpoint, reading_error, weight_
 from albert_tf.weights.names import model_garden_name
 from albert_tf.weights.source import VOCABULARIES, Source, find_only, first_line, open_tokenizer
 
-#: What the handle of a module begins with.
+#: The start of every module's handle.
 HANDLE = "https://"
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def resolve_handle(handle: str) -> str:
-    """The folder of a module that TF-Hub's library downloads, or has in its cache.
+    """Returns the folder of a module, which TF-Hub's library downloads unless it is cached.
 
     Raises:
-      AlbertError: it cannot be had.
+      AlbertError: the download failed.
     """
     import tensorflow_hub as hub
 
     try:
         return hub.resolve(handle)
-    except Exception as error:  # Of the network, of HTTP, of the archive.
+    except Exception as error:  # Network, HTTP and archives have no common type of error.
         raise AlbertError(
-            f"TF-Hub does not give {handle} ({first_line(error)}); download it, and give the file."
+            f"Cannot get {handle} from TF-Hub ({first_line(error)}); download it yourself, and "
+            "give the path of the file."
         ) from error
 
 
 class SavedModelSource(Source):
-    """A TF1 hub module of the release, or a TF2 SavedModel of official or Model Garden's names.
+    """A TF1 hub module of the release, or a TF2 SavedModel with official or Model Garden names.
 
     Args:
       folder: with saved_model.pb.
@@ -99,7 +100,7 @@ class SavedModelSource(Source):
 
     @functools.cached_property
     def state(self) -> list[str]:
-        """See Source; here flags such as do_lower_case."""
+        """See Source: variables that are not float, such as do_lower_case."""
         return sorted({*self._keys} - {*self.shapes})
 
     def read(self, name: str) -> np.ndarray:
@@ -117,7 +118,7 @@ class SavedModelSource(Source):
         return os.path.join(self.location, "assets")
 
     def config(self) -> AlbertConfig | None:
-        """albert_config.json in the assets, or beside saved_model.pb."""
+        """Reads albert_config.json in the assets, or beside saved_model.pb."""
         for folder in (self._assets, self.location):
             path = os.path.join(folder, CONFIG_FILE)
             if tf.io.gfile.exists(path):
@@ -127,18 +128,18 @@ class SavedModelSource(Source):
         return None
 
     def _check_heads(self, config: AlbertConfig, path: str) -> None:
-        """Where kernels tell the number of heads, the configuration must say the same."""
+        """Raises AlbertError if Model Garden's kernels have another number of heads."""
+        shapes = self._reader.get_variable_to_shape_map()
+        heads = config.num_attention_heads
         for name, key in self._keys.items():
-            shape = self._reader.get_variable_to_shape_map()[key]
-            if name.endswith("/self/query/kernel") and len(shape) == 3:
-                heads = config.num_attention_heads
-                if shape[1] != heads:
-                    raise AlbertError(
-                        f"{path} says num_attention_heads={heads}, but the model has {shape[1]}."
-                    )
+            shape = shapes[key]
+            if name.endswith("/self/query/kernel") and len(shape) == 3 and shape[1] != heads:
+                raise AlbertError(
+                    f"{path} says num_attention_heads={heads}, but the model has {shape[1]}."
+                )
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
-        """Of tokenizer.json or the only vocabulary in the assets."""
+        """Opens tokenizer.json or the only vocabulary in the assets."""
         path = os.path.join(self._assets, SPEC_FILE)
         if not tf.io.gfile.exists(path):
             path = find_only(self._assets, *VOCABULARIES)
@@ -146,7 +147,7 @@ class SavedModelSource(Source):
 
 
 def _without_heads(name: str, shape: list[int]) -> list[int]:
-    """The official shape of a weight that TF Model Garden keeps with an axis for the heads."""
+    """Returns the official shape of a weight, which may have Model Garden's axis for the heads."""
     if "/attention_1/self/" in name and name.endswith("/bias"):  # [heads, size]
         return [math.prod(shape)]
     if "/attention_1/self/" in name:  # [H, heads, size]

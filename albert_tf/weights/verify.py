@@ -1,15 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tells whether weights work: the losses of both pretraining tasks on a text, and a verdict.
+"""Verifies pretrained weights: measures both pretraining losses on a text, and gives a verdict.
 
   python -m albert_tf.weights.verify albert_base_v2.tar.gz --text=books.txt
 
 The text has one sentence a line and an empty line between documents, as split_sentences.py writes
-it. 15 % of its words are replaced by [MASK], all of them, which is harder than in pretraining; half
-of its pairs of segments are swapped. Weights load without complaint though they were trained with
-another vocabulary, activation or number of heads. Here they are sure of predictions that are worse
-than the pieces' frequencies, while a model as it was trained, even for a few steps only, is no
-surer than it is right.
+it. 15 % of its words are masked, all with [MASK], which is harder than in pretraining; half of its
+pairs of segments are swapped. Weights also load if they were trained with another vocabulary,
+activation or number of heads. Such a model is confident in predictions that are worse than the
+pieces' frequencies, while a correct one, even after few steps, is not overconfident.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ if TYPE_CHECKING:
 FLAGS = flags.FLAGS
 MASKED_SHARE = 0.15
 _BATCH = 16
-#: Nats by which a model's loss may exceed the loss that it expects itself, its entropy.
+#: Nats by which a model's loss may exceed its entropy, the loss that it expects.
 _OVERCONFIDENCE = 0.5
 TRAINED, UNTRAINED, WRONG = "trained", "untrained", "wrong configuration"
 _EXPLANATIONS = {
     TRAINED: "the predictions are better than the pieces' frequencies",
-    UNTRAINED: "it knows no more than the pieces' frequencies, if that",
-    WRONG: "it is sure of wrong predictions; compare vocabulary, language, number of heads and "
-    "activation with those of its training",
+    UNTRAINED: "the predictions are not better than the pieces' frequencies",
+    WRONG: "it is confident in wrong predictions; compare vocabulary, language, number of heads "
+    "and activation with those of its training",
 }
 
 
 class Pair(NamedTuple):
-    """Two segments that follow each other, as ids."""
+    """Two consecutive segments, as ids."""
 
     first: list[int]
     second: list[int]
@@ -63,15 +62,15 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What the weights do on a text.
+    """The model's losses on a text, in nats.
 
     Attributes:
-      mlm_loss, mlm_accuracy: on the masked pieces; the loss in nats.
-      uniform_loss: of all pieces being equally likely, ln V.
+      mlm_loss, mlm_accuracy: on the masked pieces.
+      uniform_loss: of a uniform distribution, ln V.
       unigram_loss: of the pieces' frequencies in the text.
-      entropy: mean entropy of the predictions, which is the loss that the model expects, in nats.
+      entropy: mean entropy of the predictions, which is the loss that the model expects.
       sop_loss, sop_accuracy: sentence order; None for a source without this head.
-      num_sequences, num_masked: how much was predicted.
+      num_sequences, num_masked: sequences read and pieces predicted.
     """
 
     mlm_loss: float
@@ -92,37 +91,37 @@ class Verification:
         return WRONG if self.mlm_loss > self.entropy + _OVERCONFIDENCE else UNTRAINED
 
     def __str__(self) -> str:
-        """A few lines for the terminal."""
+        """Formats the report for the terminal."""
+        if self.sop_loss is None:
+            order = ["sentence order  the source has no such head"]
+        else:
+            order = [
+                f"sentence order  loss {self.sop_loss:7.3f}  accuracy {self.sop_accuracy:6.1%}",
+                f"  by chance     loss {math.log(2):7.3f}  accuracy  50.0%",
+            ]
         lines = [
             f"{self.num_masked:,} masked pieces in {self.num_sequences:,} sequences",
             f"masked LM       loss {self.mlm_loss:7.3f}  accuracy {self.mlm_accuracy:6.1%}",
             f"  as it expects loss {self.entropy:7.3f}",
             f"  frequencies   loss {self.unigram_loss:7.3f}",
             f"  equal chances loss {self.uniform_loss:7.3f}  (ln of the vocabulary's size)",
+            *order,
+            f"Verdict: {self.verdict} ({_EXPLANATIONS[self.verdict]}).",
         ]
-        if self.sop_loss is None:
-            lines.append("sentence order  the source has no such head")
-        else:
-            shown = f"loss {self.sop_loss:7.3f}  accuracy {self.sop_accuracy:6.1%}"
-            lines += [
-                f"sentence order  {shown}",
-                f"  by chance     loss {math.log(2):7.3f}  accuracy  50.0%",
-            ]
-        return "\n".join([*lines, f"Verdict: {self.verdict} ({_EXPLANATIONS[self.verdict]})."])
+        return "\n".join(lines)
 
 
 def read_pairs(lines: Iterable[str], tokenizer: Tokenizer, max_seq_length: int) -> Iterator[Pair]:
-    """Cuts documents into pairs of segments, at the ends of sentences, that fill a sequence."""
+    """Splits documents between sentences into pairs of segments that fill a sequence."""
     room = max_seq_length - 3
     sentences: list[list[int]] = []
     for line in itertools.chain(lines, [""]):
         ids = tokenizer.encode(line)[: room // 2]
-        full = sum(map(len, sentences)) + len(ids) > room
-        if (full or not line.strip()) and len(sentences) > 1:
-            middle = len(sentences) // 2
-            halves = sentences[:middle], sentences[middle:]
-            yield Pair(*(list(itertools.chain(*half)) for half in halves))
-        if full or not line.strip():
+        if not line.strip() or sum(map(len, sentences)) + len(ids) > room:
+            if len(sentences) > 1:
+                middle = len(sentences) // 2
+                halves = sentences[:middle], sentences[middle:]
+                yield Pair(*(list(itertools.chain(*half)) for half in halves))
             sentences = []
         if ids:
             sentences.append(ids)
@@ -131,21 +130,21 @@ def read_pairs(lines: Iterable[str], tokenizer: Tokenizer, max_seq_length: int) 
 def mask_words(
     ids: np.ndarray, tokenizer: Tokenizer, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replaces all pieces of 15 % of the words, at least of one, by [MASK].
+    """Replaces all pieces of 15 % of the words, at least of one word, with [MASK].
 
     Args:
       ids: int32 [S], with special pieces.
-      tokenizer: whose ids they are.
+      tokenizer: of the ids.
       rng: draws the words.
 
     Returns:
-      the ids with [MASK] in them, and bool [S], where it is.
+      The ids with [MASK], int32 [S], and where it is, bool [S].
     """
     word = np.cumsum(tokenizer.word_starts[ids])
-    maskable = np.unique(word[~np.isin(ids, tokenizer.special_ids)])
-    count = min(max(1, round(MASKED_SHARE * len(maskable))), len(maskable))
-    masked = np.isin(word, rng.choice(maskable, count, replace=False))
-    masked &= ~np.isin(ids, tokenizer.special_ids)
+    is_text = ~np.isin(ids, tokenizer.special_ids)
+    words = np.unique(word[is_text])
+    count = min(max(1, round(MASKED_SHARE * len(words))), len(words))
+    masked = is_text & np.isin(word, rng.choice(words, count, replace=False))
     return np.where(masked, tokenizer.mask_id, ids).astype(np.int32), masked
 
 
@@ -162,13 +161,13 @@ def verify(
     Args:
       model: from load_pretrained.
       tokenizer: of the model.
-      lines: sentences; empty ones between documents.
-      max_seq_length: of the sequences, in pieces.
-      max_sequences: the first so many are used.
+      lines: sentences, with an empty line between documents.
+      max_seq_length: pieces of a sequence, at most.
+      max_sequences: sequences, at most, from the start of the text.
       seed: decides what is masked and swapped.
 
     Raises:
-      AlbertError: the text has no two sentences in a row, or no word that the tokenizer knows.
+      AlbertError: the text has no two consecutive sentences, or no word of the vocabulary.
     """
     pairs = list(itertools.islice(read_pairs(lines, tokenizer, max_seq_length), max_sequences))
     if not pairs:
@@ -181,40 +180,35 @@ def verify(
         [i for pair in pairs for part in pair for i in part], minlength=tokenizer.vocab_size
     )
     unigram = np.log(np.maximum(counts, 1) / counts.sum())
-    totals: dict[str, list[np.ndarray]] = {}
+    measured = []
     with Progress("verify", len(pairs), "sequences") as progress:
         for start in range(0, len(pairs), _BATCH):
-            batch = pairs[start : start + _BATCH]
-            measured = _measure(model, make_batch(batch, tokenizer, rng), unigram)
-            for name, values in measured.items():
-                totals.setdefault(name, []).append(values)
-            progress.update(len(batch))
-    values = {name: np.concatenate(parts) for name, parts in totals.items()}
-    if not len(values["mlm_loss"]):
-        raise AlbertError("No word of the text is in the vocabulary; they do not go together.")
-    has_order = not any("seq_relationship" in name for name in model.load_report.missing)
-    mean = {name: float(v.mean()) for name, v in values.items()}
+            batch = make_batch(pairs[start : start + _BATCH], tokenizer, rng)
+            measured.append(_measure(model, batch, unigram))
+            progress.update(len(batch.labels))
+    values = {name: np.concatenate([part[name] for part in measured]) for name in measured[0]}
+    num_masked = len(values["mlm_loss"])
+    if not num_masked:
+        raise AlbertError("No word of the text is in the vocabulary; give the text's vocabulary.")
+    means: dict[str, float | None] = {name: float(v.mean()) for name, v in values.items()}
+    if any("seq_relationship" in name for name in model.load_report.missing):
+        means["sop_loss"] = means["sop_accuracy"] = None
     return Verification(
-        mlm_loss=mean["mlm_loss"],
-        mlm_accuracy=mean["mlm_correct"],
+        **means,
         uniform_loss=math.log(model.config.vocab_size),
-        unigram_loss=mean["unigram_loss"],
-        entropy=mean["entropy"],
-        sop_loss=mean["sop_loss"] if has_order else None,
-        sop_accuracy=mean["sop_correct"] if has_order else None,
         num_sequences=len(pairs),
-        num_masked=len(values["mlm_loss"]),
+        num_masked=num_masked,
     )
 
 
-class Batch(NamedTuple):
-    """Masked sequences: what the model reads, and what it is to tell.
+class MaskedBatch(NamedTuple):
+    """Masked sequences with their labels.
 
     Attributes:
-      inputs: int32 [B, S] each, as the model wants them.
+      inputs: the model's inputs, int32 [B, S] each.
       labels: int32 [B, S], the ids without [MASK].
       masked: bool [B, S].
-      swapped: int64 [B], 1 where the segments are.
+      swapped: int64 [B], 1 for swapped segments.
     """
 
     inputs: dict[str, np.ndarray]
@@ -223,8 +217,8 @@ class Batch(NamedTuple):
     swapped: np.ndarray
 
 
-def make_batch(pairs: list[Pair], tokenizer: Tokenizer, rng: np.random.Generator) -> Batch:
-    """Swaps half of the pairs, masks words, and pads to the longest."""
+def make_batch(pairs: list[Pair], tokenizer: Tokenizer, rng: np.random.Generator) -> MaskedBatch:
+    """Swaps half of the pairs, masks words, and pads to the longest sequence."""
     swapped = rng.integers(0, 2, len(pairs))
     ordered = [pair[::-1] if swap else pair for pair, swap in zip(pairs, swapped)]
     first_lengths = [len(first) + 2 for first, _ in ordered]
@@ -235,13 +229,15 @@ def make_batch(pairs: list[Pair], tokenizer: Tokenizer, rng: np.random.Generator
     for row, sequence in enumerate(sequences):
         cut = np.s_[row, : len(sequence)]
         ids[cut], masked[cut] = mask_words(sequence, tokenizer, rng)
-    return Batch({**inputs, "input_word_ids": ids}, labels, masked, swapped)
+    return MaskedBatch({**inputs, "input_word_ids": ids}, labels, masked, swapped)
 
 
-def _measure(model: AlbertPretrainer, batch: Batch, unigram: np.ndarray) -> dict[str, np.ndarray]:
-    """Losses and hits, for every masked piece and for every pair."""
+def _measure(
+    model: AlbertPretrainer, batch: MaskedBatch, unigram: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Returns the figures of Verification for every masked piece or pair."""
     counts, swapped = batch.masked.sum(axis=1), batch.swapped
-    # Logits of all positions would be a quarter of a gigabyte with the released vocabularies.
+    # Logits at all positions would take 250 MB with the released vocabularies.
     positions = np.argsort(~batch.masked, axis=1, kind="stable")[:, : max(1, counts.max())]
     valid = np.arange(positions.shape[1]) < counts[:, None]
     outputs = model({**batch.inputs, "masked_lm_positions": positions.astype(np.int32)})
@@ -250,11 +246,11 @@ def _measure(model: AlbertPretrainer, batch: Batch, unigram: np.ndarray) -> dict
     order = _log_softmax(outputs["sop_logits"].numpy())
     return {
         "mlm_loss": -log_probs[np.arange(len(targets)), targets],
-        "mlm_correct": log_probs.argmax(axis=1) == targets,
+        "mlm_accuracy": log_probs.argmax(axis=1) == targets,
         "entropy": -(np.exp(log_probs) * log_probs).sum(axis=1),
         "unigram_loss": -unigram[targets],
         "sop_loss": -order[np.arange(len(swapped)), swapped],
-        "sop_correct": order.argmax(axis=1) == swapped,
+        "sop_accuracy": order.argmax(axis=1) == swapped,
     }
 
 
@@ -286,12 +282,12 @@ def _main(path: str) -> None:
     from albert_tf.tokenization.tokenizer import Tokenizer
     from albert_tf.weights.load import load_pretrained, open_source
 
-    # Hub modules have no sentence order head, which the figures tell; the masked LM head is needed.
+    # The report says so if there is no sentence order head; the masked LM head is required.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
     model = load_pretrained(path, allow_partial=True)
-    lost = [n for n in model.load_report.missing if n.startswith("cls/predictions")]
-    if lost:
-        raise AlbertError(f"{path} has no masked LM head to verify: it lacks {', '.join(lost)}.")
+    missing = [n for n in model.load_report.missing if n.startswith("cls/predictions")]
+    if missing:
+        raise AlbertError(f"{path} has no masked LM head: it lacks {', '.join(missing)}.")
     if FLAGS.vocab_file:
         tokenizer = Tokenizer.from_file(FLAGS.vocab_file, FLAGS.do_lower_case)
     else:

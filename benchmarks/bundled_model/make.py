@@ -20,7 +20,7 @@ from absl import flags
 from albert_tf import pretrained
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.export.conversion import convert
+from albert_tf.export.conversion import ConversionOptions, convert
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.weight_formats import FLOAT16
@@ -76,7 +76,8 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
     """
     folder = os.path.join(work_dir, name)
     shutil.rmtree(folder, ignore_errors=True)
-    report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16, rescale=True)
+    options = ConversionOptions(weights_dtype=FLOAT16, rescale=True)
+    report = convert(run_dirs[-1], "hf", folder, options)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
     here = machine.describe()

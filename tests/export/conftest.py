@@ -28,10 +28,7 @@ SPACES += ["\u2028", "\x85", "\x1c", "\0", "\n"]
 
 @pytest.fixture(scope="session")
 def odd_texts() -> list[str]:
-    """Words with odd white space between, and strings of random characters.
-
-    Characters are of Unicode 12 at most, as TensorFlow's tables are.
-    """
+    """Words separated by odd white space, and random characters of Unicode 12, as in TensorFlow."""
     rng = random.Random(0)
     blocks = [(0, 0x250), (0x370, 0x530), (0x600, 0x660), (0xE00, 0xE80), (0x1E00, 0x2000)]
     blocks += [(0x2000, 0x2070), (0x3040, 0x3100), (0x4E00, 0x4F00), (0xAC00, 0xAD00)]

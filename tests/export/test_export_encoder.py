@@ -1,12 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder SavedModel keeps TF-Hub's contract: outputs, weights, training, heads, assets."""
+"""The encoder SavedModel fulfils TF-Hub's contract: outputs, weights, training, heads, assets."""
 
-import dataclasses
 import pathlib
 import subprocess
 import sys
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,33 +14,33 @@ import tensorflow_hub as hub
 import tensorflow_text as tf_text
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from albert_tf.config import AlbertConfig
 from albert_tf.export.encoder import encoder_export
 from albert_tf.export.saved_model import write_saved_model
 from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from tests.support.builders import tiny_config
 
-CONFIG = AlbertConfig(
-    vocab_size=140,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=64,
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.1,
-    max_position_embeddings=32,
-)
+CONFIG = tiny_config(
+    140, embedding_size=16, hidden_size=32, num_hidden_layers=2, intermediate_size=64,
+    hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
+)  # fmt: skip
+#: It shifts all scores of a query equally, which softmax ignores: its gradient is rounding.
+WITHOUT_GRADIENT = "attention_1/self/key/bias:0"
 
 
-@dataclasses.dataclass(frozen=True)
-class Saved:
-    """A model and the SavedModel made of it."""
+class Saved(NamedTuple):
+    """A model, and the SavedModel exported from it."""
 
-    model: Any
+    model: AlbertPretrainer
     path: str
+
+
+def write_export(model, tokenizer, path):
+    export = encoder_export(model, tokenizer)
+    write_saved_model(export.root, export.signatures, str(path), export.assets)
+    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +49,8 @@ def saved(tmp_path_factory, sentencepiece_tokenizer) -> Saved:
     model = AlbertPretrainer(CONFIG, dtype="float32")
     for variable in model.named_weights().values():
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.1))
-    path = str(tmp_path_factory.mktemp("export") / "encoder")
-    export = encoder_export(model, sentencepiece_tokenizer)
-    write_saved_model(export.root, export.signatures, path, export.assets)
-    return Saved(model, path)
+    folder = tmp_path_factory.mktemp("export")
+    return Saved(model, write_export(model, sentencepiece_tokenizer, folder / "encoder"))
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +62,6 @@ def loaded(saved):
 def layer(loaded):
     """A trainable layer, whose weights are not to be changed."""
     return hub.KerasLayer(loaded, trainable=True)
-
-
-#: It shifts all scores of a query alike, which softmax does not see: its gradient is rounding.
-WITHOUT_GRADIENT = "attention_1/self/key/bias:0"
 
 
 def assert_all_moved(weights, before):
@@ -86,6 +79,10 @@ def batch(rows=2, length=10, seed=0):
         "input_mask": tf.constant(mask),
         "input_type_ids": tf.constant((np.arange(length) >= 4) * mask, tf.int32),
     }
+
+
+def asset_path(asset):
+    return pathlib.Path(asset.asset_path.numpy().decode())
 
 
 def assert_close(found, expected, tolerance=1e-5):
@@ -163,16 +160,11 @@ def test_the_mlm_head_fills_what_text_operations_masked(loaded, sentencepiece_to
     assert logits["mlm_logits"].shape == [2, 4, tokenizer.vocab_size]
 
 
-def test_without_heads_there_are_none(tmp_path, wordpiece_tokenizer):
+def test_an_encoder_without_heads_has_none(tmp_path, wordpiece_tokenizer):
     model = AlbertEncoder(CONFIG, dtype="float32")
-    path = str(tmp_path / "encoder")
-    export = encoder_export(model, wordpiece_tokenizer)
-    write_saved_model(export.root, export.signatures, path, export.assets)
-    loaded = hub.load(path)
+    loaded = hub.load(write_export(model, wordpiece_tokenizer, tmp_path / "encoder"))
     assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sp_model_file")
-    assert pathlib.Path(loaded.vocab_file.asset_path.numpy().decode()).read_bytes() == (
-        wordpiece_tokenizer.data
-    )
+    assert asset_path(loaded.vocab_file).read_bytes() == wordpiece_tokenizer.data
     assert_close(loaded(batch())["default"], model(batch())["pooled_output"])
 
 
@@ -183,26 +175,23 @@ def test_dropout_varies_when_training_and_only_then(layer):
 
 
 def test_static_lengths_propagate(loaded):
-    names = ("input_word_ids", "input_mask", "input_type_ids")
-    inputs = {name: keras.Input([12], dtype=tf.int32, name=name) for name in names}
+    inputs = {name: keras.Input([12], dtype=tf.int32, name=name) for name in batch()}
     outputs = hub.KerasLayer(loaded)(inputs)
     assert outputs["sequence_output"].shape.as_list() == [None, 12, CONFIG.hidden_size]
     assert outputs["pooled_output"].shape.as_list() == [None, CONFIG.hidden_size]
 
 
 def test_gradients_are_those_of_the_model_and_reach_every_variable(saved, layer):
-    inputs = batch()
-    with tf.GradientTape() as tape:
-        outputs = layer(inputs, training=False)
-        loss = tf.reduce_sum(outputs["pooled_output"] ** 2 + outputs["sequence_output"][:, 1])
-    found = tape.gradient(loss, layer.trainable_variables)
-    with tf.GradientTape() as tape:
-        outputs = saved.model.encoder(inputs, training=False)
-        loss = tf.reduce_sum(outputs["pooled_output"] ** 2 + outputs["sequence_output"][:, 1])
+    def gradients(call, weights):
+        with tf.GradientTape() as tape:
+            outputs = call(batch(), training=False)
+            loss = tf.reduce_sum(outputs["pooled_output"] ** 2 + outputs["sequence_output"][:, 1])
+        return map(tf.convert_to_tensor, tape.gradient(loss, weights))
+
     named = saved.model.encoder.named_weights()
-    expected = tape.gradient(loss, list(named.values()))
+    found = gradients(layer, layer.trainable_variables)
+    expected = gradients(saved.model.encoder, list(named.values()))
     for name, ours, theirs in zip(named, found, expected):
-        ours, theirs = tf.convert_to_tensor(ours), tf.convert_to_tensor(theirs)
         assert tf.reduce_max(tf.abs(ours)) > 1e-6 or f"{name}:0".endswith(WITHOUT_GRADIENT), name
         assert_close(ours, theirs, 1e-4)
 
@@ -262,7 +251,7 @@ def test_the_signature_has_the_names_of_the_contract(saved, loaded):
 
 
 def test_the_asset_is_the_vocabulary(loaded, saved, sentencepiece_tokenizer):
-    path = pathlib.Path(loaded.sp_model_file.asset_path.numpy().decode())
+    path = asset_path(loaded.sp_model_file)
     assert path.parent == pathlib.Path(saved.path) / "assets"
     assert path.read_bytes() == sentencepiece_tokenizer.data
     assert loaded.do_lower_case.numpy() and not loaded.do_lower_case.trainable
@@ -276,7 +265,7 @@ def test_a_loaded_encoder_can_be_saved_again_and_moved(saved, loaded, tmp_path):
     assert len(found.trainable_weights) == 25
     assert_close(found(batch())["default"], saved.model.encoder(batch())["pooled_output"], 1e-6)
     assert len(again.mlm.trainable_variables) == 30
-    assert pathlib.Path(again.sp_model_file.asset_path.numpy().decode()).exists()
+    assert asset_path(again.sp_model_file).exists()
 
 
 def test_no_path_of_this_machine_is_inside(saved):
@@ -293,7 +282,7 @@ def test_graphs_need_no_compiler_no_gradient_functions_and_assert_nothing(saved)
     for function in graph.library.function:
         assert not function.attr["_XlaMustCompile"].b
         for node in function.node_def:
-            # Assert operations once were put on the TPU workers, which do not have them.
+            # TPU workers, where assertions may be placed, do not have this operation.
             assert node.op != "Assert"
             assert "_XlaMustCompile" not in node.attr
             assert "_gradient_op_type" not in node.attr

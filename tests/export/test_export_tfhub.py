@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""export_tfhub.py: from folders with models to SavedModels that answer as the models do."""
+"""export_tfhub.py: exports folders with models as SavedModels with the same outputs."""
 
 import json
 import random
@@ -15,7 +15,7 @@ import tensorflow_hub as hub
 
 import albert_tf
 import export_tfhub
-from albert_tf.config import AlbertConfig
+from albert_tf.data.records import FeatureSpec, encode_examples
 from albert_tf.errors import AlbertError
 from albert_tf.export.tflite import interpreter_class
 from albert_tf.io.text_tables import TextExample
@@ -29,31 +29,39 @@ from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.export import build_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions
+from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
+from tests.support.builders import tiny_config
 from tests.support.releases import TF1_TINY, write_release
 from tests.support.self_checks import checked_in_this_process
 from tests.support.small_tasks import write_run
+from tests.support.weights import golden_outputs, weights_of
 
 
 def config_for(tokenizer):
-    return AlbertConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-        initializer_range=0.2,
-    )
+    sizes = {"embedding_size": 16, "hidden_size": 32, "intermediate_size": 64}
+    return tiny_config(tokenizer.vocab_size, **sizes, initializer_range=0.2)
 
 
 def predictions(task, folder, source):
     config = RunConfig(output_dir=str(folder), precision="float32", eval_batch_size=16)
     return Estimator(task, config).predict(source.eval_input_fn)
+
+
+def predictions_of(task, run, pairs, folder):
+    """Predicts pairs of texts with the classifier of a run."""
+    examples = [TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(pairs)]
+    source = task.open_examples(examples, "x", str(folder / "cache"), labelled=False).source
+    return predictions(task, run, source)
+
+
+def load_model(task, run):
+    model = task.build_model()
+    load_weights(str(run), model.named_weights(), whole=True)
+    return model
 
 
 def export(run_script, folder, path, **flags):
@@ -65,7 +73,7 @@ def export(run_script, folder, path, **flags):
 
 @pytest.fixture(params=["here", pytest.param("fresh process", marks=pytest.mark.slow)])
 def self_check(request):
-    """Where the export of a test is checked."""
+    """Checks a test's export in this process, or in a fresh one."""
     if request.param == "here":
         request.getfixturevalue("self_check_here")
 
@@ -75,7 +83,7 @@ def classification_task(tokenizer, labels=("no", "yes", "maybe")):
 
 
 class Classifier(NamedTuple):
-    """A task, an output directory of it, and the SavedModel exported from there."""
+    """A task, its output directory, and the SavedModel exported from there."""
 
     task: TextClassificationTask
     run: str
@@ -95,7 +103,7 @@ def classifier(request, tmp_path_factory) -> Classifier:
     return Classifier(task, str(folder / "run"), str(folder / "saved"))
 
 
-def test_a_classifier_answers_as_run_classifier_does(classifier, odd_texts, tmp_path):
+def test_a_classifier_predicts_as_run_classifier_does(classifier, odd_texts, tmp_path):
     task = classifier.task
     rng = random.Random(0)
     firsts = odd_texts[:100]
@@ -103,9 +111,7 @@ def test_a_classifier_answers_as_run_classifier_does(classifier, odd_texts, tmp_
     classify = tf.saved_model.load(classifier.path)
     for pairs in (False, True):
         texts = zip(firsts, seconds if pairs else [None] * len(firsts))
-        examples = [TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(texts)]
-        source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False).source
-        expected = predictions(task, classifier.run, source)["probabilities"]
+        expected = predictions_of(task, classifier.run, texts, tmp_path)["probabilities"]
         assert expected.std(axis=0).min() > 1e-3
         found = classify(firsts, seconds) if pairs else classify(firsts)
         np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
@@ -121,16 +127,10 @@ def test_a_classifier_answers_as_run_classifier_does(classifier, odd_texts, tmp_
 def test_a_classifier_reads_the_examples_of_the_release(classifier):
     task, classify = classifier.task, tf.saved_model.load(classifier.path)
     text = "the people, (x)"
-    tokenizer = task.tokenizer
-    ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
-    features = {"input_ids": ids, "input_mask": [1] * len(ids), "segment_ids": []}
-
-    def feature(values):
-        values = tf.train.Int64List(value=[*values, *[0] * (14 - len(values))])
-        return tf.train.Feature(int64_list=values)
-
-    features = tf.train.Features(feature={k: feature(v) for k, v in features.items()})
-    example = tf.train.Example(features=features).SerializeToString()
+    ids = join_segments(task.tokenizer, task.tokenizer.encode(text))
+    columns = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
+    columns = {name: np.pad(values, (0, 14 - len(ids)))[None] for name, values in columns.items()}
+    (example,) = encode_examples(columns, dict.fromkeys(columns, FeatureSpec("int64", (14,))))
     found = classify.signatures["examples"](input=tf.constant([example]))
     expected = classify([text])
     np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
@@ -140,19 +140,16 @@ def test_a_classifier_reads_the_examples_of_the_release(classifier):
 
 
 def regression(tokenizer, texts, folder):
-    """A task with a run in a folder, and what that predicts of texts."""
+    """Writes a run with a regression, and returns its task and its values for texts."""
     task = classification_task(tokenizer, labels=())
     write_run(task, folder / "run")
-    examples = [TextExample(str(i), text, None, None, "") for i, text in enumerate(texts)]
-    source = task.open_examples(examples, "x", str(folder / "cache"), labelled=False).source
-    return task, predictions(task, folder / "run", source)["values"]
+    pairs = [(text, None) for text in texts]
+    return task, predictions_of(task, folder / "run", pairs, folder)["values"]
 
 
-def test_a_regression_model_in_a_graph_gives_numbers(sentencepiece_tokenizer, odd_texts, tmp_path):
+def test_a_regression_in_a_graph_returns_its_values(sentencepiece_tokenizer, odd_texts, tmp_path):
     task, expected = regression(sentencepiece_tokenizer, odd_texts[:30], tmp_path)
-    model = task.build_model()
-    load_weights(str(tmp_path / "run"), model.named_weights(), whole=True)
-    _, signatures = build_classifier(task, model)
+    _, signatures = build_classifier(task, load_model(task, tmp_path / "run"))
     found = signatures["serving_default"](tf.constant(odd_texts[:30]))
     assert set(found) == {"value"}
     np.testing.assert_allclose(found["value"], expected, atol=1e-5)
@@ -160,7 +157,7 @@ def test_a_regression_model_in_a_graph_gives_numbers(sentencepiece_tokenizer, od
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("self_check_here")
-def test_a_regression_model_gives_numbers(sentencepiece_tokenizer, odd_texts, run_script, tmp_path):
+def test_a_regression_returns_its_values(sentencepiece_tokenizer, odd_texts, run_script, tmp_path):
     _, expected = regression(sentencepiece_tokenizer, odd_texts[:30], tmp_path)
     path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
     found = tf.saved_model.load(path)(odd_texts[:30])
@@ -169,7 +166,7 @@ def test_a_regression_model_gives_numbers(sentencepiece_tokenizer, odd_texts, ru
 
 
 @pytest.mark.usefixtures("self_check")
-def test_multiple_choice_answers_as_run_race_does(
+def test_multiple_choice_predicts_as_run_race_does(
     sentencepiece_tokenizer, odd_texts, run_script, tmp_path
 ):
     tokenizer = sentencepiece_tokenizer
@@ -250,9 +247,8 @@ def test_squad_with_a_span_head_answers_in_a_graph_as_the_question_answerer_does
     sentencepiece_tokenizer, odd_texts, tmp_path
 ):
     task = squad_task(sentencepiece_tokenizer, "1.1", "span")
-    model = task.build_model()
     write_run(task, tmp_path)
-    load_weights(str(tmp_path), model.named_weights(), whole=True)
+    model = load_model(task, tmp_path)
     _, signatures = build_squad(task, model, 0.0)
     answerer, answer = QuestionAnswerer(task, model, 0.0), signatures["serving_default"]
     assert_answers_are_those_of(answerer, answer, sentencepiece_tokenizer, odd_texts)
@@ -265,12 +261,11 @@ def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(
     shared = {"export_type": "classifier", "format": "tflite"}
     lite = export(run_script, classifier.run, tmp_path / "lite", **shared)
     tokenizer = Tokenizer.from_file(f"{lite}/tokenizer.json")
-    ids = tokenizer.encode("the people, (x)")
-    ids = np.array([[tokenizer.cls_id, *ids, tokenizer.sep_id]], np.int32)
+    inputs = pad_sequences(
+        tokenizer, [join_segments(tokenizer, tokenizer.encode("the people, (x)"))]
+    )
     run = interpreter_class()(f"{lite}/model.tflite").get_signature_runner("serving_default")
-    found = run(
-        input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_like(ids)
-    )["probabilities"]
+    found = run(**inputs)["probabilities"]
     expected = classify(["the people, (x)"])
     np.testing.assert_allclose(found, expected["probabilities"], atol=1e-5)
     labels = (tmp_path / "lite" / "labels.txt").read_text().split()
@@ -290,10 +285,10 @@ def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(
         ({"format": "tflite", "export_type": "squad"}, "no built-in operations for the strings"),
         ({"format": "tflite", "export_type": "preprocessing"}, "no built-in operations for"),
         ({"format": "tflite", "export_type": "model_with_mlm"}, "heads are left out"),
-        ({"quantization": "int8"}, "for --format=tflite alone"),
+        ({"quantization": "int8"}, "only for --format=tflite"),
     ],
 )
-def test_what_lite_models_cannot_do_is_said(release, run_script, tmp_path, flags, message):
+def test_exports_without_a_lite_model_are_refused(release, run_script, tmp_path, flags, message):
     flags = [f"--{name}={value}" for name, value in flags.items()]
     done = run_script(
         export_tfhub, f"--albert_directory={release}", f"--export_path={tmp_path}/lite", *flags
@@ -317,31 +312,28 @@ def exported_release(tmp_path_factory):
     return release, str(folder / "saved")
 
 
-def test_a_release_gives_the_outputs_of_the_release(exported_release):
+def test_an_exported_release_has_the_outputs_of_the_release(exported_release):
     _, path = exported_release
-    given = np.load(TF1_TINY / "expected.npz")
-    names = ("input_ids", "input_mask", "segment_ids")
-    keys = ("input_word_ids", "input_mask", "input_type_ids")
-    inputs = {key: tf.constant(given[name], tf.int32) for key, name in zip(keys, names)}
-    found = hub.KerasLayer(path)(inputs)
-    np.testing.assert_allclose(found["pooled_output"], given["pooled_output"], atol=1e-5)
-    np.testing.assert_allclose(found["sequence_output"], given["sequence_output"], atol=1e-5)
-    np.testing.assert_allclose(found["encoder_outputs"], given["all_layers"], atol=1e-5)
-    loaded = hub.load(path)
-    positions = tf.constant(given["masked_lm_positions"], tf.int32)
+    inputs, expected = golden_outputs(TF1_TINY)
+    outputs, loaded = hub.KerasLayer(path)(inputs), hub.load(path)
+    positions = tf.constant(expected["masked_lm_positions"], tf.int32)
     logits = loaded.mlm({**inputs, "masked_lm_positions": positions})["mlm_logits"]
-    log_probs = tf.reshape(tf.nn.log_softmax(logits), given["mlm_log_probs"].shape)
-    np.testing.assert_allclose(log_probs, given["mlm_log_probs"], atol=1e-5)
-    sop = tf.nn.log_softmax(loaded.sop(inputs)["sop_logits"])
-    np.testing.assert_allclose(sop, given["sop_log_probs"], atol=1e-5)
+    found = {
+        "pooled_output": outputs["pooled_output"],
+        "sequence_output": outputs["sequence_output"],
+        "all_layers": outputs["encoder_outputs"],
+        "mlm_log_probs": tf.reshape(tf.nn.log_softmax(logits), expected["mlm_log_probs"].shape),
+        "sop_log_probs": tf.nn.log_softmax(loaded.sop(inputs)["sop_logits"]),
+    }
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-5, err_msg=name)
 
 
 def test_an_exported_encoder_is_loaded_again_weight_by_weight(exported_release):
     expected, found = map(albert_tf.load_pretrained, exported_release)
     assert found.config == expected.config
     assert found.tokenizer.encode("p7 p9") == expected.tokenizer.encode("p7 p9")
-    for name, weight in expected.named_weights().items():
-        np.testing.assert_array_equal(found.named_weights()[name], weight, err_msg=name)
+    np.testing.assert_equal(weights_of(found), weights_of(expected))
 
 
 @pytest.mark.slow
@@ -361,7 +353,7 @@ def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_pat
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "vocab_zh.txt").unlink(), "lies no vocabulary"),
+        (lambda folder: (folder / "vocab_zh.txt").unlink(), "There is no vocabulary"),
         (lambda folder: (folder / "x.model").write_text("x"), "x.model is not a Senten"),
         (lambda folder: (folder / "vocab_zh.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]"),
          "has 5 pieces, but the model vocab_size=120"),
@@ -412,7 +404,7 @@ assert "albert_tf" not in sys.modules
 
 
 @pytest.mark.parametrize("paths", [(None, "exports"), ("runs", None), (3, "exports")])
-def test_what_is_no_path_is_refused(paths, tmp_path, monkeypatch):
+def test_a_value_that_is_not_a_path_is_refused(paths, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AlbertError, match="must be a string, not"):
         albert_tf.export_saved_model(*paths)

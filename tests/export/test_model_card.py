@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The card tells what the files beside the weights tell, and nothing of the machine."""
+"""The card has all facts in the files beside the weights, and none about the machine."""
 
 import pytest
 import tensorflow as tf
@@ -44,7 +44,7 @@ def rows(card):
     return dict(line for line in lines if len(line) == 2)
 
 
-def test_everything_known_is_told(signatures):
+def test_all_facts_are_in_the_card(signatures):
     card = model_card(classifier.KIND, signatures, FACTS, CHECK)
     found = rows(card)
     assert found["parameters"] == "1,234,567" and found["hidden_size"] == "768"
@@ -63,7 +63,7 @@ def test_paths_lose_their_folders(signatures):
     assert rows(card)["init_checkpoint"] == "base" and "/home" not in card
 
 
-def test_what_is_not_known_is_not_invented(signatures):
+def test_unknown_facts_are_left_out(signatures):
     card = model_card(encoder.KIND, signatures, ModelFacts("x", origin="Some weights."), CHECK)
     assert "How they were trained is not recorded" in card
     assert "## Task" not in card and "## Evaluation" not in card and "parameters" not in card

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The preprocessor SavedModel keeps TF-Hub's contract, and gives the features of fine-tuning."""
+"""The preprocessor SavedModel fulfils TF-Hub's contract, with the features of fine-tuning."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from albert_tf.export.saved_model import write_saved_model
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.features import featurize
+from albert_tf.tokenization.sequences import pad_sequences
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.export.conftest import WORDPIECES
 from tests.support.releases import write_release
@@ -30,28 +31,21 @@ def export(tokenizer, path, seq_length=16):
     scope="module", params=["sentencepiece", pytest.param("wordpiece", marks=pytest.mark.slow)]
 )
 def saved(request, tmp_path_factory):
-    """The host's tokenizer, and its preprocessor saved and loaded."""
+    """The host's tokenizer, and its preprocessor, saved and loaded."""
     tokenizer = request.getfixturevalue(f"{request.param}_tokenizer")
     return tokenizer, hub.load(export(tokenizer, tmp_path_factory.mktemp("export") / "saved"))
 
 
 def expected_rows(tokenizer, firsts, seconds, size):
-    """What fine-tuning makes of the texts; pairs whose second text is empty are left out."""
-    examples = [
-        TextExample(str(i), a, b, None, "") for i, (a, b) in enumerate(zip(firsts, seconds))
-    ]
+    """Returns the features of fine-tuning, padded to a size."""
+    examples = [TextExample("", a, b, None, "") for a, b in zip(firsts, seconds)]
     columns, _ = featurize(tokenizer, examples, size)
-    rows = {name: np.full([len(examples), size], 0, np.int32) for name in NAMES}
-    rows["input_word_ids"][:] = tokenizer.pad_id
-    for i, ids in enumerate(columns["input_ids"]):
-        rows["input_word_ids"][i, : len(ids)] = ids
-        rows["input_mask"][i, : len(ids)] = 1
-        rows["input_type_ids"][i, columns["first_lengths"][i, 0] : len(ids)] = 1
-    return rows
+    first_lengths = columns["first_lengths"][:, 0]
+    return pad_sequences(tokenizer, columns["input_ids"], first_lengths, size)
 
 
 def pairs_of(tokenizer, texts):
-    """First and second texts; no second one is empty."""
+    """Returns first texts and second texts, none of which is empty."""
     pairs = [(a, b) for a, b in zip(texts, texts[3:]) if tokenizer.encode(b)][:200]
     return zip(*pairs)
 
@@ -72,7 +66,7 @@ def test_sentences_become_the_features_of_fine_tuning(saved, odd_texts):
 
 
 @pytest.mark.usefixtures("self_check_here")
-def test_the_preprocessor_of_a_release_gives_the_features_of_fine_tuning(
+def test_the_preprocessor_of_a_release_has_the_features_of_fine_tuning(
     run_script, odd_texts, tmp_path
 ):
     release = write_release(tmp_path / "release", "vocab_zh.txt", WORDPIECES.split())
@@ -93,7 +87,7 @@ def test_the_preprocessor_of_a_release_gives_the_features_of_fine_tuning(
 
 
 @pytest.mark.parametrize("seq_length", [7, pytest.param(10, marks=pytest.mark.slow), 64])
-def test_pairs_are_cut_as_in_fine_tuning(saved, odd_texts, seq_length):
+def test_pairs_are_truncated_as_in_fine_tuning(saved, odd_texts, seq_length):
     tokenizer, preprocessor = saved
     firsts, seconds = pairs_of(tokenizer, odd_texts)
     tokens = [preprocessor.tokenize(list(texts)) for texts in (firsts, seconds)]
@@ -138,7 +132,7 @@ def test_keras_layers_wrap_all_parts_with_static_lengths(saved):
     assert not whole.losses
 
 
-def test_special_tokens_are_known_eagerly_and_inside_a_graph(saved):
+def test_special_tokens_are_returned_eagerly_and_inside_a_graph(saved):
     tokenizer, preprocessor = saved
     special = preprocessor.tokenize.get_special_tokens_dict
     expected = {

@@ -1,8 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""An export that does not answer as its model does never appears."""
+"""An export appears only if its outputs are those of its model."""
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import shutil
@@ -11,7 +12,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.encoder import encoder_export
 from albert_tf.export.model_card import ModelFacts
@@ -20,17 +20,12 @@ from albert_tf.export.saved_model import write_saved_model
 from albert_tf.export.self_check import Probe, self_check
 from albert_tf.io import files
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from tests.support.builders import tiny_config
 
-CONFIG = AlbertConfig(
-    vocab_size=30,
-    embedding_size=4,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=8,
-    max_position_embeddings=12,
+CONFIG = tiny_config(
+    30, embedding_size=4, hidden_size=8, intermediate_size=8, max_position_embeddings=12,
     initializer_range=0.3,
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -40,35 +35,31 @@ def export():
 
 @pytest.fixture(scope="module")
 def saved(export, tmp_path_factory):
-    """The folder of what was published; checked in a fresh process."""
-    folder = tmp_path_factory.mktemp("published")
-    published(export, folder / "saved")
-    return folder / "saved"
+    """The folder of an export, checked in a fresh process."""
+    return write_export(export, tmp_path_factory.mktemp("published") / "saved")
 
 
-def published(export, path):
+def write_export(export, path):
     with files.new_folder(str(path)) as folder:
         publish(export, folder, ModelFacts("small", CONFIG))
+    return path
 
 
 def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(saved):
     report = json.loads((saved / "self_check.json").read_text())
     called = {(p["called"], p["batch_size"], p["length"]) for p in report["probes"]}
-    assert called == {
-        (name, size, f"{length} pieces")
-        for name in ("the model", "mlm", "sop")
-        for size in (1, 4)
-        for length in (3, 12)
-    }
+    assert called == set(
+        itertools.product(("the model", "mlm", "sop"), (1, 4), ("3 pieces", "12 pieces"))
+    )
     for probe in report["probes"]:
         for difference in probe["largest_difference"].values():
             assert 0 <= difference < 1e-5
-    # All outputs, each layer's among them.
+    # All outputs, including each layer's.
     assert set(report["probes"][0]["largest_difference"]) == {
         "default", "pooled_output", "sequence_output", "encoder_outputs/0",
     }  # fmt: skip
     assert report["versions"]["tensorflow"] == tf.__version__
-    # Nothing was imported that an encoder must do without.
+    # An encoder must load without tensorflow_text.
     assert "tensorflow_text" not in report["versions"]
     # No path of this machine is in anything that was written.
     for path in saved.rglob("*"):
@@ -79,22 +70,21 @@ def test_two_batch_sizes_and_two_lengths_are_compared_and_reported(saved):
 
 
 @pytest.mark.usefixtures("self_check_here")
-def test_other_answers_than_the_models_are_refused_and_nothing_is_left(export, tmp_path):
-    # After the model has answered the probes.
+def test_other_outputs_than_the_models_are_refused_and_nothing_is_left(export, tmp_path):
+    # Changed after the model's outputs were computed.
     variable = export.root.trainable_variables[3]
     value = variable.numpy()
     variable.assign_add([0.01] * 4)
-    match = r"the model has a difference of .* in 'sequence_output'"
     try:
-        with pytest.raises(AlbertError, match=match):
-            published(export, tmp_path / "saved")
+        with pytest.raises(AlbertError, match=r"the model has a difference of .* in 'sequence_ou"):
+            write_export(export, tmp_path / "saved")
     finally:
         variable.assign(value)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("self_check_here")
-def test_words_and_whole_numbers_must_be_equal(tmp_path):
+def test_strings_and_integers_must_be_equal(tmp_path):
     root = tf.Module()
     root.__call__ = tf.function(
         lambda sentences: {"label": sentences, "index": tf.strings.length(sentences)},
@@ -110,7 +100,7 @@ def test_words_and_whole_numbers_must_be_equal(tmp_path):
         self_check(str(tmp_path / "saved"), [odd])
 
 
-def test_what_cannot_be_loaded_is_refused(export, saved, tmp_path):
+def test_a_damaged_saved_model_is_refused(export, saved, tmp_path):
     path = shutil.copytree(saved, tmp_path / "saved")
     data = next(iter((path / "variables").glob("*.data-*")))
     data.write_bytes(data.read_bytes()[:100])

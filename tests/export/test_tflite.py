@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow Lite models compute what their sources do, with built-in operations alone."""
+"""TensorFlow Lite models have the outputs of their sources, and only built-in operations."""
 
 import dataclasses
 import json
@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export import tflite
 from albert_tf.keras2 import keras
@@ -19,17 +18,13 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.classification.export import classifier_outputs
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from tests.support.builders import tiny_config
 from tests.support.cases import slow
 from tests.support.releases import TF1_TINY
+from tests.support.weights import golden_outputs
 
-CONFIG = AlbertConfig(
-    vocab_size=140,
-    embedding_size=16,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=64,
-    max_position_embeddings=32,
+CONFIG = tiny_config(
+    140, embedding_size=16, hidden_size=32, num_hidden_layers=2, intermediate_size=64
 )
 
 
@@ -68,10 +63,9 @@ def reports(encoder, contents):
 
 @pytest.fixture(scope="module")
 def golden():
-    """What the TF1 release computed with the checkpoint: the model's inputs, and all arrays."""
-    expected = np.load(TF1_TINY / "expected.npz")
-    names = {"input_ids": "word_ids", "input_mask": "mask", "segment_ids": "type_ids"}
-    return {f"input_{new}": expected[old] for old, new in names.items()}, expected
+    """Inputs for the checkpoint, and the TF1 release's outputs."""
+    inputs, expected = golden_outputs(TF1_TINY)
+    return {name: value.numpy() for name, value in inputs.items()}, expected
 
 
 def runner(content):
@@ -86,7 +80,7 @@ def test_float32_gives_the_outputs_of_the_tf1_release(contents, golden):
         np.testing.assert_allclose(value, expected[name], rtol=0, atol=1e-5)
 
 
-def test_the_interpreter_is_none_that_warns_of_its_removal(contents):
+def test_the_interpreter_does_not_warn_of_its_removal(contents):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tflite.interpreter_class()(model_content=contents["none"])
@@ -127,7 +121,7 @@ def test_inputs_can_be_resized_without_the_signature(contents, golden):
 
 
 @pytest.mark.parametrize("wrong", [{"length": 65}, {"word": 120}], ids=["too long", "no such id"])
-def test_inputs_that_the_model_has_no_embedding_for_are_an_error(contents, wrong):
+def test_inputs_without_an_embedding_are_an_error(contents, wrong):
     ids = np.full([1, wrong.get("length", 8)], wrong.get("word", 5), np.int32)
     with pytest.raises(RuntimeError):
         runner(contents["none"])(
@@ -135,13 +129,13 @@ def test_inputs_that_the_model_has_no_embedding_for_are_an_error(contents, wrong
         )
 
 
-def test_the_report_tells_sizes_operations_and_differences(reports, contents):
+def test_the_report_has_sizes_operations_and_differences(reports, contents):
     for name, report in reports.items():
         assert json.loads(json.dumps(report)) == report
         assert report["quantization"] == name
         assert report["bytes"] == len(contents[name])
         assert report["inputs"] == [[1, 16], [1, 64], [4, 16], [4, 64]]
-        # Four products a layer, the pooler's and the embeddings'. Activations are no products.
+        # Four products in each layer, the pooler's and the embeddings' projections.
         assert report["operations"]["FULLY_CONNECTED"] == 3 * 4 + 1 + 1
         assert report["operations"]["SOFTMAX"] == 3
     assert reports["none"]["outputs"]["sequence_output"]["relative"] < 1e-5
@@ -163,7 +157,7 @@ def test_the_same_weights_make_the_same_bytes(contents):
     assert convert_encoder(trained_encoder(), "int8") == contents["int8"]
 
 
-def test_a_model_that_is_not_its_source_s_is_refused(contents, encoder):
+def test_a_model_with_other_outputs_than_its_source_is_refused(contents, encoder):
     other = trained_encoder()
     bias = other.named_weights()["bert/pooler/dense/bias"]
     bias.assign_add(tf.fill(bias.shape, 0.01))
@@ -173,13 +167,13 @@ def test_a_model_that_is_not_its_source_s_is_refused(contents, encoder):
 
 def test_weights_too_large_for_float16_are_refused():
     model = trained_encoder()
-    # Its normalisation makes the float32 model indifferent to the size.
+    # The float32 model normalises embeddings, so their size does not matter.
     for name in ("word", "token_type", "position"):
         table = model.named_weights()[f"bert/embeddings/{name}_embeddings"]
         table.assign(table * 1e8)
     function = tflite.encoder_outputs(model)
     content = convert_encoder(model, "float16")
-    with pytest.raises(AlbertError, match="'float16' is no good: its pooled_output differs"):
+    with pytest.raises(AlbertError, match="'float16' is not accurate: its pooled_output differs"):
         tflite.numerics(content, function, model.config, "float16")
 
 
@@ -212,12 +206,12 @@ def test_other_operations_in_a_file_are_refused():
     function = tf.function(tf.linalg.det).get_concrete_function(tf.TensorSpec([2, 2], tf.float32))
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function])
     converter.target_spec.supported_ops = [tf.lite.OpsSet.SELECT_TF_OPS]
-    with pytest.raises(AlbertError, match="FlexMatrixDeterminant, which is no built-in"):
+    with pytest.raises(AlbertError, match="FlexMatrixDeterminant, which is not a built-in"):
         tflite.operations(converter.convert())
 
 
 def test_an_unknown_quantization_is_refused(encoder):
-    with pytest.raises(AlbertError, match="take one of none, float16, int8"):
+    with pytest.raises(AlbertError, match="use one of none, float16, int8"):
         convert_encoder(encoder, "int4")
 
 

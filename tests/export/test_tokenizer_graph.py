@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer in the graph gives the ids of the host's."""
+"""The tokenizer in the graph has the ids of the host's."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_every_character_of_the_basic_plane_up_to_the_hangul_is_normalised_as_by
     assert [text.decode() for text in found] == [normalize(text, True, True) for text in texts]
 
 
-def test_what_is_not_utf8_is_replaced(sentencepiece_tokenizer):
+def test_invalid_utf8_is_replaced(sentencepiece_tokenizer):
     found = tokenizer_graph(sentencepiece_tokenizer)(tf.constant([b"the \xff\xfe people"]))
     assert found.to_list() == [sentencepiece_tokenizer.encode("the \ufffd\ufffd people")]
 

@@ -10,7 +10,7 @@ import pytest
 
 import albert_tf
 from albert_tf import pretrained
-from albert_tf.export.conversion import convert
+from albert_tf.export.conversion import ConversionOptions, convert
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
@@ -36,7 +36,7 @@ def bundle(folder):
     weights = {k: v.numpy() for k, v in AlbertPretrainer(CONFIG).named_weights().items()}
     write_tf2(str(folder / "run"), CONFIG, tokenizer, weights)
     target = folder / "pretrained" / pretrained.DEFAULT
-    convert(str(folder / "run"), "hf", str(target), weights_dtype="float16")
+    convert(str(folder / "run"), "hf", str(target), ConversionOptions(weights_dtype="float16"))
     (target / pretrained.MANIFEST_FILE).write_text(json.dumps({"name": pretrained.DEFAULT}))
     return target
 

@@ -81,7 +81,7 @@ def test_missing_model_file_names_the_flag(tokenizer, tmp_path):
     tokenizer.save(str(tmp_path))
     with pytest.raises(AlbertError, match="--albert_config_file is needed: there is no albert_con"):
         load_model_files(None, None, None, str(tmp_path))
-    with pytest.raises(AlbertError, match="--vocab_file is needed: no --init_checkpoint tells it"):
+    with pytest.raises(AlbertError, match="`vocab_file` is needed: no --init_checkpoint tells it"):
         load_model_files("albert_test", None, None, None)
 
 
@@ -328,7 +328,7 @@ def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monk
 def test_seeds_without_evaluation_are_refused(task, tmp_path):
     data = task.open_examples(some_examples(8), "train", str(tmp_path), train_seed=1)
     config = FineTuneConfig(RunConfig(str(tmp_path / "run")), train_step=4, num_seeds=2)
-    with pytest.raises(AlbertError, match="--num_seeds needs --do_eval"):
+    with pytest.raises(AlbertError, match="`num_seeds` needs `do_eval`"):
         fine_tune(task, config, data)
 
 

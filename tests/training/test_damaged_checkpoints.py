@@ -101,7 +101,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
     (line,) = capsys.readouterr().out.splitlines()
     newest, taken = folder / "checkpoints/ckpt-30", folder / "checkpoints/ckpt-20"
     if (kind, part) == ("missing", "index"):
-        assert "names 'ckpt-30', which is not there; there are ckpt-20, ckpt-10." in line
+        assert "names 'ckpt-30', which does not exist; there are ckpt-20, ckpt-10." in line
     else:
         assert line.startswith(f"The checkpoint {newest} is damaged: ")
     assert line.endswith(f" Going on from {taken}.")
@@ -255,7 +255,7 @@ def test_a_changed_value_of_the_best_evaluation_is_noticed(folder, capsys):
     path = folder / "best/best.json"
     path.write_text(path.read_text().replace("0.5", "0.7"))
     assert restored(folder).store.best is None
-    assert "does not have its checksum" in capsys.readouterr().out
+    assert "does not match its checksum" in capsys.readouterr().out
 
 
 def test_the_next_best_weights_replace_unfinished_ones(folder):

@@ -1,22 +1,20 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The fixtures of the real systems, and a small model with groups and inner groups."""
+"""The golden models of other programs, and a small model with groups and inner groups."""
 
 from __future__ import annotations
 
 import os
-import pathlib
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-
-ROOT = pathlib.Path(__file__).parents[2]
-GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
+from tests.support.builders import tiny_config
+from tests.support.weights import GOLDEN
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def hf_tiny():
 
 @pytest.fixture
 def tf1_archive(tf1_tiny, tmp_path):
-    """The same as a release comes: a folder in a .tar.gz, without the file `checkpoint`."""
+    """The TF1 checkpoint as a release: a folder in a .tar.gz, without the file `checkpoint`."""
     path = tmp_path / "albert_tiny.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         for file in sorted(tf1_tiny.iterdir()):
@@ -45,17 +43,10 @@ def tf1_archive(tf1_tiny, tmp_path):
 @pytest.fixture(scope="session")
 def grouped():
     """Two groups of two blocks each, with weights that are all different; not to be changed."""
-    config = AlbertConfig(
-        vocab_size=23,
-        embedding_size=4,
-        hidden_size=8,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=12,
-        num_hidden_groups=2,
-        inner_group_num=2,
-        max_position_embeddings=10,
-    )
+    config = tiny_config(
+        23, embedding_size=4, hidden_size=8, num_hidden_layers=4, intermediate_size=12,
+        num_hidden_groups=2, inner_group_num=2, max_position_embeddings=10,
+    )  # fmt: skip
     model = AlbertPretrainer(config)
     rng = np.random.default_rng(5)
     for variable in model.named_weights().values():
@@ -78,14 +69,8 @@ def inputs():
 @pytest.fixture
 def released_model():
     """The SentencePiece model of the English releases."""
-    data = pathlib.Path(os.environ.get("ALBERT_DATA_DIR", ROOT.parent / "shared" / "data"))
-    path = data / "spm" / "30k-clean.model"
+    shared = Path(__file__).parents[3] / "shared" / "data"
+    path = Path(os.environ.get("ALBERT_DATA_DIR", shared)) / "spm" / "30k-clean.model"
     if not path.exists():
-        pytest.skip(f"{path} is not there")
+        pytest.skip(f"{path} does not exist")
     return str(path)
-
-
-@pytest.fixture
-def weights_of():
-    """The weights of a checkpoint as arrays by official name."""
-    return lambda model: {k: v.numpy() for k, v in model.named_weights().items()}

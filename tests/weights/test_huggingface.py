@@ -20,23 +20,28 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.config_files import read_hugging_face_config
 from albert_tf.weights.huggingface import write_hugging_face
 from albert_tf.weights.safetensors import SafetensorsFile, write_safetensors
+from tests.support.weights import golden_outputs, weights_of, write_model
+
+WEIGHTS = "model.safetensors"
 
 
-def header_of(path):
+def read_safetensors(path):
+    """Returns the header and the data of a safetensors file."""
     data = path.read_bytes()
     length = struct.unpack("<Q", data[:8])[0]
     return json.loads(data[8 : 8 + length]), data[8 + length :]
 
 
-def with_header(path, header, data):
-    text = json.dumps(header).encode()
+def write_tensor(path, entry, data):
+    """Writes a safetensors file with this header for one tensor, "x"."""
+    text = json.dumps({"x": entry}).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return str(path)
 
 
 @pytest.fixture
 def folder(hf_tiny, tmp_path):
-    shutil.copytree(hf_tiny, tmp_path / "hf")
-    return tmp_path / "hf"
+    return shutil.copytree(hf_tiny, tmp_path / "hf")
 
 
 def change_config(folder, **values):
@@ -46,22 +51,17 @@ def change_config(folder, **values):
 
 
 def change_tensors(folder, change):
-    file = SafetensorsFile(str(folder / "model.safetensors"))
+    file = SafetensorsFile(str(folder / WEIGHTS))
     tensors = {name: file.read(name) for name in file.shapes}
     change(tensors)
-    write_safetensors(str(folder / "model.safetensors"), tensors)
+    write_safetensors(str(folder / WEIGHTS), tensors)
 
 
-def test_a_written_folder_is_what_hugging_face_itself_wrote(hf_tiny, tmp_path):
-    model = albert_tf.load_pretrained(str(hf_tiny))
-    weights = {k: v.numpy() for k, v in model.named_weights().items()}
-    write_hugging_face(str(tmp_path), model.config, None, weights)
-    theirs, their_data = header_of(hf_tiny / "model.safetensors")
-    ours, our_data = header_of(tmp_path / "model.safetensors")
-    assert ours == theirs and our_data == their_data
-    config = json.loads((hf_tiny / "config.json").read_text())
-    written = json.loads((tmp_path / "config.json").read_text())
-    config["classifier_dropout_prob"] = 0.1  # No setting of a pretrained model of ours.
+def test_a_written_folder_equals_hugging_face_s(hf_tiny, tmp_path):
+    write_model(tmp_path, albert_tf.load_pretrained(str(hf_tiny)), write_hugging_face)
+    assert read_safetensors(tmp_path / WEIGHTS) == read_safetensors(hf_tiny / WEIGHTS)
+    config, written = (json.loads((f / "config.json").read_text()) for f in (hf_tiny, tmp_path))
+    config["classifier_dropout_prob"] = 0.1  # Not a setting of our pretrained models.
     assert written.items() <= config.items()
     assert set(config) - set(written) == {
         "bos_token_id", "eos_token_id", "pad_token_id", "dtype", "transformers_version"
@@ -69,9 +69,8 @@ def test_a_written_folder_is_what_hugging_face_itself_wrote(hf_tiny, tmp_path):
 
 
 def test_groups_have_hugging_faces_names_and_shapes(grouped, tmp_path):
-    weights = {k: v.numpy() for k, v in grouped.named_weights().items()}
-    write_hugging_face(str(tmp_path), grouped.config, None, weights)
-    shapes = SafetensorsFile(str(tmp_path / "model.safetensors")).shapes
+    write_model(tmp_path, grouped, write_hugging_face)
+    shapes = SafetensorsFile(str(tmp_path / WEIGHTS)).shapes
     layer = "albert.encoder.albert_layer_groups.1.albert_layers.0"
     assert shapes[f"{layer}.ffn.weight"] == [12, 8]
     assert shapes[f"{layer}.ffn_output.weight"] == [8, 12]
@@ -96,12 +95,12 @@ def test_activations_keep_their_meaning(folder, theirs, ours):
         ({"num_hidden_layers": 49, "num_hidden_groups": 49}, "another group than the TF1"),
     ],
 )
-def test_what_would_be_computed_otherwise_is_refused(folder, values, message):
+def test_an_unsupported_configuration_is_refused(folder, values, message):
     with pytest.raises(AlbertError, match=message):
         read_hugging_face_config(change_config(folder, **values))
 
 
-def test_copies_of_tied_weights_are_accepted_if_they_are_copies(folder):
+def test_copies_of_tied_weights_must_equal_them(folder):
     def add_copies(tensors):
         table = tensors["albert.embeddings.word_embeddings.weight"]
         tensors["predictions.decoder.weight"] = table
@@ -115,36 +114,33 @@ def test_copies_of_tied_weights_are_accepted_if_they_are_copies(folder):
         albert_tf.load_pretrained(str(folder))
 
 
-def test_of_tied_weights_either_name_will_do(folder):
-    before = albert_tf.load_pretrained(str(folder)).named_weights()["cls/predictions/output_bias"]
-
+def test_tied_weights_are_read_under_either_name(folder):
     def rename(tensors):
         tensors["predictions.decoder.bias"] = tensors.pop("predictions.bias")
 
+    bias = "cls/predictions/output_bias"
+    before = weights_of(albert_tf.load_pretrained(str(folder)))[bias]
     change_tensors(folder, rename)
     after = albert_tf.load_pretrained(str(folder))
-    np.testing.assert_array_equal(after.named_weights()["cls/predictions/output_bias"], before)
+    np.testing.assert_array_equal(weights_of(after)[bias], before)
     assert after.load_report.state == ()
 
 
-def test_a_model_of_equal_widths_gets_a_projection_that_does_nothing(grouped, tmp_path):
-    config = dataclasses.replace(grouped.config, embedding_size=8)
-    model = AlbertPretrainer(config)
-    weights = {k: v.numpy() for k, v in model.named_weights().items()}
-    write_hugging_face(str(tmp_path), config, None, weights)
+def test_a_model_of_equal_widths_gets_an_identity_projection(grouped, tmp_path):
+    model = AlbertPretrainer(dataclasses.replace(grouped.config, embedding_size=8))
+    write_model(tmp_path, model, write_hugging_face)
     loaded = albert_tf.load_pretrained(str(tmp_path))
     assert len(loaded.load_report.state) == 2
-    for name, variable in loaded.named_weights().items():
-        np.testing.assert_array_equal(variable.numpy(), weights[name])
+    np.testing.assert_equal(weights_of(loaded), weights_of(model))
     for part in ("weight", "bias"):
         name = f"albert.encoder.embedding_hidden_mapping_in.{part}"
         change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] + 1}))
-        with pytest.raises(AlbertError, match="which our model has not"):
+        with pytest.raises(AlbertError, match="which our model does not support"):
             albert_tf.load_pretrained(str(tmp_path))
         change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] - 1}))
 
 
-def test_what_does_not_fit_is_listed(folder):
+def test_all_weights_that_do_not_match_are_listed(folder):
     def damage(tensors):
         tensors["qa_outputs.weight"] = np.zeros([2, 32], "f4")
         tensors["albert.pooler.bias"] = np.zeros(31, "f4")
@@ -174,15 +170,6 @@ def test_an_encoder_saved_alone_has_no_prefix_and_is_loaded_in_part(folder):
     assert len(model.load_report.matched) == 25 and not model.load_report.unexpected
 
 
-def test_weights_of_a_tensorflow_class_are_refused_with_a_way_out(folder):
-    def rename(tensors):
-        tensors["albert/pooler/kernel:0"] = tensors.pop("albert.pooler.weight").T.copy()
-
-    change_tensors(folder, rename)
-    with pytest.raises(AlbertError, match=r"saved by a TensorFlow class .* from_tf=True"):
-        albert_tf.load_pretrained(str(folder))
-
-
 def test_a_masked_lm_saved_without_its_pooler_is_loaded_in_part(folder, hf_tiny):
     def cut(tensors):
         for name in list(tensors):
@@ -194,53 +181,65 @@ def test_a_masked_lm_saved_without_its_pooler_is_loaded_in_part(folder, hf_tiny)
         albert_tf.load_pretrained(str(folder))
     with pytest.warns(UserWarning, match="it lacks bert/pooler/dense/kernel"):
         model = albert_tf.load_pretrained(str(folder), allow_partial=True)
-    expected = np.load(hf_tiny / "expected.npz")
-    names = {"input_ids": "word_ids", "input_mask": "mask", "segment_ids": "type_ids"}
-    batch = {f"input_{new}": expected[old].astype(np.int32) for old, new in names.items()}
-    logits = model(batch)["mlm_logits"]
+    inputs, expected = golden_outputs(hf_tiny)
+    logits = model(inputs)["mlm_logits"]
     np.testing.assert_allclose(logits, expected["mlm_logits"], rtol=0, atol=1e-5)
 
 
-def test_half_precision_is_widened_exactly(tmp_path):
-    values = np.array([1.5, -0.3, 3e-5, 6e4], np.float32)
-    for dtype, stored in (("F16", values.astype(np.float16)),
-                          ("BF16", values.astype(ml_dtypes.bfloat16))):  # fmt: skip
-        path = tmp_path / dtype
-        header = {"x": {"dtype": dtype, "shape": [4], "data_offsets": [0, 8]}}
-        with_header(path, header, stored.tobytes())
-        read = SafetensorsFile(str(path)).read("x")
-        assert read.dtype == np.float32
-        np.testing.assert_array_equal(read, stored.astype(np.float32))
+def test_weights_of_a_tensorflow_class_are_refused_with_a_way_out(folder):
+    def rename(tensors):
+        tensors["albert/pooler/kernel:0"] = tensors.pop("albert.pooler.weight").T
 
-
-def test_a_truncated_file_is_refused_wherever_it_is_cut(folder):
-    path = folder / "model.safetensors"
-    data = path.read_bytes()
-    for size in (0, 5, 8, 100, len(data) // 2, len(data) - 1):
-        path.write_bytes(data[:size])
-        with pytest.raises(AlbertError, match="no intact safetensors file"):
-            albert_tf.load_pretrained(str(folder))
-    path.write_bytes(data + b"x")
-    with pytest.raises(AlbertError, match="no intact safetensors file"):
+    change_tensors(folder, rename)
+    with pytest.raises(AlbertError, match=r"saved by a TensorFlow class .* from_tf=True"):
         albert_tf.load_pretrained(str(folder))
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("F16", np.float16), ("BF16", ml_dtypes.bfloat16)])
+def test_half_precision_is_widened_exactly(name, dtype, tmp_path):
+    values = np.array([1.5, -0.3, 3e-5, 6e4], np.float32).astype(dtype)
+    entry = {"dtype": name, "shape": [4], "data_offsets": [0, 8]}
+    tensor = SafetensorsFile(write_tensor(tmp_path / "x", entry, values.tobytes())).read("x")
+    assert tensor.dtype == np.float32
+    np.testing.assert_array_equal(tensor, values.astype(np.float32))
+
+
+def test_tensors_are_written_to_every_file_system_in_their_logical_order(tmp_path):
+    table = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    for path in (str(tmp_path / "x"), "ram://safetensors/x"):
+        write_safetensors(path, {"x": table})
+        np.testing.assert_array_equal(SafetensorsFile(path).read("x"), table)
+
+
+def test_a_truncated_file_is_refused_wherever_it_is_cut(folder):
+    path = folder / WEIGHTS
+    data = path.read_bytes()
+    for size in (0, 5, 8, 100, len(data) // 2, len(data) - 1, len(data) + 1):
+        path.write_bytes((data + b"x")[:size])
+        with pytest.raises(AlbertError, match="not an intact safetensors file"):
+            albert_tf.load_pretrained(str(folder))
+
+
 @pytest.mark.parametrize(
-    "entry",
+    ("entry", "message"),
     [
-        {"dtype": "F32", "shape": [4], "data_offsets": [0, 12]},
-        {"dtype": "F32", "shape": [4], "data_offsets": [-16, 0]},
-        {"dtype": "F32", "shape": [4], "data_offsets": [4, 20]},
-        {"dtype": "F32", "shape": "four", "data_offsets": [0, 16]},
-        {"dtype": "F32", "data_offsets": [0, 16]},
-        ["F32"],
+        ({"dtype": "F32", "shape": [4], "data_offsets": [0, 12]}, "not an intact safetensors"),
+        ({"dtype": "F32", "shape": [4], "data_offsets": [-16, 0]}, "not an intact safetensors"),
+        ({"dtype": "F32", "shape": [4], "data_offsets": [4, 20]}, "not an intact safetensors"),
+        ({"dtype": "F32", "shape": "four", "data_offsets": [0, 16]}, "not an intact safetensors"),
+        ({"dtype": "F32", "data_offsets": [0, 16]}, "not an intact safetensors"),
+        (["F32"], "not an intact safetensors"),
+        ({"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}, "'x' has type F64; only F32, F1"),
     ],
 )
-def test_a_header_that_lies_is_refused(entry, tmp_path):
-    path = tmp_path / "x.safetensors"
-    with_header(path, {"x": entry}, b"\0" * 16)
-    with pytest.raises(AlbertError, match="no intact safetensors file"):
-        SafetensorsFile(str(path))
+def test_a_wrong_header_is_refused(entry, message, tmp_path):
+    with pytest.raises(AlbertError, match=message):
+        SafetensorsFile(write_tensor(tmp_path / "x.safetensors", entry, b"\0" * 16))
+
+
+def test_missing_weights_are_refused(tmp_path):
+    with pytest.raises(AlbertError, match=r"weights .* do not exist"):
+        SafetensorsFile(str(tmp_path / "none"))
 
 
 class Payload:
@@ -252,10 +251,11 @@ class Payload:
 
 
 def test_a_pickle_is_never_run(folder, tmp_path):
-    (folder / "model.safetensors").unlink()
+    (folder / WEIGHTS).unlink()
     victim = tmp_path / "victim"
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(str(victim))))
-    there = importlib.util.find_spec("torch") is not None
-    with pytest.raises(AlbertError, match="weights alone" if there else "PyTorch is not installed"):
+    has_torch = importlib.util.find_spec("torch") is not None
+    message = "weights alone" if has_torch else "PyTorch is not installed"
+    with pytest.raises(AlbertError, match=message):
         albert_tf.load_pretrained(str(folder))
     assert not victim.exists()

@@ -12,23 +12,20 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights import verify
 from albert_tf.weights.checkpoint import write_tf1
+from tests.support.builders import tiny_config, vocabulary, write_tokenizer
+from tests.support.weights import write_model
 
 SYLLABLES = ["ba", "de", "fi", "go", "lu", "ka", "ne", "pi"]
 WORDS = [a + b for a in SYLLABLES for b in SYLLABLES[:3]]
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-CONFIG = albert_tf.AlbertConfig(
-    vocab_size=len(PIECES),
-    embedding_size=32,
-    hidden_size=64,
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    intermediate_size=128,
-    max_position_embeddings=32,
-    initializer_range=0.1,
-)
+VOCAB_SIZE = len(vocabulary(WORDS))
+
+
+def new_model():
+    sizes = {"embedding_size": 32, "hidden_size": 64, "intermediate_size": 128}
+    heads = {"num_attention_heads": 4, "initializer_range": 0.1}
+    return AlbertPretrainer(tiny_config(VOCAB_SIZE, **sizes, **heads))
 
 
 def text(count, seed):
@@ -47,16 +44,14 @@ def text(count, seed):
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(PIECES))
-    return Tokenizer.from_file(str(path))
+    return write_tokenizer(tmp_path_factory.mktemp("vocabulary"), WORDS)
 
 
 @pytest.fixture(scope="module")
 def trained(tokenizer, tmp_path_factory):
     """A TF1 checkpoint of a model that has learnt to count."""
     keras.utils.set_random_seed(1)
-    model = AlbertPretrainer(CONFIG)
+    model = new_model()
     optimizer = keras.optimizers.Adam(3e-3)
     variables = list(model.named_weights().values())
     optimizer.build(variables)
@@ -81,37 +76,35 @@ def trained(tokenizer, tmp_path_factory):
         loss = step(inputs, np.pad(batch.labels, pad), np.pad(batch.masked, pad))
     assert loss < 1.5
     folder = tmp_path_factory.mktemp("trained")
-    weights = {name: v.numpy() for name, v in model.named_weights().items()}
-    write_tf1(str(folder), CONFIG, tokenizer, weights)
+    write_model(folder, model, write_tf1)
+    tokenizer.save(str(folder))
     return folder
 
 
-def test_trained_weights_are_told_from_untrained_ones(trained, tokenizer, tmp_path):
-    lines = text(30, seed=3)
-    found = verify.verify(albert_tf.load_pretrained(str(trained)), tokenizer, lines, 28)
+def verify_weights(folder, tokenizer):
+    model = albert_tf.load_pretrained(str(folder))
+    return verify.verify(model, tokenizer, text(30, seed=3), 28)
+
+
+def test_trained_and_untrained_weights_are_distinguished(trained, tokenizer, tmp_path):
+    found = verify_weights(trained, tokenizer)
     assert found.verdict == verify.TRAINED
     assert found.mlm_loss < 0.6 * found.unigram_loss and found.mlm_accuracy > 0.4
 
-    model = AlbertPretrainer(CONFIG)
-    weights = {name: v.numpy() for name, v in model.named_weights().items()}
-    write_tf1(str(tmp_path), CONFIG, tokenizer, weights)
-    found = verify.verify(albert_tf.load_pretrained(str(tmp_path)), tokenizer, lines, 28)
+    found = verify_weights(write_model(tmp_path, new_model(), write_tf1), tokenizer)
     assert found.verdict == verify.UNTRAINED
-    assert found.mlm_loss == pytest.approx(np.log(len(PIECES)), rel=0.1)
-    assert found.uniform_loss == pytest.approx(np.log(len(PIECES)))
+    assert found.mlm_loss == pytest.approx(np.log(VOCAB_SIZE), rel=0.1)
+    assert found.uniform_loss == pytest.approx(np.log(VOCAB_SIZE))
 
 
-def test_a_vocabulary_in_another_order_is_a_wrong_configuration(trained, tokenizer, tmp_path):
-    shuffled = [*PIECES[:5], *random.Random(1).sample(WORDS, len(WORDS))]
-    (tmp_path / "vocab.txt").write_text("\n".join(shuffled))
-    other = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
-    found = verify.verify(albert_tf.load_pretrained(str(trained)), other, text(30, seed=3), 28)
+def test_a_vocabulary_in_another_order_is_a_wrong_configuration(trained, tmp_path):
+    shuffled = random.Random(1).sample(WORDS, len(WORDS))
+    found = verify_weights(trained, write_tokenizer(tmp_path, shuffled))
     assert found.verdict == verify.WRONG
 
 
 def test_all_pieces_of_a_word_are_masked(tmp_path):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##aff\n##able\nit")
-    tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
+    tokenizer = write_tokenizer(tmp_path, ["un", "##aff", "##able", "it"])
     ids = np.array([2, *tokenizer.encode("unaffable it it it unaffable it"), 3])
     seen = set()
     for seed in range(40):
@@ -121,7 +114,7 @@ def test_all_pieces_of_a_word_are_masked(tmp_path):
     assert seen == {(1, 2, 3), (4,), (5,), (6,), (7, 8, 9), (10,)}
 
 
-def test_pairs_are_cut_at_sentences_and_documents(tokenizer):
+def test_pairs_are_split_between_sentences_and_documents(tokenizer):
     lines = ["bade fiba goba", "luba kaba", "", "neba", "", "piba bade", "fide gode"]
     pairs = list(verify.read_pairs(lines, tokenizer, 40))
     assert len(pairs) == 2

@@ -18,7 +18,7 @@ from albert_tf.export import tflite
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import pack
 from albert_tf.export.publish import Export
-from albert_tf.export.saved_model import Reusable
+from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, input_specs, parse_examples, strings
 from albert_tf.export.text_probes import SENTENCES, as_bytes, text_batches
@@ -42,7 +42,7 @@ classify(["A text."])""",
 
 def build_classifier(
     task: TextClassificationTask, model: AlbertClassifier
-) -> tuple[Reusable, dict[str, Any]]:
+) -> tuple[ReusableSavedModel, dict[str, Any]]:
     """Builds the SavedModel's root object of a classifier, for write_saved_model.
 
     The root takes `sentences`, string [B], and for pairs `second_sentences`, string [B], of which
@@ -99,9 +99,9 @@ def build_classifier(
     def all_labels() -> tf.Tensor:
         return tf.constant(labels, tf.string, [len(labels)])
 
-    root = Reusable(classify, list(model.named_weights().values()), trainable=False)
+    root = ReusableSavedModel(classify, list(model.named_weights().values()), trainable=False)
     root.tokenizer = graph
-    root.labels = Reusable(all_labels)
+    root.labels = ReusableSavedModel(all_labels)
     sentences, second = strings("sentences"), strings("second_sentences")
     return root, {
         "serving_default": classify.get_concrete_function(sentences),

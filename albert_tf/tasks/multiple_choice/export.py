@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import join, keep, merge_words
 from albert_tf.export.publish import Export
-from albert_tf.export.saved_model import Reusable
+from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, strings
 from albert_tf.export.text_probes import OPTIONS, QUESTIONS, as_bytes
@@ -52,7 +52,7 @@ def option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
 
 def build_multiple_choice(
     task: MultipleChoiceTask, model: AlbertMultipleChoice
-) -> tuple[Reusable, dict[str, Any]]:
+) -> tuple[ReusableSavedModel, dict[str, Any]]:
     """Builds the SavedModel's root object of a multiple-choice model, for write_saved_model.
 
     The root, and `serving_default`, take `texts` and `questions`, string [B], and `options`, string
@@ -93,7 +93,7 @@ def build_multiple_choice(
             "probabilities": tf.nn.softmax(logits),
         }
 
-    root = Reusable(choose, list(model.named_weights().values()), trainable=False)
+    root = ReusableSavedModel(choose, list(model.named_weights().values()), trainable=False)
     root.tokenizer = graph
     return root, {"serving_default": choose}
 

@@ -17,7 +17,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import join, keep
 from albert_tf.export.publish import Export
-from albert_tf.export.saved_model import Reusable
+from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, strings
 from albert_tf.export.text_graph import character_class, valid_utf8
@@ -166,7 +166,7 @@ def _strip(texts: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def build_squad(
     task: SquadTask, model: AlbertModel, threshold: float
-) -> tuple[Reusable, dict[str, Any]]:
+) -> tuple[ReusableSavedModel, dict[str, Any]]:
     """Builds the SavedModel's root object of a SQuAD model, for write_saved_model.
 
     The root, and `serving_default`, take `questions` and `contexts`, string [B], of any length.
@@ -240,7 +240,7 @@ def build_squad(
             "answerable": always if spec.version == "1.1" else null_odds <= threshold,
         }
 
-    root = Reusable(answer, list(model.named_weights().values()), trainable=False)
+    root = ReusableSavedModel(answer, list(model.named_weights().values()), trainable=False)
     root.tokenizer = graph
     return root, {"serving_default": answer}
 

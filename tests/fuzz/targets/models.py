@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
-import os
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -67,48 +67,35 @@ def _config(path: Path) -> None:
     AlbertConfig.load(str(path)).count_parameters()
 
 
-def _release(*names: str) -> Callable[[Path], Path]:
-    """The checkpoint of the TF1 release's programs; `names[0]` is to be damaged."""
+def _release(name: str) -> Callable[[Path], Path]:
+    """The TF1 release's checkpoint, with the path of one of its files."""
 
     def make(folder: Path) -> Path:
-        for name in os.listdir(GOLDEN / "tf1_tiny"):
-            shutil.copyfile(GOLDEN / "tf1_tiny" / name, folder / name)
-        return folder / names[0]
+        shutil.copytree(GOLDEN / "tf1_tiny", folder, dirs_exist_ok=True)
+        return folder / name
 
     return make
 
 
-_WEIGHTS: dict[str, dict[str, tf.Variable]] = {}
-
-
-def weights_of(folder: Path) -> dict[str, tf.Variable]:
-    if str(folder) not in _WEIGHTS:
-        config = json.loads((folder / "albert_config.json").read_text())
-        _WEIGHTS[str(folder)] = AlbertPretrainer(AlbertConfig.from_dict(config)).named_weights()
-    return _WEIGHTS[str(folder)]
+@functools.cache
+def golden_weights() -> dict[str, tf.Variable]:
+    """Returns the weights of a model with the golden models' sizes."""
+    config = AlbertConfig.from_json(str(GOLDEN / "tf1_tiny/albert_config.json"))
+    return AlbertPretrainer(config).named_weights()
 
 
 def _load(path: Path) -> None:
     source = open_source(str(path.parent))
-    report = assign_weights(source, weights_of(GOLDEN / "tf1_tiny"))
-    str(report)
     source.config()
     source.tokenizer()
-
-
-def _load_own(path: Path) -> None:
-    folder = path.parent
-    source = open_source(str(folder))
-    source.config()
-    source.tokenizer()
-    assign_weights(source, weights_of(GOLDEN / "tf1_tiny"))
+    str(assign_weights(source, golden_weights()))
 
 
 def _own(name: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
-        weights = {k: v.numpy() for k, v in weights_of(GOLDEN / "tf1_tiny").items()}
         config = AlbertConfig.from_json(str(GOLDEN / "tf1_tiny/albert_config.json"))
-        write_tf2(str(folder), config, None, weights)
+        values = {name: variable.numpy() for name, variable in golden_weights().items()}
+        write_tf2(str(folder), config, None, values)
         return folder / name
 
     return make
@@ -127,13 +114,6 @@ def _hugging_face(name: str) -> Callable[[Path], Path]:
     return make
 
 
-def _load_hugging_face(path: Path) -> None:
-    source = open_source(str(path.parent))
-    source.config()
-    source.tokenizer()
-    assign_weights(source, weights_of(GOLDEN / "tf1_tiny"))
-
-
 def _safetensors_header(folder: Path) -> Path:
     data = (GOLDEN / "hf_tiny/model.safetensors").read_bytes()
     _hugging_face("config.json")(folder)
@@ -148,7 +128,7 @@ def _load_safetensors_header(path: Path) -> None:
     header = path.read_bytes()
     whole = len(header).to_bytes(8, "little") + header + rest
     path.with_name("model.safetensors").write_bytes(whole)
-    _load_hugging_face(path)
+    _load(path)
 
 
 def _archive(folder: Path) -> Path:
@@ -177,9 +157,9 @@ TARGETS = {
         _hugging_face("config.json"), lambda path: read_hugging_face_config(str(path)), True
     ),
     "Hugging Face tokenizer configuration": Target(
-        _hugging_face("tokenizer_config.json"), _load_hugging_face, True
+        _hugging_face("tokenizer_config.json"), _load, True
     ),
-    "safetensors": Target(_hugging_face("model.safetensors"), _load_hugging_face),
+    "safetensors": Target(_hugging_face("model.safetensors"), _load),
     "header of safetensors": Target(_safetensors_header, _load_safetensors_header, True),
     "WordPiece vocabulary": Target(written("vocab.txt", "\n".join(PIECES)), _use_tokenizer),
     "SentencePiece model": Target(_sentencepiece, _use_tokenizer),
@@ -187,8 +167,8 @@ TARGETS = {
     "index of a TF1 checkpoint": Target(_release("model.ckpt-best.index"), _load),
     "data of a TF1 checkpoint": Target(_release("model.ckpt-best.data-00000-of-00001"), _load),
     "checkpoint file of a release": Target(_release("checkpoint"), _load),
-    "index of a checkpoint": Target(_own("ckpt.index"), _load_own),
-    "data of a checkpoint": Target(_own("ckpt.data-00000-of-00001"), _load_own),
+    "index of a checkpoint": Target(_own("ckpt.index"), _load),
+    "data of a checkpoint": Target(_own("ckpt.data-00000-of-00001"), _load),
     "archive.tar.gz": Target(_archive, _unpack),
     "archive.tar": Target(_plain_archive, _unpack),
 }

@@ -20,7 +20,7 @@ from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import METRICS_FILE, MetricsLog
 from albert_tf.weights.checkpoint_files import find_checkpoint
 from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, model_folder
-from tests.fuzz.targets.models import GOLDEN, weights_of
+from tests.fuzz.targets.models import golden_weights
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, written
 
 
@@ -79,7 +79,7 @@ def _run_folder(name: str) -> Callable[[Path], Path]:
 
     def make(folder: Path) -> Path:
         (folder / "checkpoints").mkdir(exist_ok=True)
-        weights = weights_of(GOLDEN / "tf1_tiny")
+        weights = golden_weights()
         some = {name: weights[name] for name in sorted(weights)[:2]}
         _store(folder, some).save(4)
         return folder / name
@@ -93,7 +93,7 @@ def _store(folder: Path, weights: dict[str, tf.Variable]) -> CheckpointStore:
 
 
 def _restore(path: Path) -> None:
-    weights = weights_of(GOLDEN / "tf1_tiny")
+    weights = golden_weights()
     store = _store(path.parents[1], {name: weights[name] for name in sorted(weights)[:2]})
     if store.latest():
         store.restore_newest()
