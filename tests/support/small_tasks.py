@@ -21,7 +21,8 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.task import SquadSpec, SquadTask
 from albert_tf.tasks.squad.windows import WindowOptions

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from albert_tf import EvalSpec, RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
 from tests.training.conftest import HEADS_ALONE

@@ -19,7 +19,8 @@ import albert_tf.training.run
 from albert_tf import EvalSpec, RunConfig, TrainSpec
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun

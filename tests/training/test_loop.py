@@ -16,7 +16,8 @@ from albert_tf import RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training import loop as loop_module
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun

@@ -13,7 +13,8 @@ import tensorflow as tf
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.divergence import Alarm
 from albert_tf.training.estimator import Estimator
