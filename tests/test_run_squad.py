@@ -189,7 +189,7 @@ def test_questions_typed_at_the_terminal_are_answered(trained, run_script, monke
     done = run_script(run_squad, "--interactive", f"--output_dir={output_dir}")
     assert done.returncode == 0, done.stderr
     assert "  Oslo\n" in done.stdout and "characters 33 to 37" in done.stdout
-    assert ("The text does not tell" in done.stdout) == (version == "2.0")
+    assert ("The text has no answer" in done.stdout) == (version == "2.0")
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed[0]))
     assert run_script(run_squad, "--interactive", f"--output_dir={output_dir}").returncode == 0
 

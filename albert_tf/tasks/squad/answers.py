@@ -3,24 +3,27 @@
 """From the scores of positions to answers: n-best lists, and the odds that there is none.
 
 Source: google-research/albert squad_utils.accumulate_predictions_v1 and _v2, write_predictions_v1
-and _v2. Two heads have the same search: "span" scores starts and ends separately, "beam" scores
-ends for each of its starts.
+and _v2. Both heads are searched in the same way: "span" scores starts and ends separately, "beam"
+scores the ends of each of its starts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.windows import Windows
 
-#: Windows whose spans are put together at a time; bounds the memory.
+if TYPE_CHECKING:
+    from albert_tf.tasks.squad.features import SquadSpec
+
+#: Windows searched at a time; limits the memory.
 _CHUNK = 1024
-#: What the TF1 release answers when it finds no span.
+#: Text and score that the TF1 release gives if it finds no span.
 _RELEASE_NO_SPAN = {"span": ("empty", 0.0), "beam": ("", -2e6)}
 
 
@@ -29,10 +32,10 @@ class Answers:
     """Answers by question id.
 
     Attributes:
-      nbest: the best answers, different texts, best first; each a dict of text, probability
-        (softmax of the scores of the list), start and end (characters of the context; the end is
+      nbest: the best answers, with different texts, best first; each a dict of text, probability
+        (softmax of the scores in the list), start and end (characters of the context, end
         exclusive) and score.
-      null_odds: the larger, the likelier the question is unanswerable; a logit.
+      null_odds: a logit: the larger, the more likely the question is unanswerable.
     """
 
     nbest: dict[str, list[dict[str, Any]]]
@@ -41,12 +44,12 @@ class Answers:
 
 @dataclasses.dataclass(frozen=True)
 class _Scores:
-    """The best starts and ends of n windows, in either head's shape.
+    """The best starts and ends of n windows, in one shape for both heads.
 
     Attributes:
-      starts: positions, int [n, K1], and start_scores their scores.
-      ends: positions, int [n, K1 or 1, K2], and end_scores their scores.
-      null: score of "no answer", [n]; of the span head it is comparable with that of a span.
+      starts, start_scores: positions and their scores, [n, K1].
+      ends, end_scores: the same, [n, K1 or 1, K2].
+      null: score of "no answer", [n]; that of the span head compares with the scores of spans.
     """
 
     starts: np.ndarray
@@ -74,7 +77,12 @@ class _Scores:
 
 @dataclasses.dataclass(frozen=True)
 class _Spans:
-    """Spans that may be answers, window after window; and the best score of each window, [n]."""
+    """All possible answers, window after window.
+
+    Attributes:
+      window, start, end, score: the window, positions and score of each span.
+      best: the best score in each window, [n].
+    """
 
     window: np.ndarray
     start: np.ndarray
@@ -84,47 +92,38 @@ class _Spans:
 
 
 def extract_answers(
-    windows: Windows,
-    outputs: Mapping[str, np.ndarray],
-    *,
-    head: str,
-    n_best_size: int,
-    max_answer_length: int,
-    compat: bool = False,
+    windows: Windows, outputs: Mapping[str, np.ndarray], spec: SquadSpec
 ) -> Answers:
-    """Finds the best answers of every question.
+    """Finds the best answers to every question.
 
-    A span may be an answer if it lies within the context, is not longer than allowed and starts
-    in the window that shows most around its first piece. If no span of a question is, it gets the
-    best start that there is; it is never left without an answer.
+    A span is a possible answer if it lies within the context, is not too long, and starts in the
+    window that shows most context around its first piece. A question without such a span gets its
+    best start, so that it always has an answer.
 
     Args:
       windows: n windows.
-      outputs: in the order of the windows. Head "span": start_top_logits, start_top_index,
-        end_top_logits, end_top_index [n, K] and null_logit [n], the two logits at [CLS] added up.
+      outputs: outputs in the order of the windows. Head "span": start_top_logits, start_top_index,
+        end_top_logits, end_top_index [n, K] and null_logit [n], the sum of both logits at [CLS].
         Head "beam": start_top_log_probs, start_top_index [n, K1], end_top_log_probs,
         end_top_index [n, K1 · K2], the ends of the first start first, and cls_logits [n].
-      head: "span" or "beam".
-      n_best_size: answers kept.
-      max_answer_length: pieces of the longest answer.
-      compat: as the TF1 release: a question without a span is answered with "empty" (span) or ""
-        (beam), and a span of white space alone is an answer.
+      spec: settings of the task. With `compat`, as in the TF1 release, a question without a span is
+        answered with "empty" (span) or "" (beam), and a span of white space is an answer.
 
     Returns:
-      The answers. The null odds are the smallest of the windows': of a beam its answerability
-      logit, otherwise the null logit less the score of the window's best span.
+      The answers. Null odds are the smallest of the question's windows: for a beam, its
+      answerability logit, otherwise the null logit minus the score of the window's best span.
 
     Raises:
       AlbertError: the outputs belong to another number of windows.
     """
-    scores = _Scores.of(outputs, head)
+    scores = _Scores.of(outputs, spec.head)
     if len(scores.starts) != len(windows):
         raise AlbertError(
             f"There are predictions for {len(scores.starts)} windows, but {len(windows)} windows; "
             "they were made from other data or with other options."
         )
-    spans = _find_spans(windows, scores, max_answer_length)
-    odds = scores.null if head == "beam" else scores.null - spans.best
+    spans = _find_spans(windows, scores, spec.max_answer_length)
+    odds = scores.null if spec.head == "beam" else scores.null - spans.best
     number = len(windows.questions)
     windows_of = np.searchsorted(windows.question_index, np.arange(number + 1))
     question = windows.question_index[spans.window]
@@ -133,14 +132,15 @@ def extract_answers(
     answers = Answers({}, {})
     for i, asked in enumerate(windows.questions):
         rows = range(windows_of[i], windows_of[i + 1])
-        candidates = order[spans_of[i] : spans_of[i + 1]]
-        nbest = _distinct(windows, spans, candidates, n_best_size, compat)
+        nbest = _distinct(windows, spans, order[spans_of[i] : spans_of[i + 1]], spec)
         null_odds = odds[rows].min()
         if not nbest:
-            nbest = [
-                _no_span(head) if compat else _best_start(windows, scores, rows, max_answer_length)
-            ]
-            if head == "span":
+            if spec.compat:
+                text, score = _RELEASE_NO_SPAN[spec.head]
+                nbest = [_entry(text, 0, 0, score)]
+            else:
+                nbest = [_best_start(windows, scores, rows, spec.max_answer_length)]
+            if spec.head == "span":
                 null_odds = scores.null[rows].min() - nbest[0]["score"]
         _add_probabilities(nbest)
         answers.nbest[asked.id] = nbest
@@ -149,10 +149,10 @@ def extract_answers(
 
 
 def predictions(answers: Answers, threshold: float | None) -> dict[str, str]:
-    """The best answer of every question, or "" where the null odds are above the threshold.
+    """Returns the best answer to every question, or "" if its null odds exceed the threshold.
 
     Args:
-      answers: what `extract_answers` found.
+      answers: answers from `extract_answers`.
       threshold: None answers every question.
     """
     return {
@@ -171,9 +171,9 @@ def _find_spans(windows: Windows, scores: _Scores, max_answer_length: int) -> _S
         starts, ends = scores.starts[rows, :, None] - shift, scores.ends[rows] - shift
         allowed = (starts >= 0) & (ends >= starts) & (ends < starts + max_answer_length)
         allowed &= ends < sizes[:, None, None]
-        shown = np.concatenate([windows.is_max_context(begin + i) for i in range(len(sizes))])
+        is_max = np.concatenate([windows.is_max_context(begin + i) for i in range(len(sizes))])
         first = (np.cumsum(sizes) - sizes)[:, None, None]
-        allowed &= shown[first + np.clip(starts, 0, sizes[:, None, None] - 1)]
+        allowed &= is_max[first + np.clip(starts, 0, sizes[:, None, None] - 1)]
         total = scores.start_scores[rows, :, None] + scores.end_scores[rows]
         best[rows] = np.where(allowed, total, -np.inf).max(axis=(1, 2))
         window = np.nonzero(allowed)[0]
@@ -183,33 +183,33 @@ def _find_spans(windows: Windows, scores: _Scores, max_answer_length: int) -> _S
 
 
 def _distinct(
-    windows: Windows, spans: _Spans, candidates: np.ndarray, n_best_size: int, keep_empty: bool
+    windows: Windows, spans: _Spans, candidates: np.ndarray, spec: SquadSpec
 ) -> list[dict[str, Any]]:
-    """The first `n_best_size` candidates with different texts."""
-    found: dict[str, dict[str, Any]] = {}
+    """Returns the first candidates with different texts."""
+    entries: dict[str, dict[str, Any]] = {}
     for i in candidates:
-        if len(found) == n_best_size:
+        if len(entries) == spec.n_best_size:
             break
         text, start, end = windows.text(spans.window[i], spans.start[i], spans.end[i])
-        if text not in found and (text or keep_empty):
-            found[text] = _entry(text, start, end, spans.score[i])
-    return list(found.values())
+        if text not in entries and (text or spec.compat):
+            entries[text] = _entry(text, start, end, spans.score[i])
+    return list(entries.values())
 
 
 def _best_start(
-    windows: Windows, scores: _Scores, mine: range, max_answer_length: int
+    windows: Windows, scores: _Scores, rows: range, max_answer_length: int
 ) -> dict[str, Any]:
-    """The best start within the context, whichever window it is in, with the best end it can have.
+    """Returns the best start within the context, in any window, with its best possible end.
 
-    If no start is within the context, that is the context's first piece.
+    Without a start within the context, the answer begins with the first piece of the context.
     """
-    rows = slice(mine.start, mine.stop)
-    first = windows.context_start[rows, None]
-    stop = first + windows.num_pieces[rows, None]
-    starts = scores.starts[rows]
-    inside = np.where((starts >= first) & (starts < stop), scores.start_scores[rows], -np.inf)
+    selected = slice(rows.start, rows.stop)
+    first = windows.context_start[selected, None]
+    stop = first + windows.num_pieces[selected, None]
+    starts = scores.starts[selected]
+    inside = np.where((starts >= first) & (starts < stop), scores.start_scores[selected], -np.inf)
     row, rank = np.unravel_index(np.argmax(inside), inside.shape)
-    window = mine[row]
+    window = rows[row]
     start = int(starts[row, rank]) if np.isfinite(inside[row, rank]) else int(first[row, 0])
     ends, end_scores = (x[window, rank % x.shape[1]] for x in (scores.ends, scores.end_scores))
     limit = min(start + max_answer_length, int(stop[row, 0]))
@@ -223,11 +223,6 @@ def _best_start(
         end += 1
         text, char_start, char_end = windows.text(window, start, end)
     return _entry(text, char_start, char_end, scores.start_scores[window, rank] + end_score)
-
-
-def _no_span(head: str) -> dict[str, Any]:
-    text, score = _RELEASE_NO_SPAN[head]
-    return _entry(text, 0, 0, score)
 
 
 def _entry(text: str, start: int, end: int, score: float) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_a_file_that_is_no_squad_file_is_named(tmp_path, text, message):
 
 def test_an_unanswerable_question_needs_version_2(write_squad):
     path = write_squad(qas=[{"id": "q", "question": "?", "answers": [], "is_impossible": True}])
-    with pytest.raises(AlbertError, match=r"question q is unanswerable.*--version=2.0"):
+    with pytest.raises(AlbertError, match=r"question q is unanswerable.*`version`=2.0"):
         read_squad(path, version="1.1")
     assert len(read_squad(path, version="2.0")) == 1
     with pytest.raises(AlbertError, match=r"must be one of 1\.1, 2\.0, not 3"):
