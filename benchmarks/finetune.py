@@ -232,7 +232,7 @@ def measure_squad(folder: str) -> dict[str, Any]:
     figures, outputs = compare(task, lambda pad: (None, asked[list(WAYS)[pad]].source))
     by_length, padded = (predictions(asked[way].answers(outputs[way]), None) for way in WAYS)
     questions, windows = len(padded), asked["padded"].source.num_examples
-    difference = np.abs(np.subtract(*(outputs[way]["start_top_logits"][:, 0] for way in WAYS)))
+    difference = np.abs(np.subtract(*(outputs[way]["start_scores"][:, 0] for way in WAYS)))
     return {
         "max_seq_length": FLAGS.squad_length,
         "questions": questions,
@@ -303,11 +303,13 @@ def _random_outputs(windows: Windows) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     lengths = (windows.context_start + windows.num_pieces + 1)[:, None]
     shape = (len(windows), TOP)
-    outputs = {"null_logit": rng.normal(size=len(windows))}
-    for side in ("start", "end"):
-        outputs[f"{side}_top_index"] = rng.integers(0, lengths, shape)
-        outputs[f"{side}_top_logits"] = rng.normal(size=shape)
-    return outputs
+    return {
+        "starts": rng.integers(0, lengths, shape),
+        "start_scores": rng.normal(size=shape),
+        "ends": rng.integers(0, lengths, shape)[:, None],
+        "end_scores": rng.normal(size=shape)[:, None],
+        "null_logit": rng.normal(size=len(windows)),
+    }
 
 
 def _print_comparison(name: str, result: dict[str, Any]) -> None:

@@ -3,8 +3,8 @@
 """From the scores of positions to answers: n-best lists, and the odds that there is none.
 
 Source: google-research/albert squad_utils.accumulate_predictions_v1 and _v2, write_predictions_v1
-and _v2. Both heads are searched in the same way: "span" scores starts and ends separately, "beam"
-scores the ends of each of its starts.
+and _v2. One search serves both heads: "span" scores starts and ends separately, "beam" scores the
+ends of each of its starts.
 """
 
 from __future__ import annotations
@@ -43,39 +43,6 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Scores:
-    """The best starts and ends of n windows, in one shape for both heads.
-
-    Attributes:
-      starts, start_scores: positions and their scores, [n, K1].
-      ends, end_scores: the same, [n, K1 or 1, K2].
-      null: score of "no answer", [n]; that of the span head compares with the scores of spans.
-    """
-
-    starts: np.ndarray
-    start_scores: np.ndarray
-    ends: np.ndarray
-    end_scores: np.ndarray
-    null: np.ndarray
-
-    @classmethod
-    def of(cls, outputs: Mapping[str, np.ndarray], head: str) -> _Scores:
-        kind, null = ("logits", "null_logit") if head == "span" else ("log_probs", "cls_logits")
-        starts, ends = (np.asarray(outputs[f"{side}_top_index"]) for side in ("start", "end"))
-        start_scores, end_scores = (
-            np.asarray(outputs[f"{side}_top_{kind}"], np.float64) for side in ("start", "end")
-        )
-        shape = (len(starts), 1 if head == "span" else starts.shape[1], -1)
-        return cls(
-            starts,
-            start_scores,
-            ends.reshape(shape),
-            end_scores.reshape(shape),
-            np.asarray(outputs[null], np.float64).reshape(-1),
-        )
-
-
-@dataclasses.dataclass(frozen=True)
 class _Spans:
     """All possible answers, window after window.
 
@@ -102,28 +69,32 @@ def extract_answers(
 
     Args:
       windows: n windows.
-      outputs: outputs in the order of the windows. Head "span": start_top_logits, start_top_index,
-        end_top_logits, end_top_index [n, K] and null_logit [n], the sum of both logits at [CLS].
-        Head "beam": start_top_log_probs, start_top_index [n, K1], end_top_log_probs,
-        end_top_index [n, K1 · K2], the ends of the first start first, and cls_logits [n].
+      outputs: outputs of SquadTask.predict in the order of the windows.
+        starts, start_scores: the best starts, int and float [n, K1].
+        ends, end_scores: the best ends, int and float [n, 1, K2]; for a beam [n, K1, K2], those of
+          each start.
+        null_logit: float [n], the sum of both logits at [CLS]; for a beam, its answerability logit.
       spec: settings of the task. With `compat`, as in the TF1 release, a question without a span is
         answered with "empty" (span) or "" (beam), and a span of white space is an answer.
 
     Returns:
-      The answers. Null odds are the smallest of the question's windows: for a beam, its
-      answerability logit, otherwise the null logit minus the score of the window's best span.
+      The answers. Null odds are the smallest of the question's windows: for a beam, its null
+      logit, otherwise the null logit minus the score of the window's best span.
 
     Raises:
       AlbertError: the outputs belong to another number of windows.
     """
-    scores = _Scores.of(outputs, spec.head)
-    if len(scores.starts) != len(windows):
+    predicted = len(outputs["starts"])
+    if predicted != len(windows):
         raise AlbertError(
-            f"There are predictions for {len(scores.starts)} windows, but {len(windows)} windows; "
-            "they were made from other data or with other options."
+            f"There are predictions for {predicted} windows, but {len(windows)} windows; they were "
+            "made from other data or with other options."
         )
-    spans = _find_spans(windows, scores, spec.max_answer_length)
-    odds = scores.null if spec.head == "beam" else scores.null - spans.best
+    floats = ("start_scores", "end_scores", "null_logit")
+    outputs = {**outputs, **{name: np.asarray(outputs[name], np.float64) for name in floats}}
+    spans = _find_spans(windows, outputs, spec.max_answer_length)
+    null_logit = outputs["null_logit"]
+    odds = null_logit if spec.head == "beam" else null_logit - spans.best
     number = len(windows.questions)
     windows_of = np.searchsorted(windows.question_index, np.arange(number + 1))
     question = windows.question_index[spans.window]
@@ -139,9 +110,9 @@ def extract_answers(
                 text, score = _RELEASE_NO_SPAN[spec.head]
                 nbest = [_entry(text, 0, 0, score)]
             else:
-                nbest = [_best_start(windows, scores, rows, spec.max_answer_length)]
+                nbest = [_best_start(windows, outputs, rows, spec.max_answer_length)]
             if spec.head == "span":
-                null_odds = scores.null[rows].min() - nbest[0]["score"]
+                null_odds = null_logit[rows].min() - nbest[0]["score"]
         _add_probabilities(nbest)
         answers.nbest[asked.id] = nbest
         answers.null_odds[asked.id] = float(null_odds)
@@ -161,20 +132,22 @@ def predictions(answers: Answers, threshold: float | None) -> dict[str, str]:
     }
 
 
-def _find_spans(windows: Windows, scores: _Scores, max_answer_length: int) -> _Spans:
+def _find_spans(
+    windows: Windows, outputs: Mapping[str, np.ndarray], max_answer_length: int
+) -> _Spans:
     parts = []
     best = np.full(len(windows), -np.inf)
     for begin in range(0, len(windows), _CHUNK):
         rows = slice(begin, begin + _CHUNK)
         sizes = windows.num_pieces[rows]
         shift = windows.context_start[rows, None, None]
-        starts, ends = scores.starts[rows, :, None] - shift, scores.ends[rows] - shift
+        starts, ends = outputs["starts"][rows, :, None] - shift, outputs["ends"][rows] - shift
         allowed = (starts >= 0) & (ends >= starts) & (ends < starts + max_answer_length)
         allowed &= ends < sizes[:, None, None]
         is_max = np.concatenate([windows.is_max_context(begin + i) for i in range(len(sizes))])
         first = (np.cumsum(sizes) - sizes)[:, None, None]
         allowed &= is_max[first + np.clip(starts, 0, sizes[:, None, None] - 1)]
-        total = scores.start_scores[rows, :, None] + scores.end_scores[rows]
+        total = outputs["start_scores"][rows, :, None] + outputs["end_scores"][rows]
         best[rows] = np.where(allowed, total, -np.inf).max(axis=(1, 2))
         window = np.nonzero(allowed)[0]
         start, end = (np.broadcast_to(x + shift, allowed.shape)[allowed] for x in (starts, ends))
@@ -197,7 +170,7 @@ def _distinct(
 
 
 def _best_start(
-    windows: Windows, scores: _Scores, rows: range, max_answer_length: int
+    windows: Windows, outputs: Mapping[str, np.ndarray], rows: range, max_answer_length: int
 ) -> dict[str, Any]:
     """Returns the best start within the context, in any window, with its best possible end.
 
@@ -206,12 +179,13 @@ def _best_start(
     selected = slice(rows.start, rows.stop)
     first = windows.context_start[selected, None]
     stop = first + windows.num_pieces[selected, None]
-    starts = scores.starts[selected]
-    inside = np.where((starts >= first) & (starts < stop), scores.start_scores[selected], -np.inf)
+    starts, start_scores = outputs["starts"][selected], outputs["start_scores"][selected]
+    inside = np.where((starts >= first) & (starts < stop), start_scores, -np.inf)
     row, rank = np.unravel_index(np.argmax(inside), inside.shape)
     window = rows[row]
     start = int(starts[row, rank]) if np.isfinite(inside[row, rank]) else int(first[row, 0])
-    ends, end_scores = (x[window, rank % x.shape[1]] for x in (scores.ends, scores.end_scores))
+    group = rank % outputs["ends"].shape[1]
+    ends, end_scores = outputs["ends"][window, group], outputs["end_scores"][window, group]
     limit = min(start + max_answer_length, int(stop[row, 0]))
     reachable = np.where((ends >= start) & (ends < limit), end_scores, -np.inf)
     best = int(np.argmax(reachable))
@@ -222,7 +196,7 @@ def _best_start(
     while not text and end + 1 < stop[row, 0]:
         end += 1
         text, char_start, char_end = windows.text(window, start, end)
-    return _entry(text, char_start, char_end, scores.start_scores[window, rank] + end_score)
+    return _entry(text, char_start, char_end, start_scores[row, rank] + end_score)
 
 
 def _entry(text: str, start: int, end: int, score: float) -> dict[str, Any]:

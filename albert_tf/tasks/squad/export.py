@@ -8,6 +8,7 @@ answer(["Who wrote it?"], ["It was written by Ada Lovelace in 1843."])["answer"]
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,30 +86,6 @@ def cut_windows(
     return WindowGraph(pair, pieces, is_max_context)
 
 
-class _Candidates(NamedTuple):
-    """The best starts and ends of W windows: positions in them, and scores."""
-
-    starts: tf.Tensor
-    start_scores: tf.Tensor
-    ends: tf.Tensor
-    end_scores: tf.Tensor
-
-    @classmethod
-    def of(cls, outputs: dict[str, tf.Tensor], head: str) -> _Candidates:
-        """Shapes the outputs of SquadTask.predict, starts [W, K1, 1], ends [W, 1 or K1, K2]."""
-        kind = "logits" if head == "span" else "log_probs"
-        starts, ends = (tf.cast(outputs[f"{s}_top_index"], tf.int64) for s in ("start", "end"))
-        start_scores, end_scores = (outputs[f"{s}_top_{kind}"] for s in ("start", "end"))
-        groups = 1 if head == "span" else starts.shape[1]
-        shape = [-1, groups, ends.shape[1] // groups]
-        return cls(
-            starts[:, :, None],
-            start_scores[:, :, None],
-            tf.reshape(ends, shape),
-            tf.reshape(end_scores, shape),
-        )
-
-
 class _BestSpans(NamedTuple):
     """The best span of each of W windows, each field [W].
 
@@ -125,15 +102,15 @@ class _BestSpans(NamedTuple):
 
 
 def _best_spans(
-    candidates: _Candidates,
+    outputs: Mapping[str, tf.Tensor],
     windows: WindowGraph,
     context_start: tf.Tensor,
     has_text: tf.Tensor,
     max_answer_length: int,
 ) -> _BestSpans:
     sizes = windows.pieces.row_lengths()[:, None, None]
-    starts = candidates.starts - context_start[:, None, None]
-    ends = candidates.ends - context_start[:, None, None]
+    starts = tf.cast(outputs["starts"], tf.int64)[:, :, None] - context_start[:, None, None]
+    ends = tf.cast(outputs["ends"], tf.int64) - context_start[:, None, None]
     allowed = (starts >= 0) & (ends >= starts) & (ends < starts + max_answer_length)
     allowed &= ends < sizes
     row = windows.pieces.row_starts()[:, None, None]
@@ -147,7 +124,8 @@ def _best_spans(
     firsts, lasts = (look_up(windows.pieces.values, x, 0) for x in (starts, ends))
     texts_before = tf.concat([[0], tf.cumsum(tf.cast(has_text, tf.int64)), [0]], axis=0)
     shows_text = tf.gather(texts_before, lasts + 1) > tf.gather(texts_before, firsts)
-    score = tf.where(allowed, candidates.start_scores + candidates.end_scores, _NEVER)
+    score = outputs["start_scores"][:, :, None] + outputs["end_scores"]
+    score = tf.where(allowed, score, _NEVER)
     firsts, lasts, shown = (
         tf.reshape(tf.broadcast_to(x, tf.shape(score)), [tf.shape(score)[0], -1])
         for x in (firsts, lasts, tf.where(shows_text, score, _NEVER))
@@ -210,16 +188,15 @@ def build_squad(
         with portable_graph():
             outputs = task.predict(model, cut_padding(packed))
         best = _best_spans(
-            _Candidates.of(outputs, spec.head),
+            outputs,
             windows,
             tf.gather(query_lengths, windows.pair) + 2,
             ends.values > starts.values,
             spec.max_answer_length,
         )
-        if spec.head == "beam":
-            odds = outputs["cls_logits"]
-        else:
-            odds = outputs["null_logit"] - best.any_score
+        odds = outputs["null_logit"]
+        if spec.head == "span":
+            odds -= best.any_score
         pairs = tf.size(questions)
         score = tf.math.unsorted_segment_max(best.score, windows.pair, pairs)
         wins = best.score == tf.gather(score, windows.pair)

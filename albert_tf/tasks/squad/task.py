@@ -183,16 +183,28 @@ class SquadTask(FineTuningTask):
         inputs = model_inputs(batch)
         outputs = model(inputs, training=False)
         if self.spec.head == "beam":
-            return outputs
-        result = {"null_logit": outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]}
-        # [CLS] is no answer and must not take a place among the best.
-        position = tf.range(tf.shape(batch["input_mask"])[1])
-        for side, logits in zip(("start", "end"), self._competing_logits(outputs, inputs)):
-            if not self.spec.compat:
-                logits = masked(logits, position > 0)
-            values, positions = top_k(logits, self.spec.n_best_size)
-            result[f"{side}_top_logits"], result[f"{side}_top_index"] = values, positions
-        return result
+            beam = [-1, self.spec.start_n_top, self.spec.end_n_top]
+            return {
+                "starts": outputs["start_top_index"],
+                "start_scores": outputs["start_top_log_probs"],
+                "ends": tf.reshape(outputs["end_top_index"], beam),
+                "end_scores": tf.reshape(outputs["end_top_log_probs"], beam),
+                "null_logit": outputs["cls_logits"],
+            }
+        start_logits, end_logits = self._competing_logits(outputs, inputs)
+        if not self.spec.compat:
+            # [CLS] is no answer and must not take a place among the best.
+            is_cls = tf.range(tf.shape(batch["input_mask"])[1]) == 0
+            start_logits, end_logits = masked(start_logits, ~is_cls), masked(end_logits, ~is_cls)
+        start_scores, starts = top_k(start_logits, self.spec.n_best_size)
+        end_scores, ends = top_k(end_logits, self.spec.n_best_size)
+        return {
+            "starts": starts,
+            "start_scores": start_scores,
+            "ends": ends[:, None],
+            "end_scores": end_scores[:, None],
+            "null_logit": outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0],
+        }
 
     def _competing_logits(
         self, outputs: Mapping[str, tf.Tensor], inputs: Mapping[str, tf.Tensor]

@@ -29,22 +29,26 @@ def two_windows(ask, tokenizer):
 def span_outputs(start, end, null=0.0, k=None):
     """Outputs of a model for logits [n, S]: the k best starts and ends."""
     start, end = np.array(start, float), np.array(end, float)
-    outputs = {"null_logit": np.broadcast_to(np.array(null, float), len(start))}
-    for name, logits in (("start", start), ("end", end)):
-        index = np.argsort(-logits, axis=1, kind="stable")[:, :k]
-        outputs[f"{name}_top_index"] = index
-        outputs[f"{name}_top_logits"] = np.take_along_axis(logits, index, axis=1)
-    return outputs
+    starts, ends = (np.argsort(-x, axis=1, kind="stable")[:, :k] for x in (start, end))
+    return {
+        "starts": starts,
+        "start_scores": np.take_along_axis(start, starts, axis=1),
+        "ends": ends[:, None],
+        "end_scores": np.take_along_axis(end, ends, axis=1)[:, None],
+        "null_logit": np.broadcast_to(np.array(null, float), len(start)),
+    }
 
 
 def beam_outputs(starts, ends, cls):
-    """Per window lists of (position, score); ends as one list, those of the first start first."""
-    outputs = {"cls_logits": np.array(cls, np.float32)}
-    for name, pairs in (("start", starts), ("end", ends)):
-        pairs = np.array(pairs, float)
-        outputs[f"{name}_top_index"] = pairs[..., 0].astype(np.int32)
-        outputs[f"{name}_top_log_probs"] = pairs[..., 1].astype(np.float32)
-    return outputs
+    """Outputs of a model for lists of (position, score): [n, K1, 2] and [n, K1, K2, 2]."""
+    starts, ends = np.array(starts, np.float32), np.array(ends, np.float32)
+    return {
+        "starts": starts[..., 0].astype(np.int32),
+        "start_scores": starts[..., 1],
+        "ends": ends[..., 0].astype(np.int32),
+        "end_scores": ends[..., 1],
+        "null_logit": np.array(cls, np.float32),
+    }
 
 
 def logits(length=8, **values):
@@ -100,14 +104,14 @@ def brute_force(windows, outputs, question, longest):
     scores = {}
     for w in np.flatnonzero(windows.question_index == question):
         begin, size = windows.context_start[w], windows.num_pieces[w]
-        for i, j in itertools.product(range(outputs["start_top_index"].shape[1]), repeat=2):
-            start, end = outputs["start_top_index"][w, i], outputs["end_top_index"][w, j]
+        for i, j in itertools.product(range(outputs["starts"].shape[1]), repeat=2):
+            start, end = outputs["starts"][w, i], outputs["ends"][w, 0, j]
             if not begin <= start <= end < begin + size or end - start >= longest:
                 continue
             if not windows.is_max_context(w)[start - begin]:
                 continue
             text = windows.text(w, start, end)[0]
-            score = outputs["start_top_logits"][w, i] + outputs["end_top_logits"][w, j]
+            score = outputs["start_scores"][w, i] + outputs["end_scores"][w, 0, j]
             scores[text] = max(scores.get(text, -np.inf), score)
     return sorted(((score, text) for text, score in scores.items()), reverse=True)
 
@@ -133,7 +137,7 @@ def test_null_odds_are_the_smallest_of_the_windows(two_windows):
     scores = [logits(p3=1.0), logits(p6=2.0)]
     answers = extract(two_windows, span_outputs(scores, scores, null=[5.0, 1.0]))
     assert answers.null_odds["q1"] == min(5.0 - 2.0, 1.0 - 4.0)
-    outputs = beam_outputs([[(3, 0.0)]] * 2, [[(3, 0.0)]] * 2, cls=[3.0, -1.5])
+    outputs = beam_outputs([[(3, 0.0)]] * 2, [[[(3, 0.0)]]] * 2, cls=[3.0, -1.5])
     assert extract(two_windows, outputs, "beam").null_odds == {"q1": -1.5}
 
 
@@ -176,7 +180,7 @@ def test_a_piece_of_white_space_is_no_answer(ask, released):
 
 
 def test_ends_of_a_beam_belong_to_their_start(one_window):
-    ends = [[(4, -1.0), (3, -3.0), (6, -0.5), (5, -0.25)]]
+    ends = [[[(4, -1.0), (3, -3.0)], [(6, -0.5), (5, -0.25)]]]
     outputs = beam_outputs([[(3, -1.0), (5, -2.0)]], ends, cls=[0.75])
     answers = extract(one_window, outputs, "beam")
     found = [(entry["text"], entry["score"]) for entry in answers.nbest["q1"]]
@@ -185,7 +189,7 @@ def test_ends_of_a_beam_belong_to_their_start(one_window):
 
 
 def test_a_beam_at_cls_still_has_an_answer(one_window):
-    ends = [[(0, -0.1), (0, FORBIDDEN), (0, -0.1), (3, -1.0)]]
+    ends = [[[(0, -0.1), (0, FORBIDDEN)], [(0, -0.1), (3, -1.0)]]]
     outputs = beam_outputs([[(0, -0.1), (4, -2.0)]], ends, cls=[4.0])
     answers = extract(one_window, outputs, "beam")
     assert [entry["text"] for entry in answers.nbest["q1"]] == ["b"]

@@ -157,17 +157,19 @@ def test_span_search_gets_the_best_positions_of_the_context(make_task, batch):
     task = make_task(n_best_size=5)
     model = make_model(task)
     logits = model(batch)
-    found = {k: v.numpy() for k, v in task.predict(model, batch).items()}
+    found = {
+        k: np.squeeze(v, 1) if k.startswith("end") else v.numpy()
+        for k, v in task.predict(model, batch).items()
+    }
     for side in ("start", "end"):
         scores = logits[f"{side}_logits"].numpy()
         for row, count in ((0, 5), (1, 2)):
             context = np.flatnonzero(ALLOWED[row])[1:]
             best = context[np.argsort(-scores[row, context])][:count]
-            np.testing.assert_array_equal(found[f"{side}_top_index"][row, :count], best)
-            np.testing.assert_allclose(
-                found[f"{side}_top_logits"][row, :count], scores[row, best], atol=1e-6
-            )
-        assert found[f"{side}_top_logits"][1, 2:].max() < -1e29
+            np.testing.assert_array_equal(found[f"{side}s"][row, :count], best)
+            top = found[f"{side}_scores"][row, :count]
+            np.testing.assert_allclose(top, scores[row, best], atol=1e-6)
+        assert found[f"{side}_scores"][1, 2:].max() < -1e29
     expected = logits["start_logits"][:, 0] + logits["end_logits"][:, 0]
     np.testing.assert_allclose(found["null_logit"], expected, atol=1e-6)
 
@@ -176,7 +178,7 @@ def test_compat_search_gets_the_best_positions_of_all(make_task, batch):
     task = make_task(n_best_size=5, compat=True)
     model = make_model(task)
     best = np.argsort(-model(batch)["start_logits"].numpy(), 1)[:, :5]
-    np.testing.assert_array_equal(task.predict(model, batch)["start_top_index"], best)
+    np.testing.assert_array_equal(task.predict(model, batch)["starts"], best)
 
 
 @pytest.mark.parametrize("settings", [{"version": "1.1"}, {"version": "2.0"}])
