@@ -73,7 +73,13 @@ def open_records(
     compact = manifest is not None and manifest.kind == COMPACT_PRETRAINING
     if not compact and not {"input_ids", "masked_lm_positions"} <= set(features):
         raise AlbertError(f"{patterns} does not hold pretraining records.")
-    _check_masking(patterns, compact, masking)
+    if masking == (STATIC if compact else DYNAMIC):
+        found = "are compact and hold no masks" if compact else "are masked already"
+        raise AlbertError(
+            f"The records {patterns} {found}; leave `masking`={masking} out, or build them with "
+            "data_prep/create_pretraining_data.py --record_format="
+            f"{'masked' if compact else 'compact'}."
+        )
     if compact:
         dynamic_masking = _dynamic_masking(os.path.dirname(paths[0]), manifest)
         predictions = dynamic_masking.options.max_predictions_per_seq
@@ -139,20 +145,6 @@ def _list_length(features: records.Features, name: str) -> int:
     if len(shape) > 1 or shape == (None,):
         raise AlbertError(f"The records' layout has no list {name!r} of a fixed length.")
     return shape[0] if shape else 1  # A list of one number looks like a scalar.
-
-
-def _check_masking(patterns: str, compact: bool, masking: str) -> None:
-    builder = "data_prep/create_pretraining_data.py --record_format"
-    if compact and masking == STATIC:
-        raise AlbertError(
-            f"The records {patterns} are compact and hold no masks; leave `masking`=static out, or "
-            f"build them with {builder}=masked."
-        )
-    if not compact and masking == DYNAMIC:
-        raise AlbertError(
-            f"The records {patterns} are masked already; leave `masking`=dynamic out, or build "
-            f"them with {builder}=compact."
-        )
 
 
 def _dynamic_masking(folder: str, manifest: Manifest) -> DynamicMasking:

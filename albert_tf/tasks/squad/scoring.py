@@ -111,18 +111,16 @@ def score(
       AlbertError: no prediction belongs to these questions, one is not a string, or (2.0) one is
         missing; null_odds lacks a question; a question has no gold answer (1.1).
     """
-    _check(questions, predictions, version)
     if version == "1.1":
         return _score_answerable(questions, predictions)
-    raw = _RawScores.of(questions, predictions)
+    raw = _RawScores.of(questions, predictions, null_odds)
     columns = {"exact": raw.exact, "f1": raw.f1}
     best: dict[str, float] = {}
-    if null_odds is not None:
-        odds = _odds_of(questions, null_odds)
-        best = _best_thresholds(raw, odds)
+    if raw.odds is not None:
+        best = raw.best_thresholds()
         unanswered = (~raw.answerable).astype(float)
         columns = {
-            name: np.where(odds > na_prob_thresh, unanswered, values)
+            name: np.where(raw.odds > na_prob_thresh, unanswered, values)
             for name, values in columns.items()
         }
     result = _means(columns, np.ones_like(raw.answerable), "")
@@ -149,8 +147,7 @@ def find_best_thresholds(
     Raises:
       AlbertError: see `score`.
     """
-    _check(questions, predictions, "2.0")
-    return _best_thresholds(_RawScores.of(questions, predictions), _odds_of(questions, null_odds))
+    return _RawScores.of(questions, predictions, null_odds).best_thresholds()
 
 
 def answer_threshold(
@@ -167,10 +164,9 @@ def answer_threshold(
     Raises:
       AlbertError: see `score`.
     """
-    _check(questions, predictions, "2.0")
-    raw, odds = _RawScores.of(questions, predictions), _odds_of(questions, null_odds)
-    order, totals = raw.totals_by_threshold(raw.f1, odds)
-    ranked = odds[order]
+    raw = _RawScores.of(questions, predictions, null_odds)
+    order, totals = raw.totals_by_threshold(raw.f1)
+    ranked = raw.odds[order]
     last_of_equals = np.append(ranked[1:] != ranked[:-1], True)
     totals[1:][~last_of_equals] = -np.inf
     best = int(np.argmax(totals))
@@ -214,6 +210,7 @@ def _score_answerable(
     questions: Sequence[Question], predictions: Mapping[str, str]
 ) -> dict[str, float]:
     """Scores as the official 1.1 script does: an unanswered question scores 0."""
+    _check(questions, predictions, "1.1")
     exact = f1_sum = 0.0
     for question in questions:
         if question.id in predictions:
@@ -233,15 +230,23 @@ class _RawScores(NamedTuple):
       exact, f1: float64 [n].
       answerable: bool [n], whether the question has a gold answer.
       answered: bool [n], whether the prediction is not empty.
+      odds: float64 [n], the null odds, or None.
     """
 
     exact: np.ndarray
     f1: np.ndarray
     answerable: np.ndarray
     answered: np.ndarray
+    odds: np.ndarray | None
 
     @classmethod
-    def of(cls, questions: Sequence[Question], predictions: Mapping[str, str]) -> _RawScores:
+    def of(
+        cls,
+        questions: Sequence[Question],
+        predictions: Mapping[str, str],
+        null_odds: Mapping[str, float] | None,
+    ) -> _RawScores:
+        _check(questions, predictions, "2.0")
         exact, f1_scores = [], []
         for question in questions:
             prediction = predictions[question.id]
@@ -257,19 +262,28 @@ class _RawScores(NamedTuple):
             np.array(f1_scores),
             np.array([bool(question.answers) for question in questions]),
             np.array([bool(predictions[question.id]) for question in questions]),
+            None if null_odds is None else _odds_of(questions, null_odds),
         )
 
-    def totals_by_threshold(
-        self, scores: np.ndarray, odds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def totals_by_threshold(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sorts questions by odds, [n]; sums the scores if the first k are answered, [n + 1].
 
         An unanswerable question is right until it is answered.
         """
         gains = np.where(self.answerable, scores, -self.answered.astype(float))
-        order = np.argsort(odds, kind="stable")
+        order = np.argsort(self.odds, kind="stable")
         none_answered = float((~self.answerable).sum())
         return order, np.cumsum(np.append(none_answered, gains[order]))
+
+    def best_thresholds(self) -> dict[str, float]:
+        """See `find_best_thresholds`."""
+        result = {}
+        for name, scores in (("exact", self.exact), ("f1", self.f1)):
+            order, totals = self.totals_by_threshold(scores)
+            best = int(np.argmax(totals))
+            result[f"best_{name}"] = float(100.0 * totals[best] / len(scores))
+            result[f"best_{name}_thresh"] = float(self.odds[order[best - 1]]) if best else 0.0
+        return result
 
 
 def _means(
@@ -281,13 +295,3 @@ def _means(
         for name, values in columns.items()
     }
     return {**result, f"{prefix}total": total}
-
-
-def _best_thresholds(raw: _RawScores, odds: np.ndarray) -> dict[str, float]:
-    result = {}
-    for name, scores in (("exact", raw.exact), ("f1", raw.f1)):
-        order, totals = raw.totals_by_threshold(scores, odds)
-        best = int(np.argmax(totals))
-        result[f"best_{name}"] = float(100.0 * totals[best] / len(odds))
-        result[f"best_{name}_thresh"] = float(odds[order[best - 1]]) if best else 0.0
-    return result
