@@ -39,14 +39,12 @@ def test_unlabelled_and_unanswerable_questions_have_no_answers(write_squad):
 
 
 def spoil(place, name, value=None):
-    """A change that sets, or for None deletes, one entry."""
+    """Returns a change that sets an entry, or deletes it for None."""
 
     def change(content):
-        holder = place(content)
+        place(content)[name] = value
         if value is None:
-            del holder[name]
-        else:
-            holder[name] = value
+            del place(content)[name]
 
     return change
 
@@ -74,7 +72,7 @@ def spoil(place, name, value=None):
         (spoil(paragraph, "qas", []), "squad.json holds no questions"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_place(write_squad, change, message):
+def test_errors_name_the_place_in_the_file(write_squad, change, message):
     with pytest.raises(AlbertError) as error:
         read_squad(write_squad(change), version="1.1")
     assert message in str(error.value)
@@ -85,7 +83,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(write_squad, change, m
     ("text", "message"),
     [("", "is not JSON"), ("{", "is not JSON"), ("[]", "is not a JSON object")],
 )
-def test_a_file_that_is_no_squad_file_is_named(tmp_path, text, message):
+def test_files_without_a_json_object_are_refused(tmp_path, text, message):
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(AlbertError, match=message):
@@ -102,7 +100,7 @@ def test_an_unanswerable_question_needs_version_2(write_squad):
 
 
 @pytest.mark.parametrize(
-    ("context", "answer", "found"),
+    ("context", "answer", "expected"),
     [
         ("one two three", Answer("two", 4), "two"),
         ("one two three", Answer(" two ", 3), "two"),
@@ -110,10 +108,10 @@ def test_an_unanswerable_question_needs_version_2(write_squad):
         ("one Two\n  Three", Answer("two three", 0), "Two\n  Three"),
     ],
 )
-def test_an_answer_is_found_where_the_file_says_or_nearby(context, answer, found):
+def test_an_answer_is_found_where_the_file_says_or_nearby(context, answer, expected):
     question = Question("q", "?", context, (answer,), False, "data.json: question q")
     start, end = answer_span(question, answer)
-    assert context[start:end] == found
+    assert context[start:end] == expected
     assert abs(start - answer.start) <= 4
 
 
