@@ -59,7 +59,7 @@ def define_flags() -> None:
         check=check_records, many=True
     )  # fmt: skip
     define_path(
-        "eval_input_file", None, "Held-out records to evaluate on, likewise.",
+        "eval_input_file", None, "Held-out records to evaluate on, in the same form.",
         check=check_records, many=True
     )  # fmt: skip
     define_path(

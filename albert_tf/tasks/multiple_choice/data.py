@@ -59,7 +59,7 @@ def read_race(
 ) -> list[MultipleChoiceExample]:
     """Reads one split of RACE.
 
-    `<data_dir>/<split>/<group>` or `<data_dir>/RACE/<split>/<group>` holds the articles, each in a
+    `<data_dir>/<split>/<group>` or `<data_dir>/RACE/<split>/<group>` has the articles, each in a
     JSON file *.txt as distributed. If there is an all.txt with all articles one after the other, as
     the TF1 release needs it, only that is read. An article is an object with `id`, `article`,
     `questions`, `options` (a list for each question) and `answers` (letters; may be absent). A
@@ -142,7 +142,7 @@ def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
         places[example.id] = where
         examples.append(example)
     if not examples:
-        raise AlbertError(f"{path} holds no questions.")
+        raise AlbertError(f"{path} contains no questions.")
     return examples
 
 
@@ -166,7 +166,9 @@ def _articles(folder: str, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     paths = sorted(tf.io.gfile.glob(os.path.join(folder, "*.txt")))
     if not paths:
-        raise AlbertError(f"{folder} holds no articles: neither {_ALL_ARTICLES} nor other *.txt.")
+        raise AlbertError(
+            f"{folder} contains no articles: neither {_ALL_ARTICLES} nor other *.txt."
+        )
     with Progress(f"Reading {label}", len(paths), "article") as progress:
         for path in paths:
             yield path, files.read_object(path, "article")

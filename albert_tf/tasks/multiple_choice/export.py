@@ -98,7 +98,7 @@ def build_multiple_choice(
 
 
 def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
-    """Returns questions with as many options as the model was trained on."""
+    """Returns questions with the number of options that the model was trained on."""
     choices = task.spec.num_choices
     options = tuple(OPTIONS[i % len(OPTIONS)] for i in range(choices))
 

@@ -149,8 +149,8 @@ def _featurize(
 ) -> tuple[dict[str, Any], tuple[np.ndarray, ...]]:
     """Makes the sequences [CLS] text [SEP] question and option [SEP] of every option.
 
-    Question and option keep their last `max_qa_length` tokens, the text as many of its first ones
-    as then fit (google-research/albert race_utils.convert_single_example).
+    Question and option keep their last `max_qa_length` tokens; the text keeps its first tokens, up
+    to `max_seq_length` (google-research/albert race_utils.convert_single_example).
 
     Args:
       tokenizer: converts texts to ids.

@@ -101,7 +101,7 @@ def read_squad(path: str, *, version: str) -> list[Question]:
                 seen.add(question.id)
                 questions.append(question)
     if not questions:
-        raise AlbertError(f"{path} holds no questions.")
+        raise AlbertError(f"{path} contains no questions.")
     return questions
 
 

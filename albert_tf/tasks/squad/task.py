@@ -44,7 +44,7 @@ class QuestionSet(ExampleSet):
 
     Attributes:
       task: the task that answers them.
-      made_windows: the windows, if the records were made of them just now.
+      made_windows: the windows, or None if the records were cached.
     """
 
     task: SquadTask
@@ -127,8 +127,9 @@ class SquadTask(FineTuningTask):
         line = f"{name}: {len(questions):,} questions, {source.num_examples:,} windows"
         left_out = source.manifest.statistics.get("windows_left_out")
         print(line + (f", {left_out:,} more without the answer left out" if left_out else ""))
-        # The windows of training records are shuffled, and nobody needs them again.
-        return QuestionSet(name, questions, source, self, None if training else windows)
+        # Training needs no answers, so its windows are not kept.
+        windows = None if training else windows
+        return QuestionSet(name, questions, source, task=self, made_windows=windows)
 
     def export(self, model: AlbertModel) -> Export:
         """See albert_tf.tasks.squad.export."""

@@ -67,7 +67,7 @@ def load_threshold(folder: str) -> Threshold | None:
     try:
         return Threshold(float(value["null_threshold"]), f"found on {value['found_on']}")
     except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise AlbertError(f"{path} holds no null_threshold; delete it, evaluate again.") from error
+        raise AlbertError(f"{path} has no null_threshold; delete it and evaluate again.") from error
 
 
 def save_threshold(folder: str, value: float, f1: float, found_on: str) -> None:

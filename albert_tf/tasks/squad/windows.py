@@ -111,10 +111,10 @@ def max_contexts(num_pieces: int, max_pieces: int, doc_stride: int) -> tuple[np.
     for window, (first, length) in enumerate(spans):
         position = np.arange(length)
         score = np.minimum(position, length - 1 - position) + 0.01 * length
-        held = slice(first, first + length)
-        better = score > best[held]
-        best[held][better] = score[better]
-        owner[held][better] = window
+        covered = slice(first, first + length)
+        better = score > best[covered]
+        best[covered][better] = score[better]
+        owner[covered][better] = window
     return tuple(owner[f : f + n] == w for w, (f, n) in enumerate(spans))
 
 
@@ -227,7 +227,7 @@ def make_windows(
     paragraphs = [paragraphs_of[question.context] for question in questions]
     for question, paragraph in zip(questions, paragraphs):
         if not len(paragraph.ids):
-            raise AlbertError(f"{question.where}: the context holds no text.")
+            raise AlbertError(f"{question.where}: the context contains no text.")
     queries = tokenizer.encode_batch([question.question for question in questions])
     queries = [query[: options.max_query_length] for query in queries]
     return Windows(questions, queries, paragraphs, options)

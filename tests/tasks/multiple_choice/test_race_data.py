@@ -131,7 +131,7 @@ def test_files_that_are_not_json_are_named(race):
 
 def test_empty_and_missing_folders_are_named(race, tmp_path):
     (race / "dev/high/3.txt").unlink()
-    with pytest.raises(AlbertError, match=r"dev/high holds no articles"):
+    with pytest.raises(AlbertError, match=r"dev/high contains no articles"):
         read_race(str(race), "dev")
     with pytest.raises(AlbertError, match=r"train/middle is not there; `data_dir`"):
         read_race(str(race), "train")
@@ -182,7 +182,7 @@ def test_an_id_that_two_questions_share_is_an_error_with_both_places(tmp_path):
 def test_json_lines_are_objects_and_at_least_one(tmp_path):
     with pytest.raises(AlbertError, match=r"train\.jsonl does not exist"):
         read_questions(str(tmp_path / "train.jsonl"), 3)
-    with pytest.raises(AlbertError, match=r"train\.jsonl holds no questions"):
+    with pytest.raises(AlbertError, match=r"train\.jsonl contains no questions"):
         read_questions(write_lines(tmp_path / "train.jsonl"), 3)
     with pytest.raises(AlbertError, match=r"train\.jsonl:2: a JSON object was expected"):
         read_questions(write_lines(tmp_path / "train.jsonl", SWAG, ["a"]), 3)

@@ -69,7 +69,7 @@ def spoil(place, name, value=None):
         (spoil(first_qa, "id", "q2"), "question q2: the id occurs twice"),
         (spoil(first_qa, "is_impossible", "yes"), "'is_impossible' must be true or false"),
         (spoil(first_qa, "is_impossible", True), "q1 has answers although"),
-        (spoil(paragraph, "qas", []), "squad.json holds no questions"),
+        (spoil(paragraph, "qas", []), "squad.json contains no questions"),
     ],
 )
 def test_errors_name_the_place_in_the_file(write_squad, change, message):

@@ -208,8 +208,8 @@ def test_heads_default_to_those_of_the_release():
 def test_a_task_is_loaded_from_its_folder(make_task, config, tmp_path):
     task = make_task("2.0", head="span", n_best_size=7, compat=True)
     task.save_files(str(tmp_path))
-    held = json.loads((tmp_path / "task.json").read_text())
-    assert (held["max_seq_length"], held["doc_stride"]) == (32, 128)
+    saved = json.loads((tmp_path / "task.json").read_text())
+    assert (saved["max_seq_length"], saved["doc_stride"]) == (32, 128)
     again = SquadTask.load(str(tmp_path))
     assert (again.spec, again.config, again.best_metric) == (task.spec, config, "best_f1")
     other = SquadTask.load(str(tmp_path), n_best_size=3, doc_stride=9)

@@ -182,7 +182,7 @@ def test_windows_do_not_depend_on_the_number_of_workers(tokenizer, ask):
 
 
 def test_a_context_without_text_and_impossible_lengths_are_errors(tokenizer, ask):
-    with pytest.raises(AlbertError, match=r"data\.json: question q1: the context holds no text"):
+    with pytest.raises(AlbertError, match=r"data\.json: question q1: the context contains no text"):
         make_windows([ask(" \u200b ")], tokenizer, WindowOptions())
     with pytest.raises(AlbertError, match="max_seq_length=67 leaves no room"):
         WindowOptions(67, 128, 64)
