@@ -5,9 +5,9 @@
   python run_pretraining.py --input_file=records/train --eval_input_file=records/heldout \\
     --albert_config_file=albert_base_v2 --output_dir=runs/base --train_batch_size=256
 
-Run the same command again to resume it: weights, optimizer, step and position in the data go on
-where they were. On SIGTERM or SIGINT (Ctrl-C) it ends the steps under way, saves, and exits with
-143 or 130; a second one ends it at once. Errors exit with 1.
+The same command resumes a run: weights, optimizer, step and position in the data continue where
+they were. On SIGTERM or SIGINT (Ctrl-C) it finishes the current steps, saves, and exits with 143 or
+130; a second signal ends it at once. Errors exit with 1.
 """
 
 from __future__ import annotations
@@ -59,11 +59,9 @@ def define_flags() -> None:
         check=check_records
     )  # fmt: skip
     define_paths(
-        "eval_input_file",
-        None,
-        "Held-out records to evaluate on, likewise.",
-        check=check_records,
-    )
+        "eval_input_file", None, "Held-out records to evaluate on, in the same form.",
+        check=check_records
+    )  # fmt: skip
     define_path(
         "albert_config_file", None, "Model configuration: a JSON file, or a preset's name such as "
         "albert_base_v2 (its vocab_size then follows the records). Default: that of "
@@ -72,17 +70,18 @@ def define_flags() -> None:
     flags.DEFINE_integer("max_seq_length", None, "Checked against the records if given.")
     flags.DEFINE_integer("max_predictions_per_seq", None, "Checked against the records if given.")
     flags.DEFINE_enum(
-        "masking", "auto", ["auto", "static", "dynamic"], "Whose masks and sentence order to "
-        "train on. static: those in the records. dynamic: drawn anew in every epoch, for records "
-        "built with --record_format=compact. auto: whichever the records in --input_file are for. "
-        "Held-out records always go by what they are; masks drawn for them never change."
+        "masking", "auto", ["auto", "static", "dynamic"], "Masks and sentence order to train on. "
+        "static: those in the records. dynamic: drawn anew in every epoch, for records built with "
+        "--record_format=compact. auto: whichever the records in --input_file are made for. "
+        "Held-out records are always read as they were built, and masks drawn for them never "
+        "change."
     )  # fmt: skip
     flags.DEFINE_integer(
-        "max_corrupt_records", 0, "So many corrupt records may be passed over in --input_file, and "
-        "as many in --eval_input_file; what data_prep/verify_records.py finds faulty is corrupt. "
+        "max_corrupt_records", 0, "Skip up to this many corrupt records in --input_file, and as "
+        "many in --eval_input_file; a record is corrupt if data_prep/verify_records.py reports it. "
         "They are named and counted at the start, for which all records are read once. In training "
-        "another record of the same shard takes the place of each, so that no other one moves. 0: "
-        "the first one that is met stops the run.", 0
+        "another record of the same shard takes the place of each, so that the order of all others "
+        "stays. 0: the first corrupt record stops the run.", 0
     )  # fmt: skip
     flags.DEFINE_float("sop_weight", 1.0, "Factor of the sentence order loss; 0: none.", 0.0)
     flags.DEFINE_float(
@@ -93,7 +92,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("num_train_steps", 125000, "Steps to train.", 1, MAX_STEPS)
     flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of linear warm-up.", 0)
     flags.DEFINE_integer("start_warmup_step", 0, "First step of the warm-up.", 0)
-    flags.DEFINE_integer("eval_every_steps", None, "Evaluate every so many steps, too.", 1)
+    flags.DEFINE_integer("eval_every_steps", None, "Also evaluate every this many steps.", 1)
     flags.DEFINE_integer("max_eval_steps", 100, "Batches of one evaluation, at most.", 1)
 
 
@@ -117,59 +116,8 @@ def _main() -> None:
         _run(run_config)
 
 
-def _run(run_config: RunConfig) -> None:
-    """Trains and evaluates, as far as the flags say."""
-    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.tasks.pretraining import task as pretraining
-    from albert_tf.training.estimator import Estimator
-    from albert_tf.training.results import write_results
-    from albert_tf.training.specs import EvalSpec, TrainSpec
-    from albert_tf.weights.load import check_architecture
-
-    # What is only evaluated needs no other records.
-    input_file = FLAGS.input_file or FLAGS.eval_input_file
-    initial = run_config.init_checkpoint
-    config = pretraining.model_config(FLAGS.albert_config_file, input_file, initial)
-    if initial:
-        check_architecture(config, initial)
-    expected = {
-        k: FLAGS[k].value
-        for k in ("max_seq_length", "max_predictions_per_seq", "max_corrupt_records")
-    }
-    source = pretraining.open_records(
-        input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **expected
-    )
-    eval_spec = None
-    if FLAGS.eval_input_file:
-        if FLAGS.input_file:
-            pretraining.check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
-        held_out = pretraining.open_records(FLAGS.eval_input_file, config, **expected)
-        steps = min(FLAGS.max_eval_steps, held_out.num_batches(FLAGS.eval_batch_size))
-        eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps, steps)
-    task = pretraining.PretrainingTask(config, source, FLAGS.sop_weight)
-    estimator = Estimator(task, run_config)
-    if FLAGS.do_train:
-        if source.manifest and (warning := source.manifest.order_warning()):
-            print(warning, file=sys.stderr)
-        print(
-            f"Pretraining on {source.num_examples:,} examples: {FLAGS.num_train_steps:,} steps of "
-            f"{FLAGS.train_batch_size}, {run_config.optimizer}, peak learning rate "
-            f"{run_config.learning_rate:.3g}."
-        )
-        estimator.train_and_evaluate(
-            TrainSpec.of(source, FLAGS.num_train_steps),
-            eval_spec if FLAGS.do_eval else None,
-        )
-        if source.num_corrupt:
-            print(f"Trained without {source.num_corrupt:,} corrupt records; they are named above.")
-    if FLAGS.do_eval:
-        results = estimator.evaluate(eval_spec)
-        print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
-        write_results(FLAGS.output_dir, results, estimator.chief)
-
-
 def _check_settings(run_config: RunConfig) -> None:
-    """Checks what can be told of a run without TensorFlow.
+    """Checks the settings as far as possible without TensorFlow.
 
     Raises:
       AlbertError: the settings are impossible.
@@ -190,6 +138,52 @@ def _check_settings(run_config: RunConfig) -> None:
         config = config_in(resolve_name(run_config.init_checkpoint))
     if config and length:
         config.check_length(length)
+
+
+def _run(run_config: RunConfig) -> None:
+    """Trains and evaluates as the flags say."""
+    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
+    from albert_tf.tasks.pretraining.data import check_held_out, open_records
+    from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
+    from albert_tf.training.estimator import Estimator
+    from albert_tf.training.results import write_results
+    from albert_tf.training.specs import EvalSpec, TrainSpec
+    from albert_tf.weights.load import check_architecture
+
+    input_file = FLAGS.input_file or FLAGS.eval_input_file  # To evaluate, the latter is enough.
+    config = model_config(FLAGS.albert_config_file, input_file, run_config.init_checkpoint)
+    if run_config.init_checkpoint:
+        check_architecture(config, run_config.init_checkpoint)
+    sizes = {name: FLAGS[name].value for name in ("max_seq_length", "max_predictions_per_seq")}
+    given = {"expected": sizes, "max_corrupt_records": FLAGS.max_corrupt_records}
+    source = open_records(
+        input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **given
+    )
+    eval_spec = None
+    if FLAGS.eval_input_file:
+        if FLAGS.input_file:
+            check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
+        held_out = open_records(FLAGS.eval_input_file, config, **given)
+        steps = min(FLAGS.max_eval_steps, held_out.num_batches(FLAGS.eval_batch_size))
+        eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps, steps)
+    estimator = Estimator(PretrainingTask(config, source, FLAGS.sop_weight), run_config)
+    if FLAGS.do_train:
+        if source.manifest and (warning := source.manifest.order_warning()):
+            print(warning, file=sys.stderr)
+        print(
+            f"Pretraining on {source.num_examples:,} examples: {FLAGS.num_train_steps:,} steps of "
+            f"{FLAGS.train_batch_size}, {run_config.optimizer}, peak learning rate "
+            f"{run_config.learning_rate:.3g}."
+        )
+        estimator.train_and_evaluate(
+            TrainSpec.of(source, FLAGS.num_train_steps), eval_spec if FLAGS.do_eval else None
+        )
+        if source.num_corrupt:
+            print(f"Trained without {source.num_corrupt:,} corrupt records; they are named above.")
+    if FLAGS.do_eval:
+        results = estimator.evaluate(eval_spec)
+        print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
+        write_results(FLAGS.output_dir, results, estimator.chief)
 
 
 def main() -> None:

@@ -8,13 +8,14 @@
     --init_checkpoint=runs/base --output_dir=runs/mine
   python run_race.py --do_predict --predict_file=new.jsonl --output_dir=runs/mine
 
-RACE is read as distributed, one file an article, or from all.txt; trained on train, evaluated on
-dev, predicted on test. A line of a .jsonl file is an object with context, question, options and
-label (from 0) or answer (a letter); context or question may be absent, and, to predict, the label.
-A blank "_" in a question is filled with the option. Evaluating writes eval_results.json, with the
-accuracy on all questions and on those of middle and of high schools; predicting writes
-predictions.tsv and, where the answers are known, predict_results.json. Settings come from a recipe
-for the model's size; --gradient_accumulation_steps fits its 128 sequences a step into less memory.
+RACE is read as distributed, one file for each article, or from all.txt; run_race.py trains on
+train, evaluates on dev and predicts test. A line of a .jsonl file is an object with context,
+question, options and label (from 0) or answer (a letter); context or question may be absent and,
+for prediction, the label. A blank "_" in a question is replaced with the option. Evaluation writes
+eval_results.json, with the accuracy on all questions and on those of middle and of high schools;
+prediction writes predictions.tsv and, if all questions are labelled, predict_results.json. Settings
+come from a recipe for the model's size; --gradient_accumulation_steps fits its 128 sequences a step
+into less memory.
 """
 
 from __future__ import annotations
@@ -52,20 +53,20 @@ if TYPE_CHECKING:
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
 FLAGS = flags.FLAGS
-#: For each thing to do, the flag that names its file and the split of RACE it takes otherwise.
+#: For each action, the flag of its file and the split of RACE that it reads without one.
 DATA = {
     "do_train": ("train_file", "train"),
     "do_eval": ("eval_file", "dev"),
     "do_predict": ("predict_file", "test"),
 }
-#: Flags that a trained model may be used with otherwise than it was trained.
+#: Flags whose values may differ between training and use of a model.
 SPEC = ("num_choices", "max_seq_length", "max_qa_length")
 
 
 def define_flags() -> None:
     """Defines the flags of this script."""
     define_finetuning_flags()
-    FLAGS.set_default("eval_batch_size", 16)  # As many sequences as other tasks' 64.
+    FLAGS.set_default("eval_batch_size", 16)  # 64 sequences, as in other tasks.
     define_path(
         "data_dir", None, "The folder with RACE's train, dev and test in it.",
         check=files.check_folder, when=lambda: any(_race_splits())
@@ -73,14 +74,10 @@ def define_flags() -> None:
     flags.DEFINE_bool("high_only", False, "Read the questions of high schools alone.")
     flags.DEFINE_bool("middle_only", False, "Read the questions of middle schools alone.")
     for action, (name, split) in DATA.items():
-        what = f"Questions for --{action}, a .jsonl file (.gz, .bz2 and .xz too)."
-        define_path(
-            name,
-            None,
-            f"{what} Default: {split} of --data_dir.",
-            check=check_text_file,
-            when=functools.partial(_is_done, action),
-        )
+        text = f"Questions for --{action}, a .jsonl file (.gz, .bz2 and .xz too)."
+        text += f" Default: {split} of --data_dir."
+        when = functools.partial(_is_requested, action)
+        define_path(name, None, text, check=check_text_file, when=when)
     flags.DEFINE_integer(
         "num_choices", None, "Options of every question. Default: 4, or as the model was trained.",
         2, 26
@@ -101,7 +98,7 @@ def _main() -> None:
 
 
 def _run(config: FineTuneConfig | None) -> None:
-    """Trains, evaluates and predicts, as far as the flags say."""
+    """Trains, evaluates and predicts as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.runner import Examples, run
 
@@ -113,31 +110,31 @@ def _run(config: FineTuneConfig | None) -> None:
     run(task, Examples(train, evaluate, predict), config)
 
 
-def _is_done(action: str) -> bool:
+def _is_requested(action: str) -> bool:
     return FLAGS[action].value
 
 
 def _race_splits() -> Iterator[str]:
-    """The splits of RACE that are read."""
+    """Yields the splits of RACE to read."""
     for action, (file, split) in DATA.items():
-        if _is_done(action) and not FLAGS[file].value:
+        if _is_requested(action) and not FLAGS[file].value:
             yield split
 
 
 def _race_groups() -> tuple[str, ...]:
-    """The groups of RACE that are read."""
+    """Returns the groups of RACE to read."""
     excluded = {"middle": FLAGS.high_only, "high": FLAGS.middle_only}
     return tuple(group for group in RACE_GROUPS if not excluded[group])
 
 
 def _check_flags() -> None:
-    if not any(_is_done(action) for action in DATA):
+    if not any(_is_requested(action) for action in DATA):
         raise AlbertError("There is nothing to do: give --do_train, --do_eval or --do_predict.")
     for action, (file, _) in DATA.items():
-        if _is_done(action) and not FLAGS[file].value and not FLAGS.data_dir:
+        if _is_requested(action) and not FLAGS[file].value and not FLAGS.data_dir:
             raise AlbertError(f"--{action} needs --data_dir (for RACE) or --{file}.")
     if FLAGS.high_only and FLAGS.middle_only:
-        raise AlbertError("Give --high_only or --middle_only, not both; without them all is read.")
+        raise AlbertError("Give --high_only or --middle_only, not both; neither reads all.")
     if all(FLAGS[file].value for action, (file, _) in DATA.items() if FLAGS[action].value):
         reason = "all questions are read from --train_file, --eval_file and --predict_file."
         refuse_flags(("data_dir", "high_only", "middle_only"), reason)
@@ -145,10 +142,10 @@ def _check_flags() -> None:
 
 
 def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
-    """The questions for something to do; none if it is not to be done."""
+    """Returns the questions for an action; none if it is not requested."""
     from albert_tf.tasks.multiple_choice import data
 
-    if not _is_done(action):
+    if not _is_requested(action):
         return []
     file, split = DATA[action]
     if FLAGS[file].value:
@@ -157,7 +154,7 @@ def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
 
 
 def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineTuneConfig]:
-    """The task to train; without --do_train, that of the model in --output_dir."""
+    """Returns the task to train; without --do_train, that of the model in --output_dir."""
     from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from albert_tf.weights.model_folders import model_folder

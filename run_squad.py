@@ -7,10 +7,10 @@
   python run_squad.py --do_predict --predict_file=new.json --output_dir=runs/squad
   python run_squad.py --interactive --output_dir=runs/squad
 
-Evaluating and predicting write predictions.json, nbest_predictions.json and, for 2.0,
-null_odds.json into the output directory; evaluating also eval_results.json. All that predicting
-needs is kept there: the model, its settings and the threshold found on --eval_file, above which
-a question counts as unanswerable. Settings come from a recipe for the model's size.
+Evaluation and prediction write predictions.json, nbest_predictions.json and, for 2.0,
+null_odds.json into the output directory; evaluation also writes eval_results.json. The directory
+has all that prediction needs: the model, its settings and the threshold found on --eval_file, above
+which a question counts as unanswerable. Settings come from a recipe for the model's size.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
 
     end_on_interrupt()
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,8 @@ from albert_tf.cli.path_flags import check_squad_file, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tasks import flags as shared
-from albert_tf.tasks.squad.data import check_threshold
+from albert_tf.tasks.squad.data import read_squad
+from albert_tf.tasks.squad.thresholds import Threshold, check_threshold
 from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
@@ -39,9 +41,9 @@ if TYPE_CHECKING:
     from albert_tf.tasks.squad.task import SquadTask
 
 FLAGS = flags.FLAGS
-#: The flag that names the data of each thing to do.
+#: The flag of the data for each action.
 FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
-#: Flags that a trained model may be used with otherwise than it was trained.
+#: Flags whose values may differ between training and use of a model.
 SEARCH = ("max_seq_length", "doc_stride", "max_query_length", "n_best_size", "max_answer_length",
           "start_n_top", "end_n_top", "compat")  # fmt: skip
 BEAM_ONLY = ("start_n_top", "end_n_top")
@@ -51,27 +53,13 @@ def define_flags() -> None:
     """Defines the flags of this script."""
     shared.define_finetuning_flags()
     flags.DEFINE_enum("version", None, ["1.1", "2.0"], "Of SQuAD; 2.0 has unanswerable questions.")
-    define_path(
-        "train_file",
-        None,
-        "Questions to train on, in SQuAD's JSON layout.",
-        check=check_squad_file,
-        when=lambda: FLAGS.do_train,
-    )
-    define_path(
-        "eval_file",
-        None,
-        "Questions to evaluate on, with their answers.",
-        check=check_squad_file,
-        when=lambda: FLAGS.do_eval,
-    )
-    define_path(
-        "predict_file",
-        None,
-        "Questions to answer, with or without answers.",
-        check=check_squad_file,
-        when=lambda: FLAGS.do_predict,
-    )
+    for action, (name, text) in {
+        "do_train": ("train_file", "Questions to train on, in SQuAD's JSON layout."),
+        "do_eval": ("eval_file", "Questions to evaluate on, with their answers."),
+        "do_predict": ("predict_file", "Questions to answer, with or without answers."),
+    }.items():
+        when = functools.partial(_is_requested, action)
+        define_path(name, None, text, check=check_squad_file, when=when)
     flags.DEFINE_bool("interactive", False, "Answer questions typed at the terminal.")
     flags.DEFINE_enum(
         "head", None, ["span", "beam"], "span: start and end by themselves; beam: the end given "
@@ -88,7 +76,7 @@ def define_flags() -> None:
         "unanswerable. Default: as found on --eval_file, else 0."
     )  # fmt: skip
     flags.DEFINE_bool(
-        "compat", False, "As the release where it is at fault: question and padding compete with "
+        "compat", False, "Reproduce faults of the TF1 release: question and padding compete with "
         "the text in the span head, and 1.1 windows without the answer train [CLS]."
     )  # fmt: skip
 
@@ -106,16 +94,14 @@ def _main() -> None:
 
 
 def _run(config: FineTuneConfig | None) -> None:
-    """Trains, evaluates and predicts, as far as the flags say."""
+    """Trains, evaluates and predicts as the flags say."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.runner import Examples, run
     from albert_tf.tasks.squad import answer_files
-    from albert_tf.tasks.squad.data import read_squad
-    from albert_tf.tasks.squad.thresholds import Threshold
 
+    inputs = [FLAGS[file].value for file in FILES.values() if FLAGS[file].value]
     for name in answer_files.FILES:
-        asked = [FLAGS[file].value for file in FILES.values() if FLAGS[file].value]
-        files.check_output(os.path.join(FLAGS.output_dir, name), asked, overwrite=True)
+        files.check_output(os.path.join(FLAGS.output_dir, name), inputs, overwrite=True)
     # All data is read before anything is trained, so that its errors show at once.
     task, config = _open_task(config)
     check_threshold(task.spec.version, FLAGS.null_score_diff_threshold)
@@ -124,7 +110,7 @@ def _run(config: FineTuneConfig | None) -> None:
     if task.spec.head == "span":
         refuse_flags(BEAM_ONLY, "the span head follows no beam.")
     train, held_out, new = (
-        read_squad(FLAGS[file].value, version=task.spec.version) if FLAGS[action].value else ()
+        read_squad(FLAGS[file].value, version=task.spec.version) if _is_requested(action) else ()
         for action, file in FILES.items()
     )
     evaluate = {"eval": held_out} if held_out else {}
@@ -132,13 +118,17 @@ def _run(config: FineTuneConfig | None) -> None:
     run(task, Examples(train, evaluate, predict), config)
 
 
+def _is_requested(action: str) -> bool:
+    return FLAGS[action].value
+
+
 def _check_flags() -> None:
-    if not any(FLAGS[action].value for action in (*FILES, "interactive")):
+    if not any(map(_is_requested, (*FILES, "interactive"))):
         raise AlbertError(
             "There is nothing to do: give --do_train, --do_eval, --do_predict or --interactive."
         )
     for action, file in FILES.items():
-        if FLAGS[action].value and not FLAGS[file].value:
+        if _is_requested(action) and not FLAGS[file].value:
             raise AlbertError(f"--{action} needs --{file}.")
     if FLAGS.do_train and not FLAGS.version:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
@@ -147,13 +137,14 @@ def _check_flags() -> None:
 
 
 def _changes() -> dict[str, object]:
-    """What was asked for otherwise than the model was trained with."""
+    """Returns the settings that differ from those of the training."""
     return {name: FLAGS[name].value for name in SEARCH if FLAGS[name].present}
 
 
 def _open_task(config: FineTuneConfig | None) -> tuple[SquadTask, FineTuneConfig]:
-    """The task of --version; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.squad.task import SquadSpec, SquadTask
+    """Returns the task to train; without --do_train, that of the model in --output_dir."""
+    from albert_tf.tasks.squad.features import SquadSpec
+    from albert_tf.tasks.squad.task import SquadTask
     from albert_tf.weights.model_folders import model_folder
 
     if not FLAGS.do_train:
@@ -171,9 +162,8 @@ def _open_task(config: FineTuneConfig | None) -> tuple[SquadTask, FineTuneConfig
         return task, config
     model, tokenizer = shared.open_model_files()
     config = config or shared.fine_tune_config(f"squad{FLAGS.version}", model)
-    values = {name: FLAGS[name].value for name in ("version", "head", *SEARCH)}
-    values["max_seq_length"] = config.max_seq_length
-    spec = SquadSpec.from_dict(values, "the flags")
+    settings = {name: FLAGS[name].value for name in ("version", "head", *SEARCH)}
+    spec = SquadSpec(**{**settings, "max_seq_length": config.max_seq_length})
     model, dropout = config.model_config(model), config.classifier_dropout
     return SquadTask(model, tokenizer, spec, dropout), config
 

@@ -38,10 +38,10 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tasks.glue.data import read_split
 from albert_tf.tasks.squad.answers import extract_answers, predictions
 from albert_tf.tasks.squad.data import read_squad
-from albert_tf.tasks.squad.features import build_squad_records
+from albert_tf.tasks.squad.features import SquadSpec, build_squad_records
 from albert_tf.tasks.squad.scoring import score
-from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
+from albert_tf.tasks.squad.task import SquadTask
+from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.specs import RunConfig
@@ -224,8 +224,7 @@ def measure_squad(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, "questions.json")
     files.write_json(path, {"version": "1.1", "data": list(_some_articles())})
     found = load_model_files(FLAGS.albert_config_file, FLAGS.spm_model_file, None, None)
-    options = WindowOptions(max_seq_length=FLAGS.squad_length)
-    task = SquadTask(*found, SquadSpec("1.1", windows=options))
+    task = SquadTask(*found, SquadSpec("1.1", max_seq_length=FLAGS.squad_length))
     read = read_squad(path, version="1.1")
     asked = {
         way: task.open_examples(read, way, folder, pad_to_max=pad) for way, pad in WAYS.items()
@@ -233,7 +232,7 @@ def measure_squad(folder: str) -> dict[str, Any]:
     figures, outputs = compare(task, lambda pad: (None, asked[list(WAYS)[pad]].source))
     by_length, padded = (predictions(asked[way].answers(outputs[way]), None) for way in WAYS)
     questions, windows = len(padded), asked["padded"].source.num_examples
-    difference = np.abs(np.subtract(*(outputs[way]["start_top_logits"][:, 0] for way in WAYS)))
+    difference = np.abs(np.subtract(*(outputs[way]["start_scores"][:, 0] for way in WAYS)))
     return {
         "max_seq_length": FLAGS.squad_length,
         "questions": questions,
@@ -272,24 +271,22 @@ def measure_features(folder: str) -> dict[str, Any]:
         seconds[step] = clock() - began
         return result
 
-    options = WindowOptions(max_seq_length=FLAGS.squad_length)
+    spec = SquadSpec("1.1", n_best_size=TOP, max_seq_length=FLAGS.squad_length)
     tokenizer = Tokenizer.from_file(FLAGS.spm_model_file)
     questions = timed("read", lambda: read_squad(FLAGS.squad_file, version="1.1"))
-    windows = timed("align and cut", lambda: make_windows(questions, tokenizer, options))
+    windows = timed("align and cut", lambda: make_windows(questions, tokenizer, spec.windows))
     if FLAGS.workers:
         timed(
             f"the same, {FLAGS.workers} workers",
-            lambda: make_windows(questions, tokenizer, options, workers=FLAGS.workers),
+            lambda: make_windows(questions, tokenizer, spec.windows, workers=FLAGS.workers),
             time.perf_counter,
         )
-    given = {"version": "1.1", "labelled": True}
     timed(
         "records, all in all",
-        lambda: build_squad_records(folder, questions, tokenizer, options, **given),
+        lambda: build_squad_records(folder, questions, tokenizer, spec, labelled=True),
     )
     outputs = _random_outputs(windows)
-    search = {"head": "span", "n_best_size": TOP, "max_answer_length": 30}
-    found = timed("answers from outputs", lambda: extract_answers(windows, outputs, **search))
+    found = timed("answers from outputs", lambda: extract_answers(windows, outputs, spec))
     timed("scores", lambda: score(questions, predictions(found, None), version="1.1"))
     milliseconds = {step: 1000 * value / len(questions) for step, value in seconds.items()}
     official = OFFICIAL_MILLISECONDS / milliseconds["align and cut"]
@@ -306,11 +303,13 @@ def _random_outputs(windows: Windows) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     lengths = (windows.context_start + windows.num_pieces + 1)[:, None]
     shape = (len(windows), TOP)
-    outputs = {"null_logit": rng.normal(size=len(windows))}
-    for side in ("start", "end"):
-        outputs[f"{side}_top_index"] = rng.integers(0, lengths, shape)
-        outputs[f"{side}_top_logits"] = rng.normal(size=shape)
-    return outputs
+    return {
+        "starts": rng.integers(0, lengths, shape),
+        "start_scores": rng.normal(size=shape),
+        "ends": rng.integers(0, lengths, shape)[:, None],
+        "end_scores": rng.normal(size=shape)[:, None],
+        "null_logit": rng.normal(size=len(windows)),
+    }
 
 
 def _print_comparison(name: str, result: dict[str, Any]) -> None:

@@ -37,7 +37,8 @@ from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.training_order import SHUFFLE_WINDOW, TrainingOrder
 from albert_tf.io import files
-from albert_tf.tasks.pretraining.task import PretrainingTask, model_config, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig, TrainSpec
 from benchmarks import machine

@@ -62,7 +62,8 @@ class RandomStep:
         from albert_tf.keras2 import keras
         from albert_tf.optimization.optimizer import create_optimizer
         from albert_tf.optimization.schedule import WarmupPolynomialDecay
-        from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+        from albert_tf.tasks.pretraining.data import open_records
+        from albert_tf.tasks.pretraining.task import PretrainingTask
         from albert_tf.training.loop import TrainLoop, distribute
         from albert_tf.training.specs import RunConfig
         from albert_tf.training.strategy import make_strategy

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The script as its user runs it: a process, its output, its exit status."""
+"""run_pretraining.py as its user runs it: its output, its files, its exit status."""
 
 from __future__ import annotations
 
@@ -24,26 +24,21 @@ from albert_tf.data.manifest import Manifest
 from albert_tf.export.conversion import convert
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
+from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 
-ROOT = Path(__file__).parent.parent
-RECORDS = ROOT / "tests/golden/tf1_records"
-CONFIG = {
-    "vocab_size": 30000,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-}
-
-COMPACT_CONFIG = {**CONFIG, "vocab_size": 100}
+MASKED = Path(__file__).parent / "golden/tf1_records/pretrain_128.tfrecord"
+WORDS = [f"w{i}" for i in range(95)]
+CONFIG = tiny_config(
+    30000, embedding_size=16, hidden_size=32, intermediate_size=64, max_position_embeddings=512,
+    hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
+).to_dict()  # fmt: skip
+COMPACT_CONFIG = {**CONFIG, "vocab_size": len(vocabulary(WORDS))}
 
 
-def flags_for(folder, *flags, config=CONFIG, records=RECORDS / "pretrain_128.tfrecord"):
+def flags_for(folder, *flags, records=MASKED, config=None):
+    """Flags of a run; `records` are a file of masked records or a folder of compact ones."""
     path = folder / "config.json"
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(config or (COMPACT_CONFIG if records.is_dir() else CONFIG)))
     return [
         f"--input_file={records}",
         f"--albert_config_file={path}",
@@ -66,26 +61,28 @@ def run(run_script):
 
 @pytest.fixture(scope="module")
 def compact(tmp_path_factory):
-    """A folder of compact records, with a configuration whose vocabulary is theirs."""
+    """A folder of compact records."""
     folder = tmp_path_factory.mktemp("compact")
     rng = np.random.default_rng(0)
-    words = [f"w{i}" for i in range(95)]
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    (folder / "vocab.txt").write_text("\n".join(pieces))
-    lines = [" ".join(rng.choice(words, 9)) if i % 20 else "" for i in range(400)]
+    vocab_file = write_vocabulary(folder, WORDS)
+    lines = [" ".join(rng.choice(WORDS, 9)) if i % 20 else "" for i in range(400)]
     (folder / "text.txt").write_text("\n".join(lines))
     build_pretraining_data(
         [str(folder / "text.txt")],
-        TokenizerSource(str(folder / "vocab.txt")),
+        TokenizerSource(vocab_file),
         Output(str(folder / "records")),
         PretrainingOptions(max_seq_length=32, record_format="compact"),
     )
     return folder / "records"
 
 
+def metrics(folder):
+    return [json.loads(x) for x in (folder / "run/metrics.jsonl").read_text().splitlines()]
+
+
 def damaged(folder, *numbers):
-    """The records of the release's program, the payloads of some of them damaged."""
-    data = bytearray((RECORDS / "pretrain_128.tfrecord").read_bytes())
+    """The masked records, with damaged payloads of some of them."""
+    data = bytearray(MASKED.read_bytes())
     path = folder / "damaged.tfrecord"
     path.write_bytes(data)
     for frame in list(read_frames(str(path))):
@@ -97,7 +94,7 @@ def damaged(folder, *numbers):
 
 @pytest.fixture(scope="module")
 def old_and_damaged(tmp_path_factory, compact):
-    """Compact records as of an older builder, the first one damaged; gives folder and shard."""
+    """Folder and first shard of compact records of an older builder, with a damaged record."""
     folder = tmp_path_factory.mktemp("old") / "records"
     shutil.copytree(compact, folder)
     manifest = Manifest.load(str(compact))
@@ -114,7 +111,7 @@ def old_and_damaged(tmp_path_factory, compact):
 
 @pytest.fixture(scope="module")
 def finished_runs():
-    """Folder and outputs of the runs below, by name: each is made once and only looked at."""
+    """Folder and outputs of the runs below by name; each is made once and never changed."""
     return {}
 
 
@@ -131,7 +128,6 @@ def trained(finished_runs, run, tmp_path_factory, compact):
             "--eval_every_steps=8",
             "--masking=dynamic",
             records=compact,
-            config=COMPACT_CONFIG,
         )
         assert done.returncode == 0, done.stderr
         finished_runs["trained"] = folder, done
@@ -140,7 +136,7 @@ def trained(finished_runs, run, tmp_path_factory, compact):
 
 @pytest.fixture
 def trained_without_two(finished_runs, run, tmp_path_factory):
-    """A run on masked records that passes over two corrupt ones."""
+    """A run on masked records that skips two corrupt ones."""
     if "without two" not in finished_runs:
         folder = tmp_path_factory.mktemp("without-two")
         records = damaged(folder, 3, 4)
@@ -154,7 +150,7 @@ def trained_without_two(finished_runs, run, tmp_path_factory):
 def with_warnings(finished_runs, run, tmp_path_factory, trained, old_and_damaged, monkeypatch):
     """A run that starts with the weights of `trained`, on old records, one of them damaged."""
     if "with warnings" not in finished_runs:
-        # What a small corpus of an older builder gives is well mixed.
+        # The warning is for large corpora.
         monkeypatch.setattr("albert_tf.data.manifest._BUCKET_TOKENS", 10)
         folder = tmp_path_factory.mktemp("with-warnings")
         done = run(
@@ -165,7 +161,6 @@ def with_warnings(finished_runs, run, tmp_path_factory, trained, old_and_damaged
             "--num_train_steps=4",
             "--num_warmup_steps=3125",
             records=old_and_damaged[0],
-            config=COMPACT_CONFIG,
         )
         assert done.returncode == 0, done.stderr
         finished_runs["with warnings"] = folder, done
@@ -190,20 +185,13 @@ def end_state(folder):
 def test_killed_with_kill_9_and_resumed_equals_uninterrupted_bit_for_bit(
     run, tmp_path, compact, record_format
 ):
-    more = {}
-    if record_format == "compact":
-        more = {"records": compact, "config": COMPACT_CONFIG}
+    more = {"records": compact} if record_format == "compact" else {}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
+    command = [sys.executable, run_pretraining.__file__, *flags_for(killed, **more)]
     first = subprocess.Popen(
-        [
-            sys.executable,
-            run_pretraining.__file__,
-            *flags_for(killed, "--steps_per_loop=1", **more),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        [*command, "--steps_per_loop=1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 200
     checkpoints = killed / "run/checkpoints"
@@ -237,8 +225,7 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
     names = {p.name for p in folder.iterdir()}
     assert {"albert_config.json", "run_config.json", "metrics.jsonl", "best"} <= names
     assert max(len(line) for line in done.stderr.splitlines() + done.stdout.splitlines()) <= 160
-    logged = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-    last = [x for x in logged if x["split"] == "train"][-1]
+    last = [x for x in metrics(tmp_path) if x["split"] == "train"][-1]
     assert last["step"] == 16
     assert {
         "examples_per_second",
@@ -249,38 +236,34 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
         "learning_rate",
         "gradient_norm",
     } <= set(last)
-    # TensorBoard tells what was trained on.
+    # TensorBoard shows the training data.
     (events,) = (folder / "events/train").iterdir()
     assert b"training_data" in events.read_bytes()
 
 
-def test_compact_records_are_evaluated_alike_each_time(run, tmp_path, trained, compact):
+def test_compact_records_give_the_same_results_in_every_evaluation(run, tmp_path, trained, compact):
     shutil.copytree(trained[0] / "run", tmp_path / "run")
     flags = [f"--eval_input_file={trained[0] / 'heldout'}", "--do_eval", "--masking=dynamic"]
     results = tmp_path / "run/eval_results.json"
     expected = json.loads(results.read_text())
     results.unlink()
     flags += ["--do_train=false", "--eval_batch_size=7"]
-    again = run(tmp_path, *flags, records=compact, config=COMPACT_CONFIG)
+    again = run(tmp_path, *flags, records=compact)
     assert again.returncode == 0, again.stderr
     assert json.loads(results.read_text()) == pytest.approx(expected, rel=1e-5)
 
 
-def metrics(folder):
-    return [json.loads(x) for x in (folder / "run/metrics.jsonl").read_text().splitlines()]
-
-
-def test_the_weights_of_another_run_are_a_start_and_not_a_resumption(with_warnings):
+def test_a_run_from_another_runs_weights_starts_at_step_0(with_warnings):
     folder, done = with_warnings
     assert "32 variables matched" in done.stdout
     assert [line["step"] for line in metrics(folder)] == [1, 4]
 
 
 @pytest.mark.slow
-def test_weights_of_another_program_are_a_start(run, tmp_path, trained, compact):
+def test_a_run_can_start_from_weights_of_another_program(run, tmp_path, trained, compact):
     convert(str(trained[0] / "run"), "hf", str(tmp_path / "hf"))
     flags = f"--albert_hub_module_handle={tmp_path / 'hf'}", "--num_train_steps=4"
-    done = run(tmp_path, *flags, records=compact, config=COMPACT_CONFIG)
+    done = run(tmp_path, *flags, records=compact)
     assert done.returncode == 0, done.stderr
     assert "32 variables matched" in done.stdout
     assert [line["step"] for line in metrics(tmp_path)] == [1, 4]
@@ -290,7 +273,7 @@ def test_the_learning_rate_is_scaled_with_the_batch_and_printed(trained):
     assert "peak learning rate 7.78e-05" in trained[1].stdout
 
 
-def test_a_seed_of_any_size_allowed_is_trained_with_and_a_long_warmup_is_said(with_warnings):
+def test_a_warm_up_beyond_the_end_of_training_is_a_warning(with_warnings):
     text = " ".join(with_warnings[1].stdout.split())
     assert "Warning: the warm-up ends at step 3,125, but training ends at step 4:" in text
 
@@ -314,7 +297,7 @@ def test_a_seed_of_any_size_allowed_is_trained_with_and_a_long_warmup_is_said(wi
         (["stray"], "unexpected argument 'stray'"),
     ],
 )
-def test_bad_input_is_one_sentence_and_leaves_nothing(run, tmp_path, flags, sentence):
+def test_wrong_flags_are_one_sentence_and_leave_nothing(run, tmp_path, flags, sentence):
     done = run(tmp_path, *flags)
     assert done.returncode != 0
     assert sentence in done.stderr
@@ -330,32 +313,32 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(run, tmp_path, flags, sent
         ({**CONFIG, "max_position_embeddings": 64}, "max_position_embeddings=64"),
     ],
 )
-def test_a_bad_configuration_is_one_sentence(run, tmp_path, config, sentence):
+def test_a_wrong_configuration_is_one_sentence(run, tmp_path, config, sentence):
     done = run(tmp_path, config=config)
     assert done.returncode == 1
     assert sentence in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_truncated_record_file_is_one_sentence(run, tmp_path):
+def test_a_truncated_record_file_is_named(run, tmp_path):
     cut = tmp_path / "cut.tfrecord"
-    cut.write_bytes((RECORDS / "pretrain_128.tfrecord").read_bytes()[:-100])
+    cut.write_bytes(MASKED.read_bytes()[:-100])
     done = run(tmp_path, f"--input_file={cut}")
     assert done.returncode == 1
     assert "cut.tfrecord: record 39 (byte " in done.stderr
 
 
-def test_a_record_that_is_damaged_while_the_run_lasts_is_named(
+def test_a_damaged_record_that_training_reads_is_named(
     run, tmp_path, old_and_damaged, with_warnings
 ):
     records, shard = old_and_damaged
-    done = run(tmp_path, records=records, config=COMPACT_CONFIG)
+    done = run(tmp_path, records=records)
     assert done.returncode == 1
     assert f"error: {shard}: record 0 (byte 0): its checksum is wrong; build or copy" in done.stderr
     assert "Traceback" not in done.stderr
     assert "1 of " in with_warnings[1].stdout
 
 
-def test_corrupt_records_are_passed_over_and_counted(run, tmp_path, trained_without_two):
+def test_corrupt_records_are_skipped_and_counted(run, tmp_path, trained_without_two):
     folder, whole = trained_without_two
     records = folder / "damaged.tfrecord"
     too_many = run(tmp_path, "--max_corrupt_records=1", records=records)
@@ -370,7 +353,7 @@ def test_corrupt_records_are_passed_over_and_counted(run, tmp_path, trained_with
 
 
 @pytest.mark.slow  # tests/data/test_corrupt_records.py starts such data at a later step.
-def test_a_resumption_passes_over_the_same_corrupt_records(run, tmp_path, trained_without_two):
+def test_a_resumed_run_skips_the_same_corrupt_records(run, tmp_path, trained_without_two):
     folder, _ = trained_without_two
     expected = end_state(folder)
     shutil.copytree(folder / "run", tmp_path / "run")
@@ -386,17 +369,17 @@ def test_a_resumption_passes_over_the_same_corrupt_records(run, tmp_path, traine
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-def test_a_contradiction_about_masking_is_one_sentence(run, tmp_path, compact):
+def test_records_that_contradict_masking_are_refused(run, tmp_path, compact):
     done = run(tmp_path, "--masking=dynamic")
     assert done.returncode == 1
     assert "masked already; leave --masking=dynamic out" in done.stderr
-    done = run(tmp_path, "--masking=static", records=compact, config=COMPACT_CONFIG)
+    done = run(tmp_path, "--masking=static", records=compact)
     assert done.returncode == 1
     assert "compact and hold no masks; leave --masking=static out" in done.stderr
     (tmp_path / "alone").mkdir()
     for path in (*compact.glob("*.tfrecord"), compact / "manifest.json"):
         shutil.copy(path, tmp_path / "alone")
-    done = run(tmp_path, records=tmp_path / "alone", config=COMPACT_CONFIG)
+    done = run(tmp_path, records=tmp_path / "alone")
     assert done.returncode == 1
     assert "need tokenizer.json beside them" in done.stderr
 
@@ -410,13 +393,12 @@ def test_on_one_core_the_step_does_not_count_as_waiting_for_input(tmp_path):
         preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
     )
     assert done.returncode == 0, done.stderr
-    logged = [json.loads(x) for x in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    shares = [x["input_wait_share"] for x in logged if "input_wait_share" in x]
-    # The clock was once read after the step: then each was above 0.9.
+    shares = [x["input_wait_share"] for x in metrics(tmp_path) if "input_wait_share" in x]
+    # If the clock were read after the step, all would be above 0.9.
     assert shares and min(shares) < 0.5
 
 
-def test_help_tells_the_flags_without_importing_tensorflow():
+def test_help_shows_the_flags_without_importing_tensorflow():
     environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
     done = subprocess.run(
         [sys.executable, run_pretraining.__file__, "--help"],

@@ -17,27 +17,19 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.scoring import score
+from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 from tests.support.cases import slow
 
 PEOPLE = {"anna": "rome", "ben": "oslo", "carla": "lima", "dora": "kyiv"}
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "lives", "in", ".", "where", "does",
-              "live", "?", *PEOPLE, *PEOPLE.values()]  # fmt: skip
-CONFIG = {
-    "vocab_size": len(VOCABULARY),
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "initializer_range": 0.3,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "max_position_embeddings": 32,
-}
+WORDS = ["lives", "in", ".", "where", "does", "live", "?", *PEOPLE, *PEOPLE.values()]
+CONFIG = tiny_config(
+    len(vocabulary(WORDS)), embedding_size=16, hidden_size=32, num_hidden_layers=2,
+    intermediate_size=64, initializer_range=0.3,
+)  # fmt: skip
 
 
 def squad_json(version, labelled=True):
-    """Two people a paragraph; in 2.0 it is also asked for somebody of whom nothing is said."""
+    """Paragraphs about two people each; 2.0 also asks about people who are not mentioned."""
     paragraphs = []
     names = list(PEOPLE)
     for first, second in zip(names, [*names[1:], names[0]]):
@@ -65,8 +57,8 @@ def squad_json(version, labelled=True):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("squad")
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    write_vocabulary(folder, WORDS)
+    CONFIG.to_json(str(folder / "config.json"))
     for version in ("1.1", "2.0"):
         (folder / f"train-{version}.json").write_text(json.dumps(squad_json(version)))
         content = json.dumps(squad_json(version, labelled=False))
@@ -101,7 +93,7 @@ def command_line(arguments):
 
 @pytest.fixture(scope="module", params=[*slow("1.1"), "2.0"])
 def trained(request, folder):
-    """Version, model folder and what the script printed while it trained and evaluated."""
+    """Version, model folder and output of a run that trained and evaluated."""
     version = request.param
     arguments = training_flags(folder, version)
     known, printed = set(flags.FLAGS), io.StringIO()
@@ -119,6 +111,17 @@ def trained(request, folder):
 
 def read(path):
     return json.loads(path.read_text())
+
+
+@pytest.fixture
+def run(run_script):
+    """Runs the script with an action and flags, as `run("do_eval", output_dir=...)`."""
+
+    def run(*actions, **given):
+        actions = [f"--{action}" for action in actions]
+        return run_script(run_squad, *actions, *command_line(given))
+
+    return run
 
 
 def test_a_handful_of_questions_is_learned_and_results_are_written(trained, folder):
@@ -142,18 +145,15 @@ def test_a_handful_of_questions_is_learned_and_results_are_written(trained, fold
         assert "all_null_f1" in printed and "Threshold on the null odds" in printed
 
 
-def test_a_model_directory_alone_predicts_with_the_kept_threshold(
-    trained, folder, run_script, tmp_path
-):
+def test_a_model_directory_alone_predicts_with_its_threshold(trained, folder, run, tmp_path):
     version, output_dir, _ = trained
     before = read(output_dir / "predictions.json")
     nbest = read(output_dir / "nbest_predictions.json")
     (output_dir / "predictions.json").unlink()
     # Batches of another size and length than in the evaluation that made `before`.
-    given = {"output_dir": output_dir, "cached_dir": tmp_path, "eval_batch_size": 3}
-    given["pad_to_max"] = True
-    given["predict_file"] = folder / f"unlabelled-{version}.json"
-    done = run_script(run_squad, "--do_predict", *command_line(given))
+    given = {"output_dir": output_dir, "cached_dir": tmp_path, "eval_batch_size": 3,
+             "pad_to_max": True, "predict_file": folder / f"unlabelled-{version}.json"}  # fmt: skip
+    done = run("do_predict", **given)
     assert done.returncode == 0, done.stderr
     assert read(output_dir / "predictions.json") == before
     for name, entries in read(output_dir / "nbest_predictions.json").items():
@@ -163,35 +163,32 @@ def test_a_model_directory_alone_predicts_with_the_kept_threshold(
         threshold = read(output_dir / "thresholds.json")["null_threshold"]
         origin = f"found on {folder / 'train-2.0.json'}"
         assert f"Threshold on the null odds: {threshold:.4f}, {origin}" in done.stdout
-        done = run_script(
-            run_squad, "--do_predict", *command_line(given), "--null_score_diff_threshold=-1e9"
-        )
+        done = run("do_predict", **given, null_score_diff_threshold=-1e9)
         assert set(read(output_dir / "predictions.json").values()) == {""}
         assert "as given" in done.stdout
 
 
-def test_evaluating_twice_gives_the_same_and_needs_no_training_file(trained, folder, run_script):
+def test_another_evaluation_has_the_same_results_and_needs_no_training_file(trained, folder, run):
     version, output_dir, _ = trained
     path = output_dir / "eval_results.json"
     before = read(path)
     path.unlink()
-    given = {"output_dir": output_dir, "eval_file": folder / f"train-{version}.json"}
-    done = run_script(run_squad, "--do_eval", *command_line(given))
+    done = run("do_eval", output_dir=output_dir, eval_file=folder / f"train-{version}.json")
     assert done.returncode == 0, done.stderr
     assert read(path) == pytest.approx(before, abs=1e-5)
 
 
-def test_questions_typed_at_the_terminal_are_answered(trained, run_script, monkeypatch):
+def test_questions_typed_at_the_terminal_are_answered(trained, run, monkeypatch):
     version, output_dir, _ = trained
     typed = ["Anna lives in Rome. Ben lives in Oslo.", "Where does Ben live?",
              "Where does Dora live?", "", ""]  # fmt: skip
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(typed) + "\n"))
-    done = run_script(run_squad, "--interactive", f"--output_dir={output_dir}")
+    done = run("interactive", output_dir=output_dir)
     assert done.returncode == 0, done.stderr
     assert "  Oslo\n" in done.stdout and "characters 33 to 37" in done.stdout
-    assert ("The text does not tell" in done.stdout) == (version == "2.0")
+    assert ("The text has no answer" in done.stdout) == (version == "2.0")
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed[0]))
-    assert run_script(run_squad, "--interactive", f"--output_dir={output_dir}").returncode == 0
+    assert run("interactive", output_dir=output_dir).returncode == 0
 
 
 def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
@@ -202,7 +199,7 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
     assert (found.text, found.answerable) == ("Rome", True)
     with pytest.raises(AlbertError, match="The context must be a string, not None"):
         answerer.answer("Where does Anna live?", None)
-    # Where the second text lies in other windows than the first.
+    # The first part and the second part of this text are in different windows.
     longer = "Carla lives in Lima.  Dora lives in Kyiv. " + context
     found = answerer.answer("Where does Anna live?", longer)
     assert longer[found.start : found.end] == found.text
@@ -216,7 +213,7 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
     ("changes", "message"),
     [
         ({"train_file": "none.json"}, "none.json does not exist"),
-        ({"train_file": "train-2.0.json"}, "is unanswerable"),
+        ({"train_file": "train-2.0.json"}, "is unanswerable (is_impossible), which SQuAD 1.1"),
         ({"train_file": "wrong.json"}, "question ben-carla: the answer 'paris' is not in the"),
         ({"eval_file": "unlabelled-1.1.json"}, "has no answers to compare with"),
         ({"version": None}, "--do_train needs --version"),
@@ -227,60 +224,51 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
         ({"max_seq_length": 64}, "max_seq_length=64 exceeds the model's"),
     ],
 )
-def test_bad_input_is_told_in_one_sentence(folder, run_script, tmp_path, changes, message):
+def test_errors_are_one_sentence(folder, run, tmp_path, changes, message):
     content = squad_json("1.1")
     content["data"][0]["paragraphs"][1]["qas"][1]["answers"][0]["text"] = "paris"
     (folder / "wrong.json").write_text(json.dumps(content))
     arguments = {**training_flags(folder, "1.1"), "output_dir": tmp_path / "model"}
     for name, value in changes.items():
         arguments[name] = folder / value if name.endswith(("file", "dir")) else value
-    arguments = {name: value for name, value in arguments.items() if value is not None}
-    done = run_script(run_squad, *command_line(arguments))
+    done = run(**{name: value for name, value in arguments.items() if value is not None})
     assert done.returncode != 0
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and message in errors[0], done.stderr
     assert not (tmp_path / "model" / "checkpoints").exists()
 
 
-def test_a_model_of_another_version_is_refused(trained, folder, run_script):
-    version, output_dir, _ = trained
-    other = "2.0" if version == "1.1" else "1.1"
-    given = {"version": other, "output_dir": output_dir, "do_predict": True,
-             "predict_file": folder / f"unlabelled-{version}.json"}  # fmt: skip
-    done = run_script(run_squad, *command_line(given))
-    assert done.returncode == 1
-    assert f"is one of SQuAD {version}, not {other}" in done.stderr
-
-
-def test_flags_of_another_head_are_refused(trained, folder, run_script):
+def test_flags_of_another_version_or_head_are_refused(trained, folder, run):
     version, output_dir, _ = trained
     given = {"output_dir": output_dir, "eval_file": folder / f"train-{version}.json"}
-    own, other = ("span", "beam") if version == "1.1" else ("beam", "span")
-    done = run_script(run_squad, "--do_eval", *command_line(given), f"--head={other}")
+    other = "2.0" if version == "1.1" else "1.1"
+    done = run("do_eval", **given, version=other)
     assert done.returncode == 1
-    assert f"has the {own} head, not the {other} head" in done.stderr
-    if own == "span":
-        done = run_script(run_squad, "--do_eval", *command_line(given), "--start_n_top=3")
+    assert f"is one of SQuAD {version}, not {other}" in done.stderr
+    head, other = ("span", "beam") if version == "1.1" else ("beam", "span")
+    done = run("do_eval", **given, head=other)
+    assert done.returncode == 1
+    assert f"has the {head} head, not the {other} head" in done.stderr
+    if head == "span":
+        done = run("do_eval", **given, start_n_top=3)
         assert done.returncode == 1
         assert "--start_n_top would be ignored: the span head follows no beam" in done.stderr
 
 
 def test_a_threshold_for_a_model_of_1_1_is_refused_and_its_answers_stay(
-    trained, folder, run_script, tmp_path
+    trained, folder, run, tmp_path
 ):
     version, output_dir, _ = trained
     if version == "2.0":
         return
     before = read(output_dir / "predictions.json")
-    given = {"output_dir": output_dir, "null_score_diff_threshold": -1e9,
-             "cached_dir": tmp_path / "cache"}  # fmt: skip
-    files = {
-        "do_predict": {"predict_file": folder / "unlabelled-1.1.json"},
-        "do_eval": {"eval_file": folder / "train-1.1.json"},
-        "interactive": {},
-    }
-    for action, named in files.items():
-        done = run_script(run_squad, f"--{action}", *command_line({**given, **named}))
+    for action, file in (
+        ("do_predict", {"predict_file": folder / "unlabelled-1.1.json"}),
+        ("do_eval", {"eval_file": folder / "train-1.1.json"}),
+        ("interactive", {}),
+    ):
+        given = {"cached_dir": tmp_path / "cache", "null_score_diff_threshold": -1e9, **file}
+        done = run(action, output_dir=output_dir, **given)
         assert done.returncode == 1
         assert "error: --null_score_diff_threshold is for SQuAD 2.0; in 1.1 every" in done.stderr
     assert read(output_dir / "predictions.json") == before

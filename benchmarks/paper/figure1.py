@@ -129,7 +129,7 @@ def _padded(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
 def record_batches(patterns: str, config: Any, num_sequences: int) -> Iterator[Batch]:
     """The first pretraining records, with the masks that evaluation sees, as the model's inputs."""
     from albert_tf.data.context import InputContext
-    from albert_tf.tasks.pretraining.task import open_records
+    from albert_tf.tasks.pretraining.data import open_records
 
     source = open_records(patterns, config)
     batches = source.eval_input_fn(InputContext(_BATCH_SIZE))

@@ -190,7 +190,8 @@ def evaluate(
     Raises:
       AlbertError: there is no whole pretrained model at `path`, or the records are not for it.
     """
-    from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+    from albert_tf.tasks.pretraining.data import open_records
+    from albert_tf.tasks.pretraining.task import PretrainingTask
     from albert_tf.training.estimator import Estimator
     from albert_tf.training.specs import EvalSpec, RunConfig
     from albert_tf.weights.load import open_source

@@ -14,7 +14,7 @@ from albert_tf.data.context import InputContext
 from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining.task import open_records
+from albert_tf.tasks.pretraining.data import open_records
 from data_prep.inspect_records import inspect
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.record_files import find_records

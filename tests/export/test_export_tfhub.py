@@ -27,8 +27,8 @@ from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.export import build_squad
-from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tasks.squad.windows import WindowOptions
+from albert_tf.tasks.squad.features import SquadSpec
+from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
@@ -201,8 +201,8 @@ def test_multiple_choice_predicts_as_run_race_does(
 
 
 def squad_task(tokenizer, version, head):
-    windows = WindowOptions(max_seq_length=32, doc_stride=7, max_query_length=8)
-    spec = SquadSpec(version, head, windows, n_best_size=10, max_answer_length=6)
+    lengths = {"max_seq_length": 32, "doc_stride": 7, "max_query_length": 8}
+    spec = SquadSpec(version, head, n_best_size=10, max_answer_length=6, **lengths)
     return SquadTask(config_for(tokenizer), tokenizer, spec)
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.record_files import record_files
-from albert_tf.tasks.pretraining.task import open_records
+from albert_tf.tasks.pretraining.data import open_records
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests import test_run_classifier, test_run_race, test_run_squad

@@ -21,10 +21,11 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tasks.squad.data import read_squad
-from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tasks.squad.windows import WindowOptions
+from albert_tf.tasks.squad.features import SquadSpec
+from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
@@ -82,8 +83,8 @@ def open_small_task(
         path = folder / "squad.json"
         if not path.exists():
             path.write_text(json.dumps(squad_content(version, examples)))
-        windows = WindowOptions(max_seq_length=max_seq_length, max_query_length=4, doc_stride=4)
-        spec = SquadSpec(version, windows=windows, start_n_top=2, end_n_top=2, n_best_size=3)
+        lengths = {"max_seq_length": max_seq_length, "max_query_length": 4, "doc_stride": 4}
+        spec = SquadSpec(version, start_n_top=2, end_n_top=2, n_best_size=3, **lengths)
         task = SquadTask(config, tokenizer, spec, dropout_rate)
         data = read_squad(str(path), version=version)
     elif name == "multiple_choice":

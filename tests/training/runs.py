@@ -13,7 +13,8 @@ import tensorflow as tf
 from albert_tf import Estimator, RunConfig, TrainSpec
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training.loop import TrainLoop
 from tests.training.conftest import TINY_CONFIG
 

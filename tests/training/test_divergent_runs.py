@@ -11,7 +11,8 @@ import re
 import pytest
 
 import run_pretraining
-from albert_tf.tasks.pretraining.task import masked_lm_entropy, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import masked_lm_entropy
 from tests.training.runs import logged
 
 TOO_HIGH = ("--learning_rate=0.5", "--num_warmup_steps=200", "--num_train_steps=200")

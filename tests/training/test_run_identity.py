@@ -16,7 +16,8 @@ import run_pretraining
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.cli.flag_names import name_flags
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+from albert_tf.tasks.pretraining.data import open_records
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training.run_identity import RUN_CONFIG, RunIdentity, version_note
 
 CONFIG = RunConfig("runs/a", train_batch_size=8, seed=1)

@@ -12,7 +12,7 @@ from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.pretraining.task import open_records
+from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.training.strategy import make_strategy
 from albert_tf.training.tpu import check_tpu_run, tpu_name
 from tests.support import builders

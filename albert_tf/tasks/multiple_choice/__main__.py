@@ -1,13 +1,13 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Averages what several multiple-choice models have predicted.
+"""Averages the predictions of several multiple-choice models.
 
   python -m albert_tf.tasks.multiple_choice ensemble --data_dir=RACE \\
       --run_dirs=runs/race,runs/race2 --output_dir=runs/ensemble
 
-The runs are those of run_race.py --do_predict on the same questions: the test split of --data_dir,
-or --predict_file. Writes predictions.tsv with the mean probabilities of the options and, where the
-answers are known, predict_results.json, as run_race.py does.
+The runs have predicted the same questions with run_race.py --do_predict: the test split of
+--data_dir, or --predict_file. Writes predictions.tsv with the mean probabilities of the options
+and, if all questions are labelled, predict_results.json, as run_race.py does.
 """
 
 from __future__ import annotations
@@ -32,15 +32,10 @@ FLAGS = flags.FLAGS
 def define_ensemble_flags() -> None:
     """Defines the flags of `ensemble`."""
     ensemble_flags.define_ensemble_flags("run_race.py")
-    define_path(
-        "data_dir",
-        None,
-        "The folder of RACE, whose test split was predicted.",
-        check=files.check_folder,
-    )
-    define_path(
-        "predict_file", None, "Or the .jsonl file that was predicted.", check=check_text_file
-    )
+    text = "The folder of RACE, whose test split was predicted."
+    define_path("data_dir", None, text, check=files.check_folder)
+    text = "Or the .jsonl file that was predicted."
+    define_path("predict_file", None, text, check=check_text_file)
     flags.DEFINE_integer("num_choices", 4, "Options of every question.", 2, 26)
 
 

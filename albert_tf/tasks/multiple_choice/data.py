@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Multiple-choice questions: the RACE distribution, and JSON lines of one's own."""
+"""Reads multiple-choice questions: RACE as distributed, and other questions from JSON lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from albert_tf.io.text_files import read_lines
 #: The two parts of RACE: examinations of middle and of high schools.
 RACE_GROUPS = ("middle", "high")
 _ALL_ARTICLES = "all.txt"
-#: Concatenating the distribution's files, which have no line ends, makes one line of everything.
+#: The distribution's files have no line ends, so concatenated they are a single line.
 _MAX_LINE_BYTES = 1 << 28
 
 
@@ -28,12 +28,12 @@ class MultipleChoiceExample:
     """A question with its options.
 
     Attributes:
-      id: names it in predictions.
-      context: what it is about; questions about the same text share the object.
+      id: name of the question in predictions.
+      context: the text it is about; questions about the same text share the object.
       question: the question or the beginning of a sentence, perhaps with a blank "_"; may be empty.
       options: the answers to choose from.
-      label: index of the right option; None if it is not known.
-      group: the part of the data it belongs to, such as "high"; may be empty.
+      label: index of the correct option; None if it is unknown.
+      group: its part of the data, such as "high"; may be empty.
       where: file, line and question, for errors.
     """
 
@@ -47,7 +47,7 @@ class MultipleChoiceExample:
 
 
 def letter(index: int) -> str:
-    """The letter of an option: A for 0."""
+    """Returns the letter of an option: A for 0."""
     return chr(ord("A") + index)
 
 
@@ -59,17 +59,17 @@ def read_race(
 ) -> list[MultipleChoiceExample]:
     """Reads one split of RACE.
 
-    `<data_dir>/<split>/<group>`, or that below `<data_dir>/RACE`, holds one JSON file an article,
-    named *.txt, as distributed; or all.txt with all of them one after the other, as the TF1 release
-    wants it, which then is read instead. An article is an object with `id`, `article`, `questions`,
-    `options` (a list for each question) and `answers` (letters; may be absent). A question's id is
-    that of its article, a hyphen and its number from 0.
+    `<data_dir>/<split>/<group>` or `<data_dir>/RACE/<split>/<group>` has the articles, each in a
+    JSON file *.txt as distributed. If there is an all.txt with all articles one after the other, as
+    the TF1 release needs it, only that is read. An article is an object with `id`, `article`,
+    `questions`, `options` (a list for each question) and `answers` (letters; may be absent). A
+    question's id is that of its article, a hyphen and its number from 0.
 
     Args:
       data_dir: see above.
       split: "train", "dev" or "test".
-      groups: which parts are wanted.
-      num_choices: options that every question must have.
+      groups: the groups to read.
+      num_choices: number of options that every question must have.
 
     Raises:
       AlbertError: the folder is missing or empty, or an article is malformed.
@@ -86,16 +86,17 @@ def read_race(
 
 
 def check_race(data_dir: str, split: str, groups: tuple[str, ...]) -> None:
-    """Raises AlbertError unless there is a folder for each group of a split; see `read_race`."""
-    for group in groups:
-        folder = _race_folder(data_dir, split, group)
-        if not files.isdir(folder):
-            there = [g for g in RACE_GROUPS if files.isdir(_race_folder(data_dir, split, g))]
-            found = f"it has {split}/{there[0]}, which --{there[0]}_only reads" if there else ""
-            raise AlbertError(
-                f"{folder} is not there; --data_dir should be the folder of RACE, with "
-                f"{split}/middle and {split}/high in it ({found or 'it has neither'})."
-            )
+    """Raises AlbertError unless the split has a folder for each group; see `read_race`."""
+    present = [g for g in RACE_GROUPS if files.isdir(_race_folder(data_dir, split, g))]
+    missing = [group for group in groups if group not in present]
+    if missing:
+        has = "it has neither"
+        if present:
+            has = f"it has {split}/{present[0]}, which `{present[0]}_only` reads"
+        raise AlbertError(
+            f"{_race_folder(data_dir, split, missing[0])} is not there; `data_dir` should be the "
+            f"folder of RACE, with {split}/middle and {split}/high in it ({has})."
+        )
 
 
 def _race_folder(data_dir: str, split: str, group: str) -> str:
@@ -104,19 +105,19 @@ def _race_folder(data_dir: str, split: str, group: str) -> str:
 
 
 def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
-    """Reads questions from JSON lines (.gz, .bz2 and .xz too), one object a question.
+    """Reads questions from JSON lines (.gz, .bz2 and .xz too), one object for each question.
 
-    Its keys: `options`, a list of texts; `context`, what they are about (may be absent if there is
-    a question); `question` (may be absent: the options then continue the context, as in SWAG); the
-    right one as `label`, its number from 0, or as `answer`, its letter (both may be absent);
-    `id` (by default the question's number, from 0).
+    Its keys: `options`, a list of texts; `context`, the text they are about (may be absent if there
+    is a question); `question` (may be absent: the options then continue the context, as in SWAG);
+    the correct option as `label`, its number from 0, or as `answer`, its letter (both may be
+    absent); `id` (by default the question's number, from 0).
 
     Args:
       path: the file.
-      num_choices: options that every question must have.
+      num_choices: number of options that every question must have.
 
     Raises:
-      AlbertError: the file is missing, empty or malformed, or has an id twice.
+      AlbertError: the file is missing, empty or malformed, or an id occurs twice.
     """
     examples: list[MultipleChoiceExample] = []
     places: dict[str, str] = {}
@@ -124,31 +125,29 @@ def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
         where = f"{path}:{number}"
         if "context" not in row and "question" not in row:
             raise AlbertError(f"{where}: there is neither a context nor a question.")
-        examples.append(
-            MultipleChoiceExample(
-                id=str(row.get("id", len(examples))),
-                context=_text(row.get("context", ""), "context", where),
-                question=_text(row.get("question", ""), "question", where),
-                options=_options(_value(row, "options", where), num_choices, where),
-                label=_label(row, num_choices, where),
-                group="",
-                where=where,
-            )
+        example = MultipleChoiceExample(
+            id=str(row.get("id", len(examples))),
+            context=_text(row.get("context", ""), "context", where),
+            question=_text(row.get("question", ""), "question", where),
+            options=_options(_value(row, "options", where), num_choices, where),
+            label=_label(row, num_choices, where),
+            group="",
+            where=where,
         )
-        name = examples[-1].id
-        if name in places:
+        if example.id in places:
             raise AlbertError(
-                f"{where}: the id {shown(name)} was used at {places[name]} already; predictions "
-                "are named by their ids, so each must be unique."
+                f"{where}: the id {shown(example.id)} was used at {places[example.id]} already; "
+                "predictions are named by their ids, so each must be unique."
             )
-        places[name] = where
+        places[example.id] = where
+        examples.append(example)
     if not examples:
-        raise AlbertError(f"{path} holds no questions.")
+        raise AlbertError(f"{path} contains no questions.")
     return examples
 
 
 def check_labelled(examples: list[MultipleChoiceExample]) -> None:
-    """Raises AlbertError if a question has no answer."""
+    """Raises AlbertError if a question has no label."""
     for example in examples:
         if example.label is None:
             raise AlbertError(
@@ -157,17 +156,19 @@ def check_labelled(examples: list[MultipleChoiceExample]) -> None:
 
 
 def _articles(folder: str, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The articles of a folder, each with where it stands."""
+    """Yields the articles of a folder, each with its file and line."""
     import tensorflow as tf
 
-    together = os.path.join(folder, _ALL_ARTICLES)
-    if tf.io.gfile.exists(together):
-        for number, article in _json_objects(together):
-            yield f"{together}:{number}", article
+    all_articles = os.path.join(folder, _ALL_ARTICLES)
+    if files.exists(all_articles):
+        for number, article in _json_objects(all_articles):
+            yield f"{all_articles}:{number}", article
         return
     paths = sorted(tf.io.gfile.glob(os.path.join(folder, "*.txt")))
     if not paths:
-        raise AlbertError(f"{folder} holds no articles: neither {_ALL_ARTICLES} nor other *.txt.")
+        raise AlbertError(
+            f"{folder} contains no articles: neither {_ALL_ARTICLES} nor other *.txt."
+        )
     with Progress(f"Reading {label}", len(paths), "article") as progress:
         for path in paths:
             yield path, files.read_object(path, "article")
@@ -175,7 +176,7 @@ def _articles(folder: str, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _json_objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects on every line, which may be several, with the line's number."""
+    """Yields the objects in a file, with their line; a line may hold several."""
     decoder = json.JSONDecoder()
     for number, line in enumerate(read_lines(path, _MAX_LINE_BYTES), start=1):
         line = line.rstrip()
@@ -244,14 +245,14 @@ def _options(value: Any, num_choices: int, where: str) -> tuple[str, ...]:
         raise AlbertError(f"{where}: the options must be a list of texts.")
     if len(value) != num_choices:
         raise AlbertError(
-            f"{where}: {len(value)} options, but --num_choices={num_choices}; every question must "
+            f"{where}: {len(value)} options, but `num_choices`={num_choices}; every question must "
             "have that many."
         )
     return tuple(_text(option, "option", where) for option in value)
 
 
 def _label(row: Mapping[str, Any], num_choices: int, where: str) -> int | None:
-    """The right option of a JSON line by `label` or `answer`; null counts as absent."""
+    """Returns the correct option by `label` or `answer`; null counts as absent."""
     label, answer = row.get("label"), row.get("answer")
     if label is not None and answer is not None:
         raise AlbertError(f"{where}: give the right option as 'label' or as 'answer', not both.")

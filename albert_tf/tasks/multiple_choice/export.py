@@ -39,8 +39,8 @@ choose(["A text."], ["A question?"], [["first option", "second"]])["answer"]""",
 
 
 def option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """albert_tf.tasks.multiple_choice.features.option_text of strings [N] and [N]."""
-    # What stands between the blanks, followed by the option but at the end.
+    """Applies multiple_choice.features.option_text to strings [N] and [N]."""
+    # The parts between the blanks, each but the last followed by the option.
     parts = tf.strings.split(tf.strings.regex_replace(questions, "_+", "_"), "_")
     row = parts.value_rowids()
     is_last = tf.range(tf.size(row), dtype=tf.int64) == tf.gather(parts.row_limits(), row) - 1
@@ -53,15 +53,15 @@ def option_texts(questions: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
 def build_multiple_choice(
     task: MultipleChoiceTask, model: AlbertMultipleChoice
 ) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the SavedModel's root object of a multiple-choice model, for write_saved_model.
+    """Builds the root object of a multiple-choice model's SavedModel.
 
     The root, and `serving_default`, take `texts` and `questions`, string [B], and `options`, string
-    [B, C] for any number C. They return `answer`, string [B], the option chosen, `index`, int32
-    [B], and `probabilities`, float32 [B, C].
+    [B, C] for any number C. They return the chosen option as `answer`, string [B], and `index`,
+    int32 [B], and `probabilities`, float32 [B, C].
 
     Args:
-      task: what the model was trained for.
-      model: in float32.
+      task: the task of the model.
+      model: the model, in float32.
 
     Returns:
       The root and its signatures.
@@ -82,8 +82,7 @@ def build_multiple_choice(
         ones = tf.ones_like(room)
         inputs = cut_padding(join([texts, ends], [ones, ones], spec.max_seq_length, task.tokenizer))
         length = tf.shape(inputs["input_mask"])[1]
-        shape = [-1, choices, length]
-        inputs = {name: tf.reshape(value, shape) for name, value in inputs.items()}
+        inputs = {k: tf.reshape(v, [-1, choices, length]) for k, v in inputs.items()}
         with portable_graph():
             logits = model(inputs, training=False)["logits"]
         best = tf.argmax(logits, axis=-1, output_type=tf.int32)
@@ -99,7 +98,7 @@ def build_multiple_choice(
 
 
 def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list[Probe]:
-    """Questions with as many options as the model was trained on."""
+    """Returns questions with the number of options that the model was trained on."""
     choices = task.spec.num_choices
     options = tuple(OPTIONS[i % len(OPTIONS)] for i in range(choices))
 
@@ -107,18 +106,18 @@ def multiple_choice_probes(task: MultipleChoiceTask, model: keras.Model) -> list
         return MultipleChoiceExample("", text, QUESTIONS[row], options, 0, "", "")
 
     probes = []
-    for length, texts, found in predict_texts(task, model, make_example):
+    for length, texts, outputs in predict_texts(task, model, make_example):
         inputs = {
             "texts": as_bytes(texts),
             "questions": as_bytes(QUESTIONS[: len(texts)]),
             "options": np.stack([as_bytes(options)] * len(texts)),
         }
-        expected = {"probabilities": found["probabilities"]}
+        expected = {"probabilities": outputs["probabilities"]}
         probes.append(Probe(inputs, expected, length=length))
     return probes
 
 
 def multiple_choice_export(task: MultipleChoiceTask, model: AlbertMultipleChoice) -> Export:
-    """What `build_multiple_choice` builds, with its probes."""
+    """Returns the SavedModel of `build_multiple_choice`, and its probes."""
     root, signatures = build_multiple_choice(task, model)
     return Export(KIND, root, signatures, multiple_choice_probes(task, model))

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From questions with options to records: one sequence an option."""
+"""The settings of a multiple-choice task, and records of questions: a sequence for each option."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, MultipleChoiceExam
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: What `group_ids` stand for.
+#: The groups by their `group_ids`; "" for questions without one.
 GROUPS = ("", *RACE_GROUPS)
-#: One letter an option.
+#: Most options of a question; each is named by a letter.
 MAX_CHOICES = 26
 _CHUNK = 512
 #: Part of the cache's key: raise it when the same questions give other records.
@@ -33,12 +33,15 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceSpec:
-    """How questions become sequences; saved with the model.
+    """Settings of a multiple-choice task, saved with the model.
 
     Attributes:
       num_choices: options of every question.
-      max_seq_length: of the longest sequences; the text is cut to fit.
-      max_qa_length: tokens of question and option together; longer ones lose their beginning.
+      max_seq_length: longest sequence, in tokens; the text is cut to fit.
+      max_qa_length: longest question and option together, in tokens; they lose their beginning.
+
+    Raises:
+      AlbertError: a value is out of range.
     """
 
     num_choices: int = 4
@@ -46,7 +49,7 @@ class MultipleChoiceSpec:
     max_qa_length: int = 128
 
     def __post_init__(self) -> None:
-        """Raises AlbertError for values no question can have."""
+        """Checks the values."""
         if not 2 <= self.num_choices <= MAX_CHOICES:
             raise AlbertError(f"num_choices={self.num_choices} must be 2 to {MAX_CHOICES}.")
         # [CLS], two [SEP] and at least one token of the text.
@@ -58,12 +61,12 @@ class MultipleChoiceSpec:
 
 
 def option_text(question: str, option: str) -> str:
-    """What is asked and the answer, as one text.
+    """Joins a question and an option to one text.
 
-    Every blank of the question, a run of underscores, is filled with the option once; without a
-    blank the option follows the question. The release fills in every underscore, so that "____"
-    becomes four times the option (google-research/albert race_utils.convert_single_example); where
-    blanks are single underscores, as in RACE, the two are the same.
+    The option replaces every blank of the question, a run of underscores; without a blank it
+    follows the question. The release replaces each underscore, so that "____" becomes four times
+    the option (google-research/albert race_utils.convert_single_example); for blanks of a single
+    underscore, as in RACE, the result is the same.
     """
     if "_" in question:
         return re.sub("_+", lambda _: option, question)
@@ -71,7 +74,7 @@ def option_text(question: str, option: str) -> str:
 
 
 def record_features(num_choices: int) -> dict[str, records.FeatureSpec]:
-    """The records' layout: a row an option; `label_ids` is -1 where the answer is not known."""
+    """Returns the records' layout: a row for each option; `label_ids` is -1 without a label."""
     number = records.FeatureSpec("int64")
     return records.sequence_features(num_choices, label_ids=number, group_ids=number)
 
@@ -83,20 +86,20 @@ def build_records(
     spec: MultipleChoiceSpec,
     shuffle_seed: int | None = None,
 ) -> str:
-    """Writes the questions as records below `folder`, unless the same records are there already.
+    """Writes the questions as records, unless the same records are cached.
 
     Args:
-      folder: the cache, see record_cache.
+      folder: folder of the cache, see record_cache.
       examples: the questions.
-      tokenizer: gives the ids.
-      spec: lengths and number of options.
-      shuffle_seed: puts the questions in a random order; None keeps theirs. Training needs it:
-        the files are sorted by school, and later shuffling is local.
+      tokenizer: converts texts to ids.
+      spec: settings of the task.
+      shuffle_seed: shuffles the questions; None keeps their order. Training needs it: the files
+        are sorted by school, and the input pipeline only shuffles nearby records.
 
     Returns:
-      Path of the record file; a manifest lies beside it, whose statistics are `examples`, `groups`,
-      `longest` and `mean_length` (of the sequences, before and after cutting), `truncated`
-      (questions whose text is cut) and `truncated_options`.
+      Path of the record file. Its manifest has the statistics `examples`, `contexts`, `groups`,
+      `mean_length` (of the sequences), `longest` (before cutting), `truncated` (questions whose
+      text is cut) and `truncated_options`.
     """
     contexts: dict[str, int] = {}
     context_of = [contexts.setdefault(example.context, len(contexts)) for example in examples]
@@ -113,58 +116,58 @@ def build_records(
         if shuffle_seed is not None:
             np.random.default_rng(shuffle_seed).shuffle(order)
         texts = _encode_contexts(tokenizer, list(contexts))
-        counts: collections.Counter[str] = collections.Counter()
+        chunks: list[tuple[np.ndarray, ...]] = []
         with Progress("Tokenizing questions", len(examples), "question") as progress:
             for begin in range(0, len(order), _CHUNK):
                 rows = order[begin : begin + _CHUNK]
                 chosen = [examples[row] for row in rows]
-                own_texts = [texts[context_of[row]] for row in rows]
-                columns, chunk_counts = featurize(tokenizer, chosen, own_texts, spec)
-                # The longest is no sum.
-                longest = max(counts["longest"], chunk_counts.pop("longest"))
-                counts.update(chunk_counts)
-                counts["longest"] = longest
+                chosen_texts = [texts[context_of[row]] for row in rows]
+                columns, lengths = _featurize(tokenizer, chosen, chosen_texts, spec)
+                chunks.append(lengths)
                 yield from records.encode_examples(columns, features)
                 progress.update(len(rows))
+        text, answer, kept, sequence = map(np.concatenate, zip(*chunks))
         groups = collections.Counter(example.group for example in examples)
         statistics.update(
             examples=len(examples),
             contexts=len(contexts),
             groups={group: groups[group] for group in GROUPS if groups[group]},
-            mean_length=counts.pop("tokens") / (len(examples) * spec.num_choices),
-            **counts,
+            mean_length=float(sequence.mean()),
+            longest=int((text + answer + 3).max()),
+            truncated=int((kept < text).any(axis=1).sum()),
+            truncated_options=int((answer > spec.max_qa_length).sum()),
         )
 
     return cached_records(folder, "multiple_choice", key, features, tokenizer, encode)
 
 
-def featurize(
+def _featurize(
     tokenizer: Tokenizer,
     examples: Sequence[MultipleChoiceExample],
     texts: Sequence[np.ndarray],
     spec: MultipleChoiceSpec,
-) -> tuple[dict[str, Any], dict[str, int]]:
-    """The sequences [CLS] text [SEP] question and option [SEP] of every option.
+) -> tuple[dict[str, Any], tuple[np.ndarray, ...]]:
+    """Makes the sequences [CLS] text [SEP] question and option [SEP] of every option.
 
-    Question and option keep their last `max_qa_length` tokens, the text as many of its first ones
-    as then fit (google-research/albert race_utils.convert_single_example).
+    Question and option keep their last `max_qa_length` tokens; the text keeps its first tokens, up
+    to `max_seq_length` (google-research/albert race_utils.convert_single_example).
 
     Args:
-      tokenizer: gives the ids.
+      tokenizer: converts texts to ids.
       examples: n questions.
       texts: the ids of each question's context, int32 [any length].
-      spec: lengths and number of options.
+      spec: settings of the task.
 
     Returns:
-      Columns of `record_features`; and counts: `tokens` in all, of the `longest` sequence before
-      anything was cut, and how many `truncated` questions and `truncated_options` there are.
+      Columns of `record_features`, and lengths in tokens, each [n, options] or [n, 1]: of the text,
+      of question and option, of what is kept of the text, and of the sequence.
     """
-    pairs = [option_text(e.question, option) for e in examples for option in e.options]
-    answers = tokenizer.encode_batch(pairs)
+    shape = len(examples), spec.num_choices
+    answers = tokenizer.encode_batch(
+        [option_text(e.question, option) for e in examples for option in e.options]
+    )
     ids: list[np.ndarray] = []
-    first = np.zeros((len(examples), spec.num_choices), np.int64)
-    lengths = np.zeros_like(first)
-    uncut = np.array([len(answer) for answer in answers]).reshape(first.shape)
+    first, lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for row, text in enumerate(texts):
         parts: list[np.ndarray] = []
         for choice in range(spec.num_choices):
@@ -172,7 +175,7 @@ def featurize(
             kept = text[: spec.max_seq_length - 3 - len(answer)]
             parts.append(join_segments(tokenizer, kept, answer))
             first[row, choice] = len(kept) + 2
-            lengths[row, choice] = len(kept) + len(answer) + 3
+            lengths[row, choice] = len(parts[-1])
         ids.append(np.concatenate(parts))
     labels = [-1 if example.label is None else example.label for example in examples]
     columns = {
@@ -183,17 +186,12 @@ def featurize(
         "group_ids": np.array([GROUPS.index(example.group) for example in examples], np.int64),
     }
     text_lengths = np.array([len(text) for text in texts])[:, None]
-    counts = {
-        "tokens": int(lengths.sum()),
-        "longest": int((text_lengths + uncut + 3).max()),
-        "truncated": int((first - 2 < text_lengths).any(axis=1).sum()),
-        "truncated_options": int((uncut > spec.max_qa_length).sum()),
-    }
-    return columns, counts
+    answer_lengths = np.array([len(answer) for answer in answers]).reshape(shape)
+    return columns, (text_lengths, answer_lengths, first - 2, lengths)
 
 
 def _encode_contexts(tokenizer: Tokenizer, contexts: Sequence[str]) -> list[np.ndarray]:
-    """Ids of every text, once, however many questions and options share it."""
+    """Tokenizes every text once, however many questions and options share it."""
     encoded: list[np.ndarray] = []
     with Progress("Tokenizing texts", len(contexts), "text") as progress:
         for begin in range(0, len(contexts), _CHUNK):

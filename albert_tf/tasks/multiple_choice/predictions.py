@@ -1,12 +1,13 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What multiple-choice models predict, as files: of one model, or the mean of several.
+"""Predictions of multiple-choice models: their metrics, their files, and the mean of several.
 
 Source of the mean: Lan et al. (2020), section 4.9.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -15,7 +16,6 @@ import numpy as np
 from albert_tf.io import files
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, letter
 from albert_tf.tasks.multiple_choice.features import GROUPS
-from albert_tf.tasks.multiple_choice.metrics import multiple_choice_metrics
 from albert_tf.tasks.prediction_tables import (
     PREDICTIONS_FILE,
     read_predictions,
@@ -27,15 +27,41 @@ PREDICT_RESULTS_FILE = "predict_results.json"
 FILES = (PREDICTIONS_FILE, PREDICT_RESULTS_FILE)
 
 
+def multiple_choice_metrics(
+    probabilities: np.ndarray, label_ids: np.ndarray, group_ids: np.ndarray
+) -> dict[str, float]:
+    """Returns the metrics of multiple choice, and those of guessing.
+
+    Args:
+      probabilities: float [n, options].
+      label_ids: int [n].
+      group_ids: int [n], indices into GROUPS.
+
+    Returns:
+      `accuracy`, `<group>_accuracy` for each group with questions, `loss` (mean negative
+      log-likelihood), `chance_accuracy` and `chance_loss`.
+    """
+    right = probabilities.argmax(axis=-1) == label_ids
+    likelihoods = np.take_along_axis(probabilities, label_ids[:, None].astype(np.int64), axis=-1)
+    metrics = {"accuracy": right.mean()}
+    for number, group in enumerate(GROUPS):
+        if group and (group_ids == number).any():
+            metrics[f"{group}_accuracy"] = right[group_ids == number].mean()
+    metrics["loss"] = -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny)).mean()
+    metrics["chance_accuracy"] = 1 / probabilities.shape[1]
+    metrics["chance_loss"] = math.log(probabilities.shape[1])
+    return {name: float(value) for name, value in metrics.items()}
+
+
 def write_outputs(
     examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray, output_dir: str
 ) -> None:
-    """Writes predictions.tsv and, if all answers are known, predict_results.json.
+    """Writes predictions.tsv and, if all questions are labelled, predict_results.json.
 
     Args:
       examples: n questions.
       probabilities: float [n, options].
-      output_dir: where the files go.
+      output_dir: folder of the files.
     """
     path = os.path.join(output_dir, PREDICTIONS_FILE)
     write_predictions(path, (example.id for example in examples), probabilities, _letters(examples))
@@ -51,7 +77,7 @@ def write_outputs(
 def average_predictions(
     examples: Sequence[MultipleChoiceExample], run_dirs: Sequence[str]
 ) -> np.ndarray:
-    """The mean of the probabilities that several models give to the same options.
+    """Returns the mean of the probabilities that several models predict.
 
     Args:
       examples: n questions.

@@ -27,8 +27,7 @@ from albert_tf.tasks.multiple_choice.features import (
     build_records,
     record_features,
 )
-from albert_tf.tasks.multiple_choice.metrics import multiple_choice_metrics
-from albert_tf.tasks.multiple_choice.predictions import write_outputs
+from albert_tf.tasks.multiple_choice.predictions import multiple_choice_metrics, write_outputs
 from albert_tf.training.task import Batch
 
 if TYPE_CHECKING:
@@ -36,15 +35,14 @@ if TYPE_CHECKING:
 
 
 class MultipleChoiceTask(FineTuningTask):
-    """One number an option, by one encoder; cross-entropy of the softmax over the options.
+    """One encoder scores each option; cross-entropy of the softmax over the options.
 
-    The options of a question are alike to the model: it cannot prefer a letter, so that what it
-    knows is to be compared with chance, 1 of `num_choices`.
+    The model cannot tell the options' letters apart, so the baseline is chance, 1 of `num_choices`.
 
     Args:
-      config: of the model.
+      config: configuration of the model.
       tokenizer: saved with the model.
-      spec: lengths and number of options.
+      spec: settings of the task.
       dropout_rate: dropout on the pooled outputs.
     """
 
@@ -54,19 +52,19 @@ class MultipleChoiceTask(FineTuningTask):
     baseline_metric = "chance_accuracy"
 
     def chance_loss(self, data_description: Mapping[str, Any]) -> float:
-        """That of guessing: options have no order that the model could know."""
+        """Returns the loss of guessing: the labels' frequencies do not help the model."""
         del data_description
         return math.log(self.spec.num_choices)
 
     def training_flops(self, length: float) -> float:
-        """Those of as many sequences as there are options; `length` is that of all together."""
+        """Returns the operations for all options; `length` is the sum of their lengths."""
         choices = self.spec.num_choices
         return choices * super().training_flops(length / choices)
 
     def make_records(
         self, examples: Sequence[MultipleChoiceExample], name: str, options: InputOptions
     ) -> ExampleSet:
-        """See FineTuningTask. Labels that are not needed are kept where they are known."""
+        """See FineTuningTask. Unlabelled and labelled questions may be mixed for prediction."""
         if options.labelled:
             check_labelled(examples)
         path = build_records(
@@ -80,7 +78,7 @@ class MultipleChoiceTask(FineTuningTask):
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
     ) -> None:
-        """Writes predictions.tsv and, if all answers are known, predict_results.json."""
+        """Writes predictions.tsv and, if all questions are labelled, predict_results.json."""
         write_outputs(data.examples, outputs["probabilities"], output_dir)
 
     def export(self, model: AlbertMultipleChoice) -> Export:
@@ -90,19 +88,21 @@ class MultipleChoiceTask(FineTuningTask):
         return multiple_choice_export(self, model)
 
     def build_model(self) -> AlbertMultipleChoice:
-        """Encoder and the head that scores options."""
+        """Builds the encoder and the head that scores options."""
         return AlbertMultipleChoice(self.config, self.dropout_rate)
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
-        """Summed loss and right answers."""
+        """Returns the summed loss and the number of correct answers."""
         logits = model(model_inputs(batch), training=training)["logits"]
         return choice_sums(logits, batch["label_ids"])
 
     def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
-        """`probabilities` [batch, options], `label_ids` and `group_ids` [batch]."""
-        logits = model(model_inputs(batch))["logits"]
-        given = {name: batch[name] for name in ("label_ids", "group_ids")}
-        return {"probabilities": tf.nn.softmax(logits), **given}
+        """Returns `probabilities` [batch, options], `label_ids` and `group_ids` [batch]."""
+        return {
+            "probabilities": tf.nn.softmax(model(model_inputs(batch))["logits"]),
+            "label_ids": batch["label_ids"],
+            "group_ids": batch["group_ids"],
+        }
 
     def metrics(
         self, outputs: Mapping[str, np.ndarray], examples: object = None
@@ -112,7 +112,7 @@ class MultipleChoiceTask(FineTuningTask):
 
 
 def _summary(name: str, spec: MultipleChoiceSpec, statistics: Mapping[str, object]) -> str:
-    """A line on a data set."""
+    """Returns a line about a data set."""
     line = f"{name}: {statistics['examples']:,} questions"
     counts = statistics["groups"]
     groups = [f"{counts[group]:,} {group}" for group in GROUPS if group and group in counts]

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Scores and averages predictions for SQuAD, and looks at its files.
+"""Scores, inspects and averages predictions for SQuAD.
 
   python -m albert_tf.tasks.squad score DATA.json PREDICTIONS.json --version=1.1
   python -m albert_tf.tasks.squad inspect --file=train-v1.1.json --version=1.1 \\
@@ -8,10 +8,10 @@
   python -m albert_tf.tasks.squad ensemble --file=dev-v2.0.json --version=2.0 \\
       --run_dirs=runs/a,runs/b --output_dir=runs/ensemble
 
-The first two print one JSON object. The scores have the names and values of the official evaluation
-scripts. The second counts questions, paragraphs, pieces and windows, and the share of answers that
-can be read off the pieces they stand in. The third averages what several runs of run_squad.py have
-answered to the same questions, and writes and scores the answers as run_squad.py does.
+`score` prints a JSON object with the names and values of the official evaluation scripts. `inspect`
+prints a JSON object with the numbers of questions, paragraphs, pieces and windows in a SQuAD file,
+and the share of answers that can be read off their pieces. `ensemble` averages the answers of
+several runs of run_squad.py to the same questions, and writes and scores them as run_squad.py does.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from albert_tf.cli.path_flags import check_squad_file, check_vocabulary, define_
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tasks import ensemble_flags
-from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, check_threshold, read_squad
+from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import normalize_answer, score
+from albert_tf.tasks.squad.thresholds import check_threshold
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 
@@ -43,30 +44,23 @@ check_null_odds = functools.partial(files.check_file, what="null odds file")
 
 def _define_version() -> None:
     flags.DEFINE_enum(
-        "version",
-        None,
-        VERSIONS,
-        "Version of SQuAD; 2.0 has unanswerable questions.",
+        "version", None, VERSIONS, "Version of SQuAD; 2.0 has unanswerable questions.",
         required=True,
-    )
+    )  # fmt: skip
 
 
 def define_score_flags() -> None:
     """Defines the flags of `score`."""
     _define_version()
     define_path(
-        "null_odds",
-        None,
-        "2.0: JSON file with a number a question, the larger the likelier it is unanswerable. Adds "
-        "the best thresholds to the scores.",
-        check=check_null_odds,
-    )
+        "null_odds", None, "2.0: JSON file with a number for each question, the larger the more "
+        "likely it is unanswerable. Adds the best thresholds to the scores.", check=check_null_odds
+    )  # fmt: skip
     flags.DEFINE_float(
-        "na_prob_thresh",
-        1.0,
-        "2.0, with --null_odds: questions above it count as left unanswered, whatever the "
-        "prediction. The default is the official one and suits probabilities.",
-    )
+        "na_prob_thresh", 1.0, "2.0, with --null_odds: questions above it count as left "
+        "unanswered, whatever the prediction. The default is the official one and suits "
+        "probabilities.",
+    )  # fmt: skip
 
 
 def define_inspect_flags() -> None:
@@ -75,12 +69,9 @@ def define_inspect_flags() -> None:
     _define_version()
     define_path("file", None, "The SQuAD file.", required=True, check=check_squad_file)
     define_path(
-        "spm_model_file",
-        None,
-        "SentencePiece model, WordPiece vocabulary or tokenizer.json.",
-        required=True,
-        check=check_vocabulary,
-    )
+        "spm_model_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json.",
+        required=True, check=check_vocabulary,
+    )  # fmt: skip
     flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.")
     flags.DEFINE_integer(
         "max_seq_length", options.max_seq_length, "Pieces of question and window together."
@@ -97,16 +88,13 @@ def define_ensemble_flags() -> None:
     """Defines the flags of `ensemble`."""
     _define_version()
     define_path(
-        "file",
-        None,
-        "The questions, in SQuAD's JSON layout.",
-        required=True,
+        "file", None, "The questions, in SQuAD's JSON layout.", required=True,
         check=check_squad_file,
-    )
+    )  # fmt: skip
     ensemble_flags.define_ensemble_flags("run_squad.py")
     flags.DEFINE_float(
         "null_score_diff_threshold", None, "Mean null odds above which a question of 2.0 counts as "
-        "unanswerable. Default: as is best for the F1 of --file, if it has answers."
+        "unanswerable. Default: the value with the best F1 on --file, if it has answers."
     )  # fmt: skip
 
 
@@ -127,7 +115,7 @@ def score_command(data: str, predictions: str) -> None:
 
 
 def inspect_command() -> None:
-    """Prints what a SQuAD file holds."""
+    """Prints figures about a SQuAD file."""
     questions = read_squad(FLAGS.file, version=FLAGS.version)
     lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
     tokenizer = Tokenizer.from_file(FLAGS.spm_model_file, lower_case)
@@ -157,24 +145,20 @@ def ensemble_command() -> None:
 def describe(questions: list[Question], windows: Windows) -> dict[str, object]:
     """Counts questions, pieces and windows; lengths are in pieces, of paragraphs without specials.
 
-    `aligned_answers` is the share of gold answers that the text of their pieces holds, after the
-    official normalisation; `exact_answers` of those that are that text.
+    `aligned_answers` is the share of gold answers contained in the text of their pieces, after the
+    official normalization; `exact_answers` the share of those equal to that text.
     """
     _, first_windows = np.unique(windows.question_index, return_index=True)
-    lengths = {
-        question.context: len(windows.paragraph(window).ids)
-        for question, window in zip(questions, first_windows)
-    }
-    answers = held = exact = 0
-    for question, window in zip(questions, first_windows):
-        paragraph = windows.paragraph(window)
+    paragraphs = [windows.paragraph(window) for window in first_windows]
+    lengths = {q.context: len(paragraph.ids) for q, paragraph in zip(questions, paragraphs)}
+    contained, exact = [], []
+    for question, paragraph in zip(questions, paragraphs):
         for answer in question.answers:
             first, last = paragraph.pieces_of(*answer_span(question, answer))
             text = question.context[paragraph.starts[first] : paragraph.ends[last]]
             wanted, found = normalize_answer(answer.text), normalize_answer(text)
-            answers += 1
-            held += wanted in found
-            exact += wanted == found
+            contained.append(wanted in found)
+            exact.append(wanted == found)
     return {
         "questions": len(questions),
         "unanswerable": sum(question.is_impossible for question in questions),
@@ -184,9 +168,9 @@ def describe(questions: list[Question], windows: Windows) -> dict[str, object]:
         "mean_question_length": round(float(np.mean([len(q) for q in windows.query_ids])), 1),
         "windows": len(windows),
         "mean_window_length": round(float(np.mean(windows.context_start + windows.num_pieces)), 1),
-        "answers": answers,
-        "aligned_answers": held / answers if answers else None,
-        "exact_answers": exact / answers if answers else None,
+        "answers": len(exact),
+        "aligned_answers": float(np.mean(contained)) if contained else None,
+        "exact_answers": float(np.mean(exact)) if exact else None,
     }
 
 

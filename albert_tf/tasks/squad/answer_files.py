@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf.errors import AlbertError
@@ -20,11 +20,11 @@ FILES = (PREDICTIONS_FILE, _NBEST_FILE, _NULL_ODDS_FILE)
 
 
 def write_answers(folder: str, answers: Answers, threshold: float | None) -> str:
-    """Writes the answers' files.
+    """Writes the files of answers.
 
     Args:
-      folder: where they go.
-      answers: by question id.
+      folder: folder of the files.
+      answers: the answers.
       threshold: see `predictions`; None, as for 1.1, writes no null odds.
 
     Returns:
@@ -38,45 +38,47 @@ def write_answers(folder: str, answers: Answers, threshold: float | None) -> str
     return path
 
 
-def read_answers(folder: str, names: Iterable[str], *, null_odds: bool) -> Answers:
-    """Reads n-best lists back, and null odds if they are wanted.
+def read_answers(folder: str, ids: Sequence[str], *, null_odds: bool) -> Answers:
+    """Reads n-best lists and, for 2.0, null odds.
 
     Args:
-      folder: of a run that has evaluated or predicted.
-      names: ids of the questions wanted.
-      null_odds: read them too, as 2.0 has them.
+      folder: output directory of a run that has evaluated or predicted.
+      ids: ids of the questions.
+      null_odds: whether to read null odds.
 
     Raises:
       AlbertError: a file is missing or damaged, or lacks a question.
     """
-    nbest_path = os.path.join(folder, _NBEST_FILE)
-    nbest = files.read_object(nbest_path, "file of answers")
-    odds_path = os.path.join(folder, _NULL_ODDS_FILE)
-    odds = files.read_object(odds_path, "file of null odds") if null_odds else {}
-    names = list(names)
-    checks = [(nbest_path, nbest, _is_nbest)]
-    checks += [(odds_path, odds, _is_number)] if null_odds else []
-    for path, found, is_right in checks:
-        for name in names:
-            if name not in found:
-                raise AlbertError(
-                    f"{path} lacks question {name}; it was made from other questions."
-                )
-            if not is_right(found[name]):
-                raise AlbertError(f"{path}: what it has for question {name} is damaged.")
-    return Answers(
-        {name: nbest[name] for name in names},
-        {name: float(odds[name]) for name in names} if null_odds else {},
-    )
+    nbest = _read(folder, _NBEST_FILE, "file of answers", ids, _is_nbest)
+    odds = {}
+    if null_odds:
+        odds = _read(folder, _NULL_ODDS_FILE, "file of null odds", ids, _is_number)
+    return Answers(nbest, {name: float(value) for name, value in odds.items()})
+
+
+def _read(
+    folder: str, name: str, what: str, ids: Sequence[str], is_valid: Callable[[Any], bool]
+) -> dict[str, Any]:
+    """Reads a file's values for some questions."""
+    path = os.path.join(folder, name)
+    values = files.read_object(path, what)
+    for question in ids:
+        if question not in values:
+            raise AlbertError(
+                f"{path} lacks question {question}; it was made from other questions."
+            )
+        if not is_valid(values[question]):
+            raise AlbertError(f"{path}: the entry for question {question} is damaged.")
+    return {question: values[question] for question in ids}
 
 
 def _is_number(value: Any) -> bool:
-    # Whole numbers of JSON have no bounds, those of a float64 have.
+    # Integers of any size are valid JSON, but may not fit into a float64.
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _is_nbest(value: Any) -> bool:
-    """Whether it is a list of answers, of which each has what it is told by."""
+    """Whether a value is a list of answers as `write_answers` writes them."""
     return (
         isinstance(value, list)
         and bool(value)

@@ -3,24 +3,27 @@
 """From the scores of positions to answers: n-best lists, and the odds that there is none.
 
 Source: google-research/albert squad_utils.accumulate_predictions_v1 and _v2, write_predictions_v1
-and _v2. Two heads have the same search: "span" scores starts and ends separately, "beam" scores
-ends for each of its starts.
+and _v2. One search serves both heads: "span" scores starts and ends separately, "beam" scores the
+ends of each of its starts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.windows import Windows
 
-#: Windows whose spans are put together at a time; bounds the memory.
+if TYPE_CHECKING:
+    from albert_tf.tasks.squad.features import SquadSpec
+
+#: Windows searched at a time; limits the memory.
 _CHUNK = 1024
-#: What the TF1 release answers when it finds no span.
+#: Text and score that the TF1 release gives if it finds no span.
 _RELEASE_NO_SPAN = {"span": ("empty", 0.0), "beam": ("", -2e6)}
 
 
@@ -29,10 +32,10 @@ class Answers:
     """Answers by question id.
 
     Attributes:
-      nbest: the best answers, different texts, best first; each a dict of text, probability
-        (softmax of the scores of the list), start and end (characters of the context; the end is
+      nbest: the best answers, with different texts, best first; each a dict of text, probability
+        (softmax of the scores in the list), start and end (characters of the context, end
         exclusive) and score.
-      null_odds: the larger, the likelier the question is unanswerable; a logit.
+      null_odds: a logit: the larger, the more likely the question is unanswerable.
     """
 
     nbest: dict[str, list[dict[str, Any]]]
@@ -40,41 +43,13 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Scores:
-    """The best starts and ends of n windows, in either head's shape.
+class _Spans:
+    """All possible answers, window after window.
 
     Attributes:
-      starts: positions, int [n, K1], and start_scores their scores.
-      ends: positions, int [n, K1 or 1, K2], and end_scores their scores.
-      null: score of "no answer", [n]; of the span head it is comparable with that of a span.
+      window, start, end, score: the window, positions and score of each span.
+      best: the best score in each window, [n].
     """
-
-    starts: np.ndarray
-    start_scores: np.ndarray
-    ends: np.ndarray
-    end_scores: np.ndarray
-    null: np.ndarray
-
-    @classmethod
-    def of(cls, outputs: Mapping[str, np.ndarray], head: str) -> _Scores:
-        kind, null = ("logits", "null_logit") if head == "span" else ("log_probs", "cls_logits")
-        starts, ends = (np.asarray(outputs[f"{side}_top_index"]) for side in ("start", "end"))
-        start_scores, end_scores = (
-            np.asarray(outputs[f"{side}_top_{kind}"], np.float64) for side in ("start", "end")
-        )
-        shape = (len(starts), 1 if head == "span" else starts.shape[1], -1)
-        return cls(
-            starts,
-            start_scores,
-            ends.reshape(shape),
-            end_scores.reshape(shape),
-            np.asarray(outputs[null], np.float64).reshape(-1),
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Spans:
-    """Spans that may be answers, window after window; and the best score of each window, [n]."""
 
     window: np.ndarray
     start: np.ndarray
@@ -84,47 +59,42 @@ class _Spans:
 
 
 def extract_answers(
-    windows: Windows,
-    outputs: Mapping[str, np.ndarray],
-    *,
-    head: str,
-    n_best_size: int,
-    max_answer_length: int,
-    compat: bool = False,
+    windows: Windows, outputs: Mapping[str, np.ndarray], spec: SquadSpec
 ) -> Answers:
-    """Finds the best answers of every question.
+    """Finds the best answers to every question.
 
-    A span may be an answer if it lies within the context, is not longer than allowed and starts
-    in the window that shows most around its first piece. If no span of a question is, it gets the
-    best start that there is; it is never left without an answer.
+    A span is a possible answer if it lies within the context, is not too long, and starts in the
+    window that shows most context around its first piece. A question without such a span gets its
+    best start, so that it always has an answer.
 
     Args:
       windows: n windows.
-      outputs: in the order of the windows. Head "span": start_top_logits, start_top_index,
-        end_top_logits, end_top_index [n, K] and null_logit [n], the two logits at [CLS] added up.
-        Head "beam": start_top_log_probs, start_top_index [n, K1], end_top_log_probs,
-        end_top_index [n, K1 · K2], the ends of the first start first, and cls_logits [n].
-      head: "span" or "beam".
-      n_best_size: answers kept.
-      max_answer_length: pieces of the longest answer.
-      compat: as the TF1 release: a question without a span is answered with "empty" (span) or ""
-        (beam), and a span of white space alone is an answer.
+      outputs: outputs of SquadTask.predict in the order of the windows.
+        starts, start_scores: the best starts, int and float [n, K1].
+        ends, end_scores: the best ends, int and float [n, 1, K2]; for a beam [n, K1, K2], those of
+          each start.
+        null_logit: float [n], the sum of both logits at [CLS]; for a beam, its answerability logit.
+      spec: settings of the task. With `compat`, as in the TF1 release, a question without a span is
+        answered with "empty" (span) or "" (beam), and a span of white space is an answer.
 
     Returns:
-      The answers. The null odds are the smallest of the windows': of a beam its answerability
-      logit, otherwise the null logit less the score of the window's best span.
+      The answers. Null odds are the smallest of the question's windows: for a beam, its null
+      logit, otherwise the null logit minus the score of the window's best span.
 
     Raises:
       AlbertError: the outputs belong to another number of windows.
     """
-    scores = _Scores.of(outputs, head)
-    if len(scores.starts) != len(windows):
+    predicted = len(outputs["starts"])
+    if predicted != len(windows):
         raise AlbertError(
-            f"There are predictions for {len(scores.starts)} windows, but {len(windows)} windows; "
-            "they were made from other data or with other options."
+            f"There are predictions for {predicted} windows, but {len(windows)} windows; they were "
+            "made from other data or with other options."
         )
-    spans = _find_spans(windows, scores, max_answer_length)
-    odds = scores.null if head == "beam" else scores.null - spans.best
+    floats = ("start_scores", "end_scores", "null_logit")
+    outputs = {**outputs, **{name: np.asarray(outputs[name], np.float64) for name in floats}}
+    spans = _find_spans(windows, outputs, spec.max_answer_length)
+    null_logit = outputs["null_logit"]
+    odds = null_logit if spec.head == "beam" else null_logit - spans.best
     number = len(windows.questions)
     windows_of = np.searchsorted(windows.question_index, np.arange(number + 1))
     question = windows.question_index[spans.window]
@@ -133,15 +103,16 @@ def extract_answers(
     answers = Answers({}, {})
     for i, asked in enumerate(windows.questions):
         rows = range(windows_of[i], windows_of[i + 1])
-        candidates = order[spans_of[i] : spans_of[i + 1]]
-        nbest = _distinct(windows, spans, candidates, n_best_size, compat)
+        nbest = _distinct(windows, spans, order[spans_of[i] : spans_of[i + 1]], spec)
         null_odds = odds[rows].min()
         if not nbest:
-            nbest = [
-                _no_span(head) if compat else _best_start(windows, scores, rows, max_answer_length)
-            ]
-            if head == "span":
-                null_odds = scores.null[rows].min() - nbest[0]["score"]
+            if spec.compat:
+                text, score = _RELEASE_NO_SPAN[spec.head]
+                nbest = [_entry(text, 0, 0, score)]
+            else:
+                nbest = [_best_start(windows, outputs, rows, spec.max_answer_length)]
+            if spec.head == "span":
+                null_odds = null_logit[rows].min() - nbest[0]["score"]
         _add_probabilities(nbest)
         answers.nbest[asked.id] = nbest
         answers.null_odds[asked.id] = float(null_odds)
@@ -149,10 +120,10 @@ def extract_answers(
 
 
 def predictions(answers: Answers, threshold: float | None) -> dict[str, str]:
-    """The best answer of every question, or "" where the null odds are above the threshold.
+    """Returns the best answer to every question, or "" if its null odds exceed the threshold.
 
     Args:
-      answers: what `extract_answers` found.
+      answers: answers from `extract_answers`.
       threshold: None answers every question.
     """
     return {
@@ -161,20 +132,22 @@ def predictions(answers: Answers, threshold: float | None) -> dict[str, str]:
     }
 
 
-def _find_spans(windows: Windows, scores: _Scores, max_answer_length: int) -> _Spans:
+def _find_spans(
+    windows: Windows, outputs: Mapping[str, np.ndarray], max_answer_length: int
+) -> _Spans:
     parts = []
     best = np.full(len(windows), -np.inf)
     for begin in range(0, len(windows), _CHUNK):
         rows = slice(begin, begin + _CHUNK)
         sizes = windows.num_pieces[rows]
         shift = windows.context_start[rows, None, None]
-        starts, ends = scores.starts[rows, :, None] - shift, scores.ends[rows] - shift
+        starts, ends = outputs["starts"][rows, :, None] - shift, outputs["ends"][rows] - shift
         allowed = (starts >= 0) & (ends >= starts) & (ends < starts + max_answer_length)
         allowed &= ends < sizes[:, None, None]
-        shown = np.concatenate([windows.is_max_context(begin + i) for i in range(len(sizes))])
+        is_max = np.concatenate([windows.is_max_context(begin + i) for i in range(len(sizes))])
         first = (np.cumsum(sizes) - sizes)[:, None, None]
-        allowed &= shown[first + np.clip(starts, 0, sizes[:, None, None] - 1)]
-        total = scores.start_scores[rows, :, None] + scores.end_scores[rows]
+        allowed &= is_max[first + np.clip(starts, 0, sizes[:, None, None] - 1)]
+        total = outputs["start_scores"][rows, :, None] + outputs["end_scores"][rows]
         best[rows] = np.where(allowed, total, -np.inf).max(axis=(1, 2))
         window = np.nonzero(allowed)[0]
         start, end = (np.broadcast_to(x + shift, allowed.shape)[allowed] for x in (starts, ends))
@@ -183,35 +156,36 @@ def _find_spans(windows: Windows, scores: _Scores, max_answer_length: int) -> _S
 
 
 def _distinct(
-    windows: Windows, spans: _Spans, candidates: np.ndarray, n_best_size: int, keep_empty: bool
+    windows: Windows, spans: _Spans, candidates: np.ndarray, spec: SquadSpec
 ) -> list[dict[str, Any]]:
-    """The first `n_best_size` candidates with different texts."""
-    found: dict[str, dict[str, Any]] = {}
+    """Returns the first candidates with different texts."""
+    entries: dict[str, dict[str, Any]] = {}
     for i in candidates:
-        if len(found) == n_best_size:
+        if len(entries) == spec.n_best_size:
             break
         text, start, end = windows.text(spans.window[i], spans.start[i], spans.end[i])
-        if text not in found and (text or keep_empty):
-            found[text] = _entry(text, start, end, spans.score[i])
-    return list(found.values())
+        if text not in entries and (text or spec.compat):
+            entries[text] = _entry(text, start, end, spans.score[i])
+    return list(entries.values())
 
 
 def _best_start(
-    windows: Windows, scores: _Scores, mine: range, max_answer_length: int
+    windows: Windows, outputs: Mapping[str, np.ndarray], rows: range, max_answer_length: int
 ) -> dict[str, Any]:
-    """The best start within the context, whichever window it is in, with the best end it can have.
+    """Returns the best start within the context, in any window, with its best possible end.
 
-    If no start is within the context, that is the context's first piece.
+    Without a start within the context, the answer begins with the first piece of the context.
     """
-    rows = slice(mine.start, mine.stop)
-    first = windows.context_start[rows, None]
-    stop = first + windows.num_pieces[rows, None]
-    starts = scores.starts[rows]
-    inside = np.where((starts >= first) & (starts < stop), scores.start_scores[rows], -np.inf)
+    selected = slice(rows.start, rows.stop)
+    first = windows.context_start[selected, None]
+    stop = first + windows.num_pieces[selected, None]
+    starts, start_scores = outputs["starts"][selected], outputs["start_scores"][selected]
+    inside = np.where((starts >= first) & (starts < stop), start_scores, -np.inf)
     row, rank = np.unravel_index(np.argmax(inside), inside.shape)
-    window = mine[row]
+    window = rows[row]
     start = int(starts[row, rank]) if np.isfinite(inside[row, rank]) else int(first[row, 0])
-    ends, end_scores = (x[window, rank % x.shape[1]] for x in (scores.ends, scores.end_scores))
+    group = rank % outputs["ends"].shape[1]
+    ends, end_scores = outputs["ends"][window, group], outputs["end_scores"][window, group]
     limit = min(start + max_answer_length, int(stop[row, 0]))
     reachable = np.where((ends >= start) & (ends < limit), end_scores, -np.inf)
     best = int(np.argmax(reachable))
@@ -222,12 +196,7 @@ def _best_start(
     while not text and end + 1 < stop[row, 0]:
         end += 1
         text, char_start, char_end = windows.text(window, start, end)
-    return _entry(text, char_start, char_end, scores.start_scores[window, rank] + end_score)
-
-
-def _no_span(head: str) -> dict[str, Any]:
-    text, score = _RELEASE_NO_SPAN[head]
-    return _entry(text, 0, 0, score)
+    return _entry(text, char_start, char_end, start_scores[row, rank] + end_score)
 
 
 def _entry(text: str, start: int, end: int, score: float) -> dict[str, Any]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -25,7 +24,7 @@ class Answer:
 
     Attributes:
       text: the answer, not empty.
-      start: the character of the context at which it is said to start.
+      start: character of the context where it starts, according to the file.
     """
 
     text: str
@@ -40,8 +39,8 @@ class Question:
       id: unique in its file.
       question: the question's text.
       context: the paragraph; questions about one paragraph share the object.
-      answers: gold answers; none if the question is unanswerable, or its answers are not known.
-      is_impossible: whether the paragraph does not answer it (2.0 only).
+      answers: gold answers; none if the question is unanswerable or has no labels.
+      is_impossible: the paragraph does not answer the question (2.0 only).
       where: file and id, for errors.
     """
 
@@ -54,35 +53,17 @@ class Question:
 
     @property
     def path(self) -> str:
-        """The file that the question was read from."""
+        """The file of the question."""
         return self.where.rpartition(": question ")[0]
 
 
-def check_threshold(version: str, threshold: float | None) -> None:
-    """Checks a threshold on the null odds; None is always right.
-
-    Raises:
-      AlbertError: questions of this version of SQuAD are never left unanswered, or the threshold is
-        NaN.
-    """
-    if threshold is None:
-        return
-    if version == "1.1":
-        raise AlbertError(
-            "`null_score_diff_threshold` is for SQuAD 2.0; in 1.1 every question has an answer. "
-            "Leave it out."
-        )
-    if math.isnan(threshold):
-        raise AlbertError("`null_score_diff_threshold`=nan is not a number.")
-
-
 def check_answered(questions: Iterable[Question]) -> None:
-    """Raises AlbertError for a question that has no answer and is not said to be unanswerable."""
+    """Raises AlbertError if a question has no answer and is not marked as unanswerable."""
     for question in questions:
         if not question.answers and not question.is_impossible:
             raise AlbertError(
                 f"{question.where} has no answers to compare with; predict questions whose answers "
-                "are not known."
+                "are unknown."
             )
 
 
@@ -91,13 +72,13 @@ def read_squad(path: str, *, version: str) -> list[Question]:
 
     Args:
       path: the JSON file.
-      version: "1.1" or "2.0"; 2.0 may hold unanswerable questions, and reads files of 1.1 too.
+      version: "1.1" or "2.0"; 2.0 allows unanswerable questions, and also reads files of 1.1.
 
     Returns:
       The questions in the file's order.
 
     Raises:
-      AlbertError: the file is missing, empty, not JSON or not laid out like SQuAD; an id occurs
+      AlbertError: the file is missing, empty, not JSON or not in SQuAD's layout; an id occurs
         twice; a question of a 1.1 file is unanswerable.
     """
     if version not in VERSIONS:
@@ -115,20 +96,20 @@ def read_squad(path: str, *, version: str) -> list[Question]:
                 if question.is_impossible and version == "1.1":
                     raise AlbertError(
                         f"{question.where} is unanswerable (is_impossible), which SQuAD 1.1 does "
-                        "not have; use --version=2.0."
+                        "not have; use `version`=2.0."
                     )
                 seen.add(question.id)
                 questions.append(question)
     if not questions:
-        raise AlbertError(f"{path} holds no questions.")
+        raise AlbertError(f"{path} contains no questions.")
     return questions
 
 
 def read_contexts(path: str) -> dict[str, list[str]]:
-    """Reads the text of a SQuAD file of either version: an article's paragraphs by its title.
+    """Reads the paragraphs of each article in a SQuAD file of either version, by its title.
 
     Raises:
-      AlbertError: the file is missing, not JSON or not laid out like SQuAD.
+      AlbertError: the file is missing, not JSON or not in SQuAD's layout.
     """
     articles: dict[str, list[str]] = {}
     for article, where in _objects(files.read_object(path, "SQuAD file"), "data", path):
@@ -139,13 +120,13 @@ def read_contexts(path: str) -> dict[str, list[str]]:
 
 
 def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
-    """Where an answer stands in the context: characters [start, end).
+    """Finds an answer in the context; returns its characters [start, end).
 
-    If it is not where the file says, the nearest place that has the same text is taken, or else the
-    nearest that differs in case and white space only.
+    If it is not where the file says, this is the nearest occurrence of the text, or else the
+    nearest one that differs only in case and white space.
 
     Raises:
-      AlbertError: the context does not hold the answer.
+      AlbertError: the context does not contain the answer.
     """
     context, text = question.context, answer.text.strip()
     start = answer.start + answer.text.find(text)
@@ -164,7 +145,7 @@ def answer_span(question: Question, answer: Answer) -> tuple[int, int]:
 
 
 def _objects(holder: dict[str, Any], name: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The objects of the list `name`, each with its place in the file, such as "data[3]"."""
+    """Yields the objects of the list `name`, each with its place in the file, as "data[3]"."""
     for i, item in enumerate(_field(holder, name, list, where)):
         place = f"{where}: {name}[{i}]" if name == "data" else f"{where}.{name}[{i}]"
         if not isinstance(item, dict):

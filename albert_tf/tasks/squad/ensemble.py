@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of several models as one: the mean of their probabilities and of their null odds.
+"""Averages the answers of several models: their probabilities and their null odds.
 
 Source: Lan et al. (2020), section 4.9: spans that several models score get the mean of the scores,
-and the scores of "unanswerable" are averaged. A span that a model's n-best list lacks counts with
-probability 0, so that no model alone outvotes the others.
+and the scores of "unanswerable" are averaged. A span that is not in a model's n-best list counts
+with probability 0, so that no single model outvotes the others.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answer_files import read_answers, write_answers
 from albert_tf.tasks.squad.answers import Answers
-from albert_tf.tasks.squad.data import Question, check_threshold
-from albert_tf.tasks.squad.question_set import baseline_note, score_answers
+from albert_tf.tasks.squad.data import Question
+from albert_tf.tasks.squad.scoring import baseline_note, score_answers
+from albert_tf.tasks.squad.thresholds import check_threshold
 from albert_tf.training.results import print_metrics, write_results
 
 
@@ -28,36 +29,36 @@ def ensemble(
     version: str,
     threshold: float | None = None,
 ) -> str:
-    """Writes the averaged answers of runs and, where the answers are known, eval_results.json.
+    """Writes the averaged answers of runs and, if gold answers are known, eval_results.json.
 
     Args:
-      questions: that all runs have answered.
+      questions: questions that all runs have answered.
       run_dirs: output directories of run_squad.py.
-      output_dir: where the files go.
+      output_dir: folder of the new files.
       version: "1.1" or "2.0".
-      threshold: 2.0: null odds above which a question counts as unanswerable; None for the one
-        that gives these questions the best F1.
+      threshold: for 2.0, null odds above which a question counts as unanswerable; None for the
+        value with the best F1 on these questions.
 
     Returns:
       The path of predictions.json.
 
     Raises:
-      AlbertError: see `read_answers` and `check_threshold`; there is neither a threshold nor an
-        answer to find one by.
+      AlbertError: see `read_answers` and `check_threshold`; there is neither a threshold nor a
+        gold answer to find one.
     """
     check_threshold(version, threshold)
-    known = [bool(question.answers) for question in questions]
-    # In 2.0 a question without an answer is an unanswerable one, if others have answers.
-    scored = any(known) if version == "2.0" else all(known)
+    has_answers = [bool(question.answers) for question in questions]
+    # In 2.0 a question without an answer is unanswerable, provided that others have answers.
+    scored = any(has_answers) if version == "2.0" else all(has_answers)
     if version == "2.0" and threshold is None and not scored:
         raise AlbertError(
-            "The answers to these questions are not known, so that no threshold can be found; give "
+            "The answers to these questions are unknown, so no threshold can be found; give "
             "`null_score_diff_threshold`, such as null_threshold in the eval_results.json of the "
             "ensemble's answers to the development set."
         )
-    names = [question.id for question in questions]
+    ids = [question.id for question in questions]
     answers = average_answers(
-        [read_answers(folder, names, null_odds=version == "2.0") for folder in run_dirs]
+        [read_answers(folder, ids, null_odds=version == "2.0") for folder in run_dirs]
     )
     results = score_answers(questions, answers, version, threshold) if scored else {}
     if version == "2.0" and threshold is None:
@@ -72,15 +73,15 @@ def ensemble(
 
 
 def average_answers(members: Sequence[Answers]) -> Answers:
-    """The mean of the members' probabilities and null odds.
+    """Returns the mean of the members' probabilities and null odds.
 
     Args:
-      members: at least one; all of the same questions.
+      members: answers of at least one model, all to the same questions.
 
     Returns:
-      For each question as many answers as the longest list of a member has, best first.
-      `probability` is the mean over the members; `start` and `end` are those of the member that is
-      surest of the text. Null odds are there if the members have them.
+      For each question as many answers as the longest list of a member, best first. `probability`
+      is the mean over the members; `start` and `end` are those of the member with the highest
+      probability of the text. Null odds are averaged if the members have them.
     """
     first = members[0]
     return Answers(
@@ -93,7 +94,7 @@ def average_answers(members: Sequence[Answers]) -> Answers:
 
 
 def _average(lists: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """The n-best list of one question, of the members' lists."""
+    """Averages the members' n-best lists of one question."""
     totals: dict[str, float] = {}
     surest: dict[str, Mapping[str, Any]] = {}
     for entry in (entry for nbest in lists for entry in nbest):
@@ -101,7 +102,7 @@ def _average(lists: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any
         totals[text] = totals.get(text, 0.0) + probability
         if text not in surest or probability > surest[text]["probability"]:
             surest[text] = entry
-    # Of equals, the one that an earlier member has, and has further up, comes first.
+    # The sort is stable: of equals, the text that an earlier member ranks higher comes first.
     best = sorted(totals, key=totals.__getitem__, reverse=True)[: max(map(len, lists))]
     return [
         {

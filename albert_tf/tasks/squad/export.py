@@ -8,6 +8,7 @@ answer(["Who wrote it?"], ["It was written by Ada Lovelace in 1843."])["answer"]
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,20 +47,20 @@ class WindowGraph(NamedTuple):
     """The windows of a batch of contexts, as albert_tf.tasks.squad.windows cuts them.
 
     Attributes:
-      pair: int64 [W], the question and context of each window.
-      pieces: int64 [W, (pieces)], the windows' pieces, as indices into those of all contexts.
-      is_best: bool [W, (pieces)], whether no other window shows more around the piece.
+      pair: int64 [W], row of the question and its context in the batch.
+      pieces: int64 [W, (pieces)], indices into the pieces of all contexts.
+      is_max_context: bool [W, (pieces)], whether no other window shows more around the piece.
     """
 
     pair: tf.Tensor
     pieces: tf.RaggedTensor
-    is_best: tf.RaggedTensor
+    is_max_context: tf.RaggedTensor
 
 
 def cut_windows(
     contexts: tf.RaggedTensor, query_lengths: tf.Tensor, options: WindowOptions
 ) -> WindowGraph:
-    """Cuts ragged contexts [B, (pieces)], given the lengths of their questions, int64 [B]."""
+    """Cuts ragged contexts [B, (pieces)] for questions of the given lengths, int64 [B]."""
     lengths = contexts.row_lengths()
     room = options.max_seq_length - 3 - query_lengths
     stride = tf.minimum(room, options.doc_stride)
@@ -70,7 +71,7 @@ def cut_windows(
     sizes = tf.minimum(tf.gather(room, pair), tf.gather(lengths, pair) - first)
     begin = tf.gather(contexts.row_starts(), pair) + first
     pieces = tf.ragged.range(begin, begin + sizes)
-    # In float64, as the host does: equal scores must be equal here, too.
+    # In float64, as in windows.max_contexts: equal scores there must be equal here.
     position = tf.cast(tf.ragged.range(sizes).values, tf.float64)
     window = pieces.value_rowids()
     size = tf.cast(tf.gather(sizes, window), tf.float64)
@@ -78,42 +79,20 @@ def cut_windows(
     total = tf.size(contexts.values, tf.int64)
     best_score = tf.math.unsorted_segment_max(score, pieces.values, total)
     is_best = score == tf.gather(best_score, pieces.values)
-    # The first of equals.
+    # Of several best windows, the first one counts.
     rank = tf.where(is_best, window, tf.int64.max)
     first_best = tf.math.unsorted_segment_min(rank, pieces.values, total)
-    return WindowGraph(
-        pair, pieces, pieces.with_values(window == tf.gather(first_best, pieces.values))
-    )
-
-
-class _Candidates(NamedTuple):
-    """The best starts and ends of W windows: positions in them, and scores."""
-
-    starts: tf.Tensor
-    start_scores: tf.Tensor
-    ends: tf.Tensor
-    end_scores: tf.Tensor
-
-    @classmethod
-    def of(cls, outputs: dict[str, tf.Tensor], head: str) -> _Candidates:
-        """From what SquadTask.predict gives, made [W, K1, 1] and [W, 1 or K1, K2]."""
-        kind = "logits" if head == "span" else "log_probs"
-        starts, ends = (tf.cast(outputs[f"{s}_top_index"], tf.int64) for s in ("start", "end"))
-        start_scores, end_scores = (outputs[f"{s}_top_{kind}"] for s in ("start", "end"))
-        groups = 1 if head == "span" else starts.shape[1]
-        shape = [-1, groups, ends.shape[1] // groups]
-        return cls(
-            starts[:, :, None],
-            start_scores[:, :, None],
-            tf.reshape(ends, shape),
-            tf.reshape(end_scores, shape),
-        )
+    is_max_context = pieces.with_values(window == tf.gather(first_best, pieces.values))
+    return WindowGraph(pair, pieces, is_max_context)
 
 
 class _BestSpans(NamedTuple):
-    """The best span of each of W windows: its pieces, first and last, and its score.
+    """The best span of each of W windows, each field [W].
 
-    `any_score` is that of the best span if one of white space alone is allowed, too.
+    Attributes:
+      first, last: its pieces, as indices into those of all contexts.
+      score: its score; _NEVER if the window has no possible answer.
+      any_score: score of the best span if spans of white space count, too.
     """
 
     first: tf.Tensor
@@ -123,29 +102,30 @@ class _BestSpans(NamedTuple):
 
 
 def _best_spans(
-    found: _Candidates,
+    outputs: Mapping[str, tf.Tensor],
     windows: WindowGraph,
     context_start: tf.Tensor,
     has_text: tf.Tensor,
     max_answer_length: int,
 ) -> _BestSpans:
     sizes = windows.pieces.row_lengths()[:, None, None]
-    starts = found.starts - context_start[:, None, None]
-    ends = found.ends - context_start[:, None, None]
+    starts = tf.cast(outputs["starts"], tf.int64)[:, :, None] - context_start[:, None, None]
+    ends = tf.cast(outputs["ends"], tf.int64) - context_start[:, None, None]
     allowed = (starts >= 0) & (ends >= starts) & (ends < starts + max_answer_length)
     allowed &= ends < sizes
     row = windows.pieces.row_starts()[:, None, None]
 
     def look_up(values: tf.Tensor, position: tf.Tensor, pad: Any) -> tf.Tensor:
-        # A window without pieces would look up beyond the last one.
+        # The padding is for a window without pieces, which may be at the end.
         values = tf.concat([values, tf.constant([pad], values.dtype)], axis=0)
         return tf.gather(values, row + tf.clip_by_value(position, 0, tf.maximum(sizes - 1, 0)))
 
-    allowed &= look_up(windows.is_best.values, starts, False)
+    allowed &= look_up(windows.is_max_context.values, starts, False)
     firsts, lasts = (look_up(windows.pieces.values, x, 0) for x in (starts, ends))
     texts_before = tf.concat([[0], tf.cumsum(tf.cast(has_text, tf.int64)), [0]], axis=0)
     shows_text = tf.gather(texts_before, lasts + 1) > tf.gather(texts_before, firsts)
-    score = tf.where(allowed, found.start_scores + found.end_scores, _NEVER)
+    score = outputs["start_scores"][:, :, None] + outputs["end_scores"]
+    score = tf.where(allowed, score, _NEVER)
     firsts, lasts, shown = (
         tf.reshape(tf.broadcast_to(x, tf.shape(score)), [tf.shape(score)[0], -1])
         for x in (firsts, lasts, tf.where(shows_text, score, _NEVER))
@@ -156,7 +136,7 @@ def _best_spans(
 
 
 def _strip(texts: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The texts without white space around them, and where they start then."""
+    """Strips texts; returns them and their new starts."""
     spaces = f"[{character_class(str.isspace)}]+"
     lengths = tf.strings.length(texts, "UTF8_CHAR")
     texts = tf.strings.regex_replace(texts, f"^{spaces}", "")
@@ -167,18 +147,18 @@ def _strip(texts: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def build_squad(
     task: SquadTask, model: AlbertModel, threshold: float
 ) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the SavedModel's root object of a SQuAD model, for write_saved_model.
+    """Builds the root object of a SQuAD model's SavedModel.
 
     The root, and `serving_default`, take `questions` and `contexts`, string [B], of any length.
     They return, each [B]: `answer`, string; `start` and `end`, int32, its characters [start, end)
     in the context; `score`, float32, the higher the better; `null_odds`, float32, the larger the
-    likelier there is no answer; and `answerable`, bool, whether they are at most `threshold` (for
-    SQuAD 1.1 always true). Answers are those of albert_tf.tasks.squad.answers, but where that
-    falls back on a span that is not allowed, the answer here is empty.
+    more likely there is no answer; and `answerable`, bool, whether they are at most `threshold`
+    (always true for SQuAD 1.1). The answers equal those of albert_tf.tasks.squad.answers, except
+    that a question without a possible span gets an empty answer.
 
     Args:
-      task: what the model was trained for.
-      model: in float32.
+      task: the task of the model.
+      model: the model, in float32.
       threshold: null odds above which a question counts as unanswerable.
 
     Returns:
@@ -208,15 +188,15 @@ def build_squad(
         with portable_graph():
             outputs = task.predict(model, cut_padding(packed))
         best = _best_spans(
-            _Candidates.of(outputs, spec.head),
+            outputs,
             windows,
             tf.gather(query_lengths, windows.pair) + 2,
             ends.values > starts.values,
             spec.max_answer_length,
         )
-        odds = outputs["cls_logits"] if spec.head == "beam" else (
-            outputs["null_logit"] - best.any_score
-        )  # fmt: skip
+        odds = outputs["null_logit"]
+        if spec.head == "span":
+            odds -= best.any_score
         pairs = tf.size(questions)
         score = tf.math.unsorted_segment_max(best.score, windows.pair, pairs)
         wins = best.score == tf.gather(score, windows.pair)
@@ -225,12 +205,12 @@ def build_squad(
         null_odds = tf.math.unsorted_segment_min(odds, windows.pair, pairs)
         # A context without text has no pieces.
         starts, ends = (tf.concat([x.values, [0]], axis=0) for x in (starts, ends))
-        found = score > _NEVER
-        begin = tf.where(found, tf.gather(starts, tf.gather(best.first, winner)), 0)
-        end = tf.where(found, tf.gather(ends, tf.gather(best.last, winner)), 0)
+        has_span = score > _NEVER
+        begin = tf.where(has_span, tf.gather(starts, tf.gather(best.first, winner)), 0)
+        end = tf.where(has_span, tf.gather(ends, tf.gather(best.last, winner)), 0)
         text = tf.strings.substr(valid_utf8(contexts), begin, end - begin, "UTF8_CHAR")
         text, start = _strip(text, tf.cast(begin, tf.int32))
-        always = tf.ones_like(found)
+        always = tf.ones_like(has_span)
         return {
             "answer": text,
             "start": start,
@@ -246,17 +226,17 @@ def build_squad(
 
 
 def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
-    """Questions on contexts of one window and of several."""
+    """Returns questions about contexts of one window and of several."""
     probes = []
     for length, contexts in text_batches():
         questions = QUESTIONS[: len(contexts)]
-        found = [answerer.answer(q, c) for q, c in zip(questions, contexts)]
+        answers = [answerer.answer(q, c) for q, c in zip(questions, contexts)]
         expected = {
-            "answer": as_bytes([answer.text for answer in found]),
-            "start": np.array([answer.start for answer in found], np.int32),
-            "end": np.array([answer.end for answer in found], np.int32),
-            "null_odds": np.array([answer.null_odds for answer in found], np.float32),
-            "answerable": np.array([answer.answerable for answer in found]),
+            "answer": as_bytes([answer.text for answer in answers]),
+            "start": np.array([answer.start for answer in answers], np.int32),
+            "end": np.array([answer.end for answer in answers], np.int32),
+            "null_odds": np.array([answer.null_odds for answer in answers], np.float32),
+            "answerable": np.array([answer.answerable for answer in answers]),
         }
         inputs = {"questions": as_bytes(questions), "contexts": as_bytes(contexts)}
         probes.append(Probe(inputs, expected, length=length))
@@ -264,7 +244,7 @@ def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
 
 
 def squad_export(task: SquadTask, model: AlbertModel) -> Export:
-    """What `build_squad` builds with the task's threshold, with its probes."""
+    """Returns the SavedModel of `build_squad` with the task's threshold, and its probes."""
     threshold = (task.threshold or DEFAULT).value
     root, signatures = build_squad(task, model, threshold)
     return Export(KIND, root, signatures, squad_probes(QuestionAnswerer(task, model, threshold)))

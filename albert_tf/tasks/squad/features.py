@@ -1,13 +1,13 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From questions to records, one for each window."""
+"""The settings of a SQuAD task, and records of questions: one for each window."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,69 @@ import numpy as np
 from albert_tf.data import records
 from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.squad.data import Question, answer_span
+from albert_tf.io.json_values import shown
+from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 
+HEADS = ("span", "beam")
 #: Records encoded together.
 _CHUNK = 256
 #: Part of the cache's key: raise it when the same questions give other records.
 _FORMAT = 1
 
 
-def squad_features(labelled: bool) -> dict[str, records.FeatureSpec]:
-    """The layout of a record, which is one window.
+@dataclasses.dataclass(frozen=True)
+class SquadSpec:
+    """Settings of a SQuAD task, kept in task.json beside the model.
 
-    With labels it has `start_positions` and `end_positions`, the answer's first and last position
-    in the sequence, or 0 and 0 ([CLS]) if the window has no answer; and `is_impossible`, then 1.
+    Attributes:
+      version: "1.1", or "2.0" where questions may have no answer.
+      head: "span" or "beam"; None for that of the TF1 release, beam for 2.0 and span for 1.1.
+      n_best_size: answers kept for each question.
+      max_answer_length: longest answer, in tokens.
+      start_n_top, end_n_top: width of the beam.
+      compat: reproduces faults of the release: the span head's softmax runs over question and
+        padding too, and 1.1 windows without the answer train [CLS].
+      max_seq_length, doc_stride, max_query_length: see WindowOptions.
+
+    Raises:
+      AlbertError: unknown version or head, or lengths that leave no room for the context.
+    """
+
+    version: str
+    head: str | None = None
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    start_n_top: int = 5
+    end_n_top: int = 5
+    compat: bool = False
+    max_seq_length: int = WindowOptions.max_seq_length
+    doc_stride: int = WindowOptions.doc_stride
+    max_query_length: int = WindowOptions.max_query_length
+
+    def __post_init__(self) -> None:
+        """Fills in the head and checks the values."""
+        if self.version not in VERSIONS:
+            raise AlbertError(f"version={shown(self.version)} is not one of {', '.join(VERSIONS)}.")
+        head = self.head or ("beam" if self.version == "2.0" else "span")
+        if head not in HEADS:
+            raise AlbertError(f"head={shown(head)} is not one of {', '.join(HEADS)}.")
+        object.__setattr__(self, "head", head)
+        _ = self.windows  # Checks the lengths.
+
+    @property
+    def windows(self) -> WindowOptions:
+        """How contexts are cut into windows."""
+        return WindowOptions(self.max_seq_length, self.doc_stride, self.max_query_length)
+
+
+def squad_features(labelled: bool) -> dict[str, records.FeatureSpec]:
+    """Returns the layout of a record, which is one window.
+
+    With labels, `start_positions` and `end_positions` are the answer's first and last position in
+    the sequence and `is_impossible` is 0. In a window without an answer they are 0 ([CLS]), 0
+    and 1.
     """
     names = ("start_positions", "end_positions", "is_impossible") if labelled else ()
     return records.sequence_features(1, **{name: records.FeatureSpec("int64") for name in names})
@@ -39,41 +87,38 @@ def build_squad_records(
     folder: str,
     questions: Sequence[Question],
     tokenizer: Tokenizer,
-    options: WindowOptions,
+    spec: SquadSpec,
     *,
-    version: str,
     labelled: bool,
-    compat: bool = False,
     shuffle_seed: int | None = None,
-    cut: Callable[[Sequence[Question]], Windows] | None = None,
-) -> str:
-    """Writes the windows of questions as records below `folder`, unless they are there already.
+) -> tuple[str, Windows | None]:
+    """Writes the windows of questions as records, unless the same records are cached.
+
+    A labelled window that lacks a part of the answer is an example of "no answer here" for 2.0. For
+    1.1, which has no such examples, it is left out, except with `spec.compat`. If no window holds
+    the whole answer, the window with the largest part of it is labelled with that part.
 
     Args:
-      folder: the cache.
-      questions: in the order of the records, whose windows are those of `make_windows`.
-      tokenizer: gives the ids.
-      options: how contexts are cut.
-      version: of SQuAD. Labelled windows that lack a part of the answer are examples of "no answer
-        here" for 2.0, and left out for 1.1, which has no such thing. If no window holds the whole
-        answer, the one that holds most of it has that part for its answer.
-      labelled: write the first gold answer of each question; needed for training.
-      compat: as the TF1 release, for 1.1 too, every window that lacks a part of the answer points
-        at [CLS].
-      shuffle_seed: puts the questions in a random order; None keeps theirs.
-      cut: gives the windows of questions, if they are needed; None: `make_windows`.
+      folder: folder of the cache.
+      questions: the questions; a record is one of their windows, see `make_windows`.
+      tokenizer: converts texts to ids.
+      spec: settings of the task.
+      labelled: writes the first gold answer of each question, which training needs.
+      shuffle_seed: shuffles the questions; None keeps their order.
 
     Returns:
-      Path of the record file; a manifest lies beside it, whose statistics tell what was counted.
+      Path of the record file, whose manifest has the statistics; and the windows in the order of
+      the records, or None if the records were cached. With labels there may be windows without a
+      record.
 
     Raises:
-      AlbertError: a context holds no text; with labels, a question has no answer, or its context
-        does not hold it.
+      AlbertError: a context has no text; with labels, a question has no answer, or its context
+        does not contain it.
     """
     key = {
         "format": _FORMAT,
-        **dataclasses.asdict(options),
-        "labels": [version, compat] if labelled else None,
+        **dataclasses.asdict(spec.windows),
+        "labels": [spec.version, spec.compat] if labelled else None,
         "shuffle_seed": shuffle_seed,
         "content": _content_hash(questions, labelled),
     }
@@ -81,16 +126,18 @@ def build_squad_records(
     if shuffle_seed is not None:
         order = np.random.default_rng(shuffle_seed).permutation(len(questions))
         questions = [questions[i] for i in order]
+    windows: Windows | None = None
 
     def encode(statistics: dict[str, Any]) -> Iterator[bytes]:
-        # Found before the tokenizer's work, because the search may fail.
+        nonlocal windows
+        # The search for answers may fail, so it comes before the tokenizer's work.
         spans = [_gold_span(question) for question in questions] if labelled else []
-        windows = cut(questions) if cut else make_windows(questions, tokenizer, options)
+        windows = make_windows(questions, tokenizer, spec.windows)
         rows, labels = np.arange(len(windows)), np.zeros((len(windows), 0), np.int64)
         statistics["questions"] = len(questions)
         if labelled:
-            labels = _labels(windows, spans, compat, statistics)
-            if version == "1.1" and not compat:
+            labels = _labels(windows, spans, spec.compat, statistics)
+            if spec.version == "1.1" and not spec.compat:
                 rows = np.flatnonzero(labels[:, 2] == 0)
             statistics["windows_left_out"] = len(windows) - len(rows)
         lengths = windows.context_start + windows.num_pieces + 1
@@ -105,7 +152,8 @@ def build_squad_records(
             }
             yield from records.encode_examples(columns, features)
 
-    return cached_records(folder, "question_answering", key, features, tokenizer, encode)
+    path = cached_records(folder, "question_answering", key, features, tokenizer, encode)
+    return path, windows
 
 
 def _content_hash(questions: Sequence[Question], labelled: bool) -> str:
@@ -119,7 +167,7 @@ def _content_hash(questions: Sequence[Question], labelled: bool) -> str:
 
 
 def _gold_span(question: Question) -> tuple[int, int] | None:
-    """Characters of the first gold answer; None if the question is unanswerable."""
+    """Returns the characters of the first gold answer; None if the question is unanswerable."""
     if question.is_impossible:
         return None
     if not question.answers:
@@ -133,7 +181,7 @@ def _labels(
     compat: bool,
     statistics: dict[str, Any],
 ) -> np.ndarray:
-    """Start, end and is_impossible of every window, int64 [n, 3]."""
+    """Returns start, end and is_impossible of every window, int64 [n, 3], and counts answers."""
     labels = np.tile(np.array([0, 0, 1], np.int64), (len(windows), 1))
     bounds = np.searchsorted(windows.question_index, np.arange(len(spans) + 1)).tolist()
     cut = 0
@@ -141,26 +189,26 @@ def _labels(
         if span is None:
             continue
         first, last = windows.paragraph(begin).pieces_of(*span)
-        found = {row: windows.positions(row, first, last) for row in range(begin, stop)}
-        if not any(found.values()) and not compat:
+        rows = range(begin, stop)
+        positions = {row: windows.positions(row, first, last) for row in rows}
+        if not any(positions.values()) and not compat:
             cut += 1
-            row, part = _most_of(windows, range(begin, stop), first, last)
-            found = {row: part}
-        for row, positions in found.items():
-            if positions:
-                labels[row] = (*positions, 0)
+            positions = _largest_part(windows, rows, first, last)
+        for row, start_end in positions.items():
+            if start_end:
+                labels[row] = (*start_end, 0)
     statistics["unanswerable"] = sum(span is None for span in spans)
     statistics["answers_cut"] = cut
     return labels
 
 
-def _most_of(
+def _largest_part(
     windows: Windows, rows: range, first: int, last: int
-) -> tuple[int, tuple[int, int] | None]:
-    """The window that holds most of the pieces first to last, and the positions it holds."""
+) -> dict[int, tuple[int, int] | None]:
+    """Returns the window with most of the pieces first to last, and the positions of its part."""
     parts = {}
     for row in rows:
         begin, size = int(windows.first_piece[row]), int(windows.num_pieces[row])
         parts[row] = max(first, begin), min(last, begin + size - 1)
     row = max(rows, key=lambda row: parts[row][1] - parts[row][0])
-    return row, windows.positions(row, *parts[row])
+    return {row: windows.positions(row, *parts[row])}

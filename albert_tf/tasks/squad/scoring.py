@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact match, F1 and the threshold for "no answer", equal to SQuAD's official evaluation scripts.
 
-Sums run in the official order, so that the figures are equal to the last digit.
+Sums run in the official order, so that the scores are equal to the last digit.
 """
 
 from __future__ import annotations
@@ -12,38 +12,77 @@ import functools
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import shown
+from albert_tf.tasks.squad.answers import Answers, predictions
 from albert_tf.tasks.squad.data import Question
 
+#: The metric with the score of leaving every question unanswered.
+BASELINE = "all_null_f1"
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def normalize_answer(text: str) -> str:
-    """Lower case, without ASCII punctuation, articles and superfluous white space."""
+    """Converts to lower case; removes ASCII punctuation, articles and redundant white space."""
     text = text.lower().translate(_NO_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
 def exact_match(prediction: str, gold: str) -> int:
-    """1 if the two are the same after normalisation, else 0."""
+    """Returns 1 if the two are equal after normalization, else 0."""
     return int(normalize_answer(prediction) == normalize_answer(gold))
 
 
 def f1(prediction: str, gold: str) -> float:
-    """Harmonic mean of precision and recall of the words; 0 if one of the two has none."""
+    """Returns the harmonic mean of the words' precision and recall; 0 if either has no words."""
     predicted, wanted = normalize_answer(prediction).split(), normalize_answer(gold).split()
     common = sum((collections.Counter(predicted) & collections.Counter(wanted)).values())
     if not common:
         return 0.0
     precision, recall = common / len(predicted), common / len(wanted)
     return 2 * precision * recall / (precision + recall)
+
+
+def score_answers(
+    questions: Sequence[Question], answers: Answers, version: str, threshold: float | None
+) -> dict[str, float]:
+    """Scores answers as the official scripts do, from 0 to 100.
+
+    Args:
+      questions: questions with gold answers.
+      answers: answers to these questions.
+      version: "1.1" or "2.0".
+      threshold: for 2.0, null odds above which a question counts as unanswerable; None for the
+        value with the best F1 on these questions.
+
+    Returns:
+      The official metrics; for 2.0 also those of `find_best_thresholds`, the `null_threshold` that
+      was applied, and `all_null_f1`, the F1 of leaving every question unanswered.
+    """
+    best_answers = predictions(answers, None)
+    if version == "1.1":
+        return score(questions, best_answers, version="1.1")
+    if threshold is None:
+        threshold = answer_threshold(questions, best_answers, answers.null_odds)
+    return {
+        **score(questions, predictions(answers, threshold), version="2.0"),
+        **find_best_thresholds(questions, best_answers, answers.null_odds),
+        "null_threshold": threshold,
+        BASELINE: no_answer_score(questions)["f1"],
+    }
+
+
+def baseline_note(results: Mapping[str, float]) -> str | None:
+    """Returns a line if the scores are no better than the baseline, else None."""
+    if results["f1"] > results.get(BASELINE, 0.0):
+        return None
+    return "That is no better than leaving every question unanswered."
 
 
 def score(
@@ -54,15 +93,15 @@ def score(
     null_odds: Mapping[str, float] | None = None,
     na_prob_thresh: float = 1.0,
 ) -> dict[str, float]:
-    """Scores answers in per cent.
+    """Scores predictions in percent.
 
     Args:
-      questions: with their answers; in 2.0 a question without any counts as unanswerable.
-      predictions: answers by question id; "" for none. In 1.1 a missing one scores 0.
+      questions: questions with gold answers; in 2.0 a question without any is unanswerable.
+      predictions: answers by question id; "" for no answer. In 1.1 a missing one scores 0.
       version: "1.1" or "2.0".
-      null_odds: 2.0 only: by question id, the larger the likelier it is unanswerable.
-      na_prob_thresh: with null_odds: a question above it counts as left unanswered. The official
-        script's default is meant for probabilities.
+      null_odds: 2.0 only: by question id, the larger the more likely it is unanswerable.
+      na_prob_thresh: questions with null odds above it count as left unanswered. The default is
+        that of the official script and suits probabilities.
 
     Returns:
       1.1: exact_match and f1. 2.0: exact, f1 and total, the same with HasAns_ and NoAns_ for
@@ -70,26 +109,24 @@ def score(
 
     Raises:
       AlbertError: no prediction belongs to these questions, one is not a string, or (2.0) one is
-        missing; null_odds lacks a question; there is no answer to compare with (1.1).
+        missing; null_odds lacks a question; a question has no gold answer (1.1).
     """
-    _check(questions, predictions, version)
     if version == "1.1":
         return _score_answerable(questions, predictions)
-    exact, f1_scores = _raw_scores(questions, predictions)
-    answerable = np.array([bool(question.answers) for question in questions])
+    raw = _RawScores.of(questions, predictions, null_odds)
+    columns = {"exact": raw.exact, "f1": raw.f1}
     best: dict[str, float] = {}
-    columns = {"exact": exact, "f1": f1_scores}
-    if null_odds is not None:
-        odds = _odds_of(questions, null_odds)
-        best = _best_thresholds(questions, predictions, columns, odds)
+    if raw.odds is not None:
+        best = raw.best_thresholds()
+        unanswered = (~raw.answerable).astype(float)
         columns = {
-            name: np.where(odds > na_prob_thresh, (~answerable).astype(float), values)
+            name: np.where(raw.odds > na_prob_thresh, unanswered, values)
             for name, values in columns.items()
         }
-    result = _means(columns, np.ones_like(answerable), "")
-    for prefix, chosen in (("HasAns_", answerable), ("NoAns_", ~answerable)):
-        if chosen.any():
-            result.update(_means(columns, chosen, prefix))
+    result = _means(columns, np.ones_like(raw.answerable), "")
+    for prefix, selected in (("HasAns_", raw.answerable), ("NoAns_", ~raw.answerable)):
+        if selected.any():
+            result.update(_means(columns, selected, prefix))
     return {**result, **best}
 
 
@@ -98,22 +135,19 @@ def find_best_thresholds(
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
-    """The thresholds of `null_odds` that score best, as the official 2.0 script finds them.
+    """Finds the thresholds of `null_odds` with the best scores, as the official 2.0 script does.
 
     If no threshold beats leaving every question unanswered, it is 0 by definition, whatever the
-    odds; `answer_threshold` gives one that can be applied.
+    odds; `answer_threshold` returns one that can be applied.
 
     Returns:
-      best_exact, best_exact_thresh, best_f1 and best_f1_thresh. The question whose odds are the
-      threshold is one that is answered.
+      best_exact, best_exact_thresh, best_f1 and best_f1_thresh. A threshold is the null odds of a
+      question, which is still answered.
 
     Raises:
-      AlbertError: as `score`.
+      AlbertError: see `score`.
     """
-    _check(questions, predictions, "2.0")
-    exact, f1_scores = _raw_scores(questions, predictions)
-    odds = _odds_of(questions, null_odds)
-    return _best_thresholds(questions, predictions, {"exact": exact, "f1": f1_scores}, odds)
+    return _RawScores.of(questions, predictions, null_odds).best_thresholds()
 
 
 def answer_threshold(
@@ -121,20 +155,18 @@ def answer_threshold(
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> float:
-    """The threshold with the best F1: answer where null_odds are at most this.
+    """Returns the threshold with the best F1: questions with higher null odds stay unanswered.
 
-    It differs from the official best_f1_thresh where that cannot be applied: it never parts
-    questions with the same odds, and lies below all odds if it is best to answer none. It lies
-    halfway to the next question's odds, so that rounding decides nothing.
+    It differs from the official best_f1_thresh where that cannot be applied: it never separates
+    questions with equal odds, and is below all odds if no answer is best. It lies halfway to the
+    next question's odds, so that rounding does not matter.
 
     Raises:
-      AlbertError: as `score`.
+      AlbertError: see `score`.
     """
-    _check(questions, predictions, "2.0")
-    _, f1_scores = _raw_scores(questions, predictions)
-    odds = _odds_of(questions, null_odds)
-    order, totals = _totals_by_threshold(questions, predictions, f1_scores, odds)
-    ranked = odds[order]
+    raw = _RawScores.of(questions, predictions, null_odds)
+    order, totals = raw.totals_by_threshold(raw.f1)
+    ranked = raw.odds[order]
     last_of_equals = np.append(ranked[1:] != ranked[:-1], True)
     totals[1:][~last_of_equals] = -np.inf
     best = int(np.argmax(totals))
@@ -143,7 +175,7 @@ def answer_threshold(
 
 
 def no_answer_score(questions: Sequence[Question]) -> dict[str, float]:
-    """The 2.0 scores of leaving every question unanswered: the baseline to beat."""
+    """Returns the 2.0 scores of leaving every question unanswered, a baseline."""
     return score(questions, {question.id: "" for question in questions}, version="2.0")
 
 
@@ -177,7 +209,8 @@ def _odds_of(questions: Sequence[Question], null_odds: Mapping[str, float]) -> n
 def _score_answerable(
     questions: Sequence[Question], predictions: Mapping[str, str]
 ) -> dict[str, float]:
-    """The official 1.1 script: an unanswered question scores 0."""
+    """Scores as the official 1.1 script does: an unanswered question scores 0."""
+    _check(questions, predictions, "1.1")
     exact = f1_sum = 0.0
     for question in questions:
         if question.id in predictions:
@@ -190,59 +223,75 @@ def _score_answerable(
     }
 
 
-def _raw_scores(
-    questions: Sequence[Question], predictions: Mapping[str, str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The official 2.0 script's exact match and F1 of every question, [n] each."""
-    exact, f1_scores = [], []
-    for question in questions:
-        prediction = predictions[question.id]
-        # Answers of which normalisation leaves nothing do not count.
-        gold = [a.text for a in question.answers if normalize_answer(a.text)] or [""]
-        exact.append(max(exact_match(prediction, text) for text in gold))
-        if gold == [""]:
-            f1_scores.append(float(exact[-1]))
-        else:
-            f1_scores.append(max(f1(prediction, text) for text in gold))
-    return np.array(exact, float), np.array(f1_scores)
+class _RawScores(NamedTuple):
+    """Scores of n questions before a threshold, as in the official 2.0 script.
+
+    Attributes:
+      exact, f1: float64 [n].
+      answerable: bool [n], whether the question has a gold answer.
+      answered: bool [n], whether the prediction is not empty.
+      odds: float64 [n], the null odds, or None.
+    """
+
+    exact: np.ndarray
+    f1: np.ndarray
+    answerable: np.ndarray
+    answered: np.ndarray
+    odds: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        questions: Sequence[Question],
+        predictions: Mapping[str, str],
+        null_odds: Mapping[str, float] | None,
+    ) -> _RawScores:
+        _check(questions, predictions, "2.0")
+        exact, f1_scores = [], []
+        for question in questions:
+            prediction = predictions[question.id]
+            # Answers that are empty after normalization do not count.
+            gold = [a.text for a in question.answers if normalize_answer(a.text)] or [""]
+            exact.append(max(exact_match(prediction, text) for text in gold))
+            if gold == [""]:
+                f1_scores.append(float(exact[-1]))
+            else:
+                f1_scores.append(max(f1(prediction, text) for text in gold))
+        return cls(
+            np.array(exact, float),
+            np.array(f1_scores),
+            np.array([bool(question.answers) for question in questions]),
+            np.array([bool(predictions[question.id]) for question in questions]),
+            None if null_odds is None else _odds_of(questions, null_odds),
+        )
+
+    def totals_by_threshold(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sorts questions by odds, [n]; sums the scores if the first k are answered, [n + 1].
+
+        An unanswerable question is right until it is answered.
+        """
+        gains = np.where(self.answerable, scores, -self.answered.astype(float))
+        order = np.argsort(self.odds, kind="stable")
+        none_answered = float((~self.answerable).sum())
+        return order, np.cumsum(np.append(none_answered, gains[order]))
+
+    def best_thresholds(self) -> dict[str, float]:
+        """See `find_best_thresholds`."""
+        result = {}
+        for name, scores in (("exact", self.exact), ("f1", self.f1)):
+            order, totals = self.totals_by_threshold(scores)
+            best = int(np.argmax(totals))
+            result[f"best_{name}"] = float(100.0 * totals[best] / len(scores))
+            result[f"best_{name}_thresh"] = float(self.odds[order[best - 1]]) if best else 0.0
+        return result
 
 
-def _means(columns: Mapping[str, np.ndarray], chosen: np.ndarray, prefix: str) -> dict[str, float]:
-    total = int(chosen.sum())
+def _means(
+    columns: Mapping[str, np.ndarray], selected: np.ndarray, prefix: str
+) -> dict[str, float]:
+    total = int(selected.sum())
     result = {
-        f"{prefix}{name}": 100.0 * sum(values[chosen].tolist()) / total
+        f"{prefix}{name}": 100.0 * sum(values[selected].tolist()) / total
         for name, values in columns.items()
     }
     return {**result, f"{prefix}total": total}
-
-
-def _totals_by_threshold(
-    questions: Sequence[Question],
-    predictions: Mapping[str, str],
-    scores: np.ndarray,
-    odds: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Questions by rising odds, [n], and total score if the first k of them are answered, [n + 1].
-
-    An unanswerable question is right until it is answered with something.
-    """
-    answerable = np.array([bool(question.answers) for question in questions])
-    answered = np.array([bool(predictions[question.id]) for question in questions])
-    gains = np.where(answerable, scores, -answered.astype(float))
-    order = np.argsort(odds, kind="stable")
-    return order, np.cumsum(np.append(float((~answerable).sum()), gains[order]))
-
-
-def _best_thresholds(
-    questions: Sequence[Question],
-    predictions: Mapping[str, str],
-    columns: Mapping[str, np.ndarray],
-    odds: np.ndarray,
-) -> dict[str, float]:
-    result = {}
-    for name, scores in columns.items():
-        order, totals = _totals_by_threshold(questions, predictions, scores, odds)
-        best = int(np.argmax(totals))
-        result[f"best_{name}"] = float(100.0 * totals[best] / len(questions))
-        result[f"best_{name}_thresh"] = float(odds[order[best - 1]]) if best else 0.0
-    return result

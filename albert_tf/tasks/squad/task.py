@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD 1.1 and 2.0 as a task: which model, which loss, which outputs."""
+"""SQuAD 1.1 and 2.0 as a task: its model, loss, answers and files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError
-from albert_tf.io.json_values import from_json, shown
 from albert_tf.keras2 import keras
 from albert_tf.modeling.question_answering import (
     AlbertBeamAnswerer,
@@ -23,14 +21,14 @@ from albert_tf.modeling.question_answering import (
     masked,
     top_k,
 )
-from albert_tf.tasks.base import FineTuningTask, InputOptions, model_inputs
+from albert_tf.tasks.base import ExampleSet, FineTuningTask, InputOptions, model_inputs
 from albert_tf.tasks.squad.answer_files import write_answers
 from albert_tf.tasks.squad.answers import Answers, extract_answers
-from albert_tf.tasks.squad.data import VERSIONS, Question, check_answered
-from albert_tf.tasks.squad.features import build_squad_records, squad_features
-from albert_tf.tasks.squad.question_set import BASELINE, QuestionSet, baseline_note, score_answers
+from albert_tf.tasks.squad.data import Question, check_answered
+from albert_tf.tasks.squad.features import SquadSpec, build_squad_records, squad_features
+from albert_tf.tasks.squad.scoring import BASELINE, baseline_note, score_answers
 from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold, save_threshold
-from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
+from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.task import Batch, correct
 from albert_tf.weights.model_folders import model_folder
@@ -39,79 +37,48 @@ if TYPE_CHECKING:
     from albert_tf.export.publish import Export
     from albert_tf.modeling.encoder import AlbertModel
 
-HEADS = ("span", "beam")
-
 
 @dataclasses.dataclass(frozen=True)
-class SquadSpec:
-    """What is asked for and how answers are searched; kept in task.json beside the model.
+class QuestionSet(ExampleSet):
+    """Questions, whose records are windows of their contexts.
 
     Attributes:
-      version: "1.1", or "2.0" where questions may have no answer.
-      head: "span" or "beam"; None takes that of the release, beam for 2.0 and span for 1.1.
-      windows: how a context is cut.
-      n_best_size: answers kept a question.
-      max_answer_length: tokens of the longest answer.
-      start_n_top, end_n_top: width of the beam.
-      compat: train and search as the release does where it is at fault: the span head's softmax
-        runs over question and padding too, and 1.1 windows without the answer train [CLS].
-
-    Raises:
-      AlbertError: unknown version or head.
+      task: the task that answers them.
+      made_windows: the windows, or None if the records were cached.
     """
 
-    version: str
-    head: str | None = None
-    windows: WindowOptions = dataclasses.field(default_factory=WindowOptions)
-    n_best_size: int = 20
-    max_answer_length: int = 30
-    start_n_top: int = 5
-    end_n_top: int = 5
-    compat: bool = False
+    task: SquadTask
+    made_windows: Windows | None
+    _latest: list = dataclasses.field(default_factory=list, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Fills in the head."""
-        if self.version not in VERSIONS:
-            raise AlbertError(f"version={shown(self.version)} is not one of {', '.join(VERSIONS)}.")
-        head = self.head or ("beam" if self.version == "2.0" else "span")
-        if head not in HEADS:
-            raise AlbertError(f"head={shown(head)} is not one of {', '.join(HEADS)}.")
-        object.__setattr__(self, "head", head)
+    @functools.cached_property
+    def windows(self) -> Windows:
+        """The windows in the order of the records."""
+        if self.made_windows is not None:
+            return self.made_windows
+        return make_windows(self.examples, self.task.tokenizer, self.task.spec.windows)
 
-    @property
-    def max_seq_length(self) -> int:
-        """Tokens of the longest sequences."""
-        return self.windows.max_seq_length
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON values; max_seq_length stands at the top."""
-        values = dataclasses.asdict(self)
-        windows = values.pop("windows")
-        return {**values, **windows}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, object], where: str) -> SquadSpec:
-        """The reverse of `to_dict`; other entries are ignored. `where` is for the errors."""
-        names = {field.name for field in dataclasses.fields(WindowOptions)}
-        windows = {k: v for k, v in values.items() if k in names}
-        names = {field.name for field in dataclasses.fields(cls)} - {"windows"}
-        own = {k: v for k, v in values.items() if k in names}
-        return from_json(cls, {**own, "windows": from_json(WindowOptions, windows, where)}, where)
+    def answers(self, outputs: Mapping[str, np.ndarray]) -> Answers:
+        """Returns the best answers, given the outputs of SquadTask.predict for all records."""
+        # An evaluation scores answers and then writes them: both times of the same outputs.
+        if not self._latest or self._latest[0] is not outputs:
+            self._latest[:] = outputs, extract_answers(self.windows, outputs, self.task.spec)
+        return self._latest[1]
 
 
 class SquadTask(FineTuningTask):
     """Answers are spans of the context (official run_squad_v1 and run_squad_v2).
 
     Args:
-      config: of the model.
+      config: configuration of the model.
       tokenizer: saved with the model.
-      spec: what is asked for.
-      dropout_rate: of the beam head's answerability.
-      threshold: for 2.0, the null odds above which a question counts as unanswerable; None until
-        an evaluation finds the one that is best for its questions.
+      spec: settings of the task.
+      dropout_rate: dropout in the beam head's answerability classifier.
+      threshold: for 2.0, null odds above which a question counts as unanswerable; None until an
+        evaluation finds the best one.
 
     Raises:
-      AlbertError: the configuration fits neither the tokenizer nor the length.
+      AlbertError: the configuration does not match the tokenizer or the length.
     """
 
     name = "squad"
@@ -132,18 +99,9 @@ class SquadTask(FineTuningTask):
         else:
             self.best_metric = "f1"
 
-    def task_file(self) -> dict[str, object]:
-        """The specification."""
-        return self.spec.to_dict()
-
-    @classmethod
-    def read_spec(cls, values: Mapping[str, Any], path: str) -> SquadSpec:
-        """See FineTuningTask."""
-        return SquadSpec.from_dict(values, f"{path} does not describe SQuAD")
-
     @classmethod
     def load(cls, folder: str, **changes: Any) -> SquadTask:
-        """See FineTuningTask; with the threshold that is kept beside the model."""
+        """See FineTuningTask; also loads the threshold kept beside the model."""
         task = super().load(folder, **changes)
         if task.spec.version == "2.0":
             task.threshold = load_threshold(folder)
@@ -156,35 +114,22 @@ class SquadTask(FineTuningTask):
         training = options.train_seed is not None
         if options.labelled and not training:
             check_answered(examples)
-        cut, asked = self.spec.windows, tuple(examples)
-        windows = functools.cache(lambda: make_windows(asked, self.tokenizer, cut))
-        path = build_squad_records(
+        questions = tuple(examples)
+        path, windows = build_squad_records(
             options.cache_dir,
-            asked,
+            questions,
             self.tokenizer,
-            cut,
-            version=self.spec.version,
+            self.spec,
             labelled=training,
-            compat=self.spec.compat,
             shuffle_seed=options.train_seed,
-            cut=None if training else lambda _: windows(),
         )
-        source = self.record_set(asked, name, path, squad_features(training), options).source
-        line = f"{name}: {len(asked):,} questions, {source.num_examples:,} windows"
+        source = self.record_set(questions, name, path, squad_features(training), options).source
+        line = f"{name}: {len(questions):,} questions, {source.num_examples:,} windows"
         left_out = source.manifest.statistics.get("windows_left_out")
         print(line + (f", {left_out:,} more without the answer left out" if left_out else ""))
-        return QuestionSet(name, asked, source, windows, self.extract)
-
-    def extract(self, windows: Windows, outputs: Mapping[str, np.ndarray]) -> Answers:
-        """The best answers in windows, from the outputs of `predict` for these."""
-        return extract_answers(
-            windows,
-            outputs,
-            head=self.spec.head,
-            n_best_size=self.spec.n_best_size,
-            max_answer_length=self.spec.max_answer_length,
-            compat=self.spec.compat,
-        )
+        # Training needs no answers, so its windows are not kept.
+        windows = None if training else windows
+        return QuestionSet(name, questions, source, task=self, made_windows=windows)
 
     def export(self, model: AlbertModel) -> Export:
         """See albert_tf.tasks.squad.export."""
@@ -193,45 +138,41 @@ class SquadTask(FineTuningTask):
         return squad_export(self, model)
 
     def build_model(self) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
-        """Encoder and the head that the specification names."""
+        """Builds the encoder and the head."""
         if self.spec.head == "span":
             return AlbertSpanAnswerer(self.config)
         widths = self.spec.start_n_top, self.spec.end_n_top
         return AlbertBeamAnswerer(self.config, *widths, self.dropout_rate)
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
-        """Summed losses and, of spans and answerability, how often the model is right.
+        """Returns summed losses, and the numbers of correct spans and correct answerabilities.
 
         The loss of a window is 0.5 (start + end cross-entropy), for the beam head plus 0.5 times
-        the cross-entropy of the answerability. Windows without an answer point at [CLS].
+        the cross-entropy of the answerability. The labels of windows without an answer are [CLS].
         """
         starts, ends = batch["start_positions"], batch["end_positions"]
         inputs = model_inputs(batch)
+        sums = {}
         if self.spec.head == "span":
-            outputs = model(inputs, training=training)
-            start_logits, end_logits = self._competing(outputs, inputs)
-            start_log_probs = tf.nn.log_softmax(start_logits)
-            end_log_probs = tf.nn.log_softmax(end_logits)
-            extra = {}
+            logits = self._competing_logits(model(inputs, training=training), inputs)
+            start_log_probs, end_log_probs = map(tf.nn.log_softmax, logits)
         else:
             outputs = model({**inputs, "start_positions": starts}, training=training)
             start_log_probs, end_log_probs = outputs["start_log_probs"], outputs["end_log_probs"]
             impossible, logits = tf.cast(batch["is_impossible"], tf.float32), outputs["cls_logits"]
             losses = tf.nn.sigmoid_cross_entropy_with_logits(impossible, logits)
             right = tf.equal(logits > 0, impossible > 0)
-            extra = {"answerability_loss": losses, "answerability_accuracy": right}
+            sums = {"answerability_loss": losses, "answerability_accuracy": right}
         right = correct(start_log_probs, starts) & correct(end_log_probs, ends)
-        picked = [
-            tf.gather(log_probs, positions, batch_dims=1)
-            for log_probs, positions in ((start_log_probs, starts), (end_log_probs, ends))
-        ]
-        values = {"span_loss": -0.5 * (picked[0] + picked[1]), "span_accuracy": right, **extra}
-        return {k: tf.reduce_sum(tf.cast(v, tf.float32)) for k, v in values.items()}
+        start_gold = tf.gather(start_log_probs, starts, batch_dims=1)
+        end_gold = tf.gather(end_log_probs, ends, batch_dims=1)
+        sums = {"span_loss": -0.5 * (start_gold + end_gold), "span_accuracy": right, **sums}
+        return {k: tf.reduce_sum(tf.cast(v, tf.float32)) for k, v in sums.items()}
 
     def means(
         self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """Mean losses and accuracies over the windows."""
+        """Returns mean losses and accuracies over the windows."""
         means = super().means(sums, weights)
         loss = means["span_loss"]
         if "answerability_loss" in means:
@@ -239,26 +180,37 @@ class SquadTask(FineTuningTask):
         return {"loss": loss, **means}
 
     def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
-        """What `extract_answers` needs, [batch, ...]; see albert_tf.tasks.squad.answers."""
+        """Returns the outputs that `extract_answers` describes, [batch, ...]."""
         inputs = model_inputs(batch)
         outputs = model(inputs, training=False)
         if self.spec.head == "beam":
-            return outputs
-        null_logit = outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
-        scored = {"null_logit": null_logit}
-        # [CLS] is no answer, so it shall not take a place among the best.
-        position = tf.range(tf.shape(batch["input_mask"])[1])
-        for name, logits in zip(("start", "end"), self._competing(outputs, inputs)):
-            if not self.spec.compat:
-                logits = masked(logits, position > 0)
-            values, positions = top_k(logits, self.spec.n_best_size)
-            scored[f"{name}_top_logits"], scored[f"{name}_top_index"] = values, positions
-        return scored
+            beam = [-1, self.spec.start_n_top, self.spec.end_n_top]
+            return {
+                "starts": outputs["start_top_index"],
+                "start_scores": outputs["start_top_log_probs"],
+                "ends": tf.reshape(outputs["end_top_index"], beam),
+                "end_scores": tf.reshape(outputs["end_top_log_probs"], beam),
+                "null_logit": outputs["cls_logits"],
+            }
+        start_logits, end_logits = self._competing_logits(outputs, inputs)
+        if not self.spec.compat:
+            # [CLS] is no answer and must not take a place among the best.
+            is_cls = tf.range(tf.shape(batch["input_mask"])[1]) == 0
+            start_logits, end_logits = masked(start_logits, ~is_cls), masked(end_logits, ~is_cls)
+        start_scores, starts = top_k(start_logits, self.spec.n_best_size)
+        end_scores, ends = top_k(end_logits, self.spec.n_best_size)
+        return {
+            "starts": starts,
+            "start_scores": start_scores,
+            "ends": ends[:, None],
+            "end_scores": end_scores[:, None],
+            "null_logit": outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0],
+        }
 
-    def _competing(
+    def _competing_logits(
         self, outputs: Mapping[str, tf.Tensor], inputs: Mapping[str, tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Logits of the span head, with those masked that cannot be part of an answer."""
+        """Returns the span head's logits, masked where no answer can start or end."""
         logits = outputs["start_logits"], outputs["end_logits"]
         if self.spec.compat:
             return logits
@@ -266,7 +218,7 @@ class SquadTask(FineTuningTask):
         return masked(logits[0], allowed), masked(logits[1], allowed)
 
     def metrics(self, outputs: Mapping[str, np.ndarray], examples: QuestionSet) -> dict[str, float]:
-        """See `score_answers`; with the threshold, or without one the best for these questions."""
+        """See `score_answers`; without a threshold, uses the best one for these questions."""
         threshold = self.threshold.value if self.threshold else None
         answers = examples.answers(outputs)
         return score_answers(examples.examples, answers, self.spec.version, threshold)
@@ -278,7 +230,7 @@ class SquadTask(FineTuningTask):
         results: Mapping[str, float],
         output_dir: str,
     ) -> None:
-        """Writes the answers and, if there was no threshold, keeps the one that was found."""
+        """Writes the answers and, if there was no threshold before, keeps the best one."""
         if note := baseline_note(results):
             print(note)
         if self.spec.version == "2.0":
@@ -303,5 +255,5 @@ class SquadTask(FineTuningTask):
         print(f"Answers to {len(data.examples):,} questions are in {path}.")
 
     def progress(self, means: Mapping[str, float]) -> str:
-        """Loss and how many spans are right."""
+        """Returns the loss and the share of correct spans."""
         return f"{super().progress(means)} spans {means['span_accuracy']:.1%}"

@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From questions to windows: sequences that hold a question and a stretch of its paragraph.
+"""Cuts questions into windows: sequences of a question and a part of its paragraph.
 
-Source: google-research/albert squad_utils.convert_examples_to_features. Pieces are aligned with the
-paragraph's characters by the tokenizer, each paragraph once, and no question is ever left out.
+Source: google-research/albert squad_utils.convert_examples_to_features. Here the tokenizer aligns
+pieces with the paragraph's characters, once for each paragraph, and no question is left out.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from albert_tf.tasks.squad.data import Question
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: Paragraphs a worker process takes at a time.
+#: Paragraphs in a worker's task.
 _CHUNK = 256
-#: So many chunks, two seconds of work, are worth the start of another process.
-_CHUNKS_OF_A_WORKER = 16
+#: Chunks for each worker: two seconds of work, which is worth starting a process.
+_CHUNKS_PER_WORKER = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class WindowOptions:
-    """How paragraphs are cut.
+    """How paragraphs are cut into windows.
 
     Attributes:
-      max_seq_length: pieces of a sequence `[CLS] question [SEP] window [SEP]`.
-      doc_stride: pieces from the start of a window to that of the next.
-      max_query_length: pieces of the question; the rest is cut off.
+      max_seq_length: longest sequence `[CLS] question [SEP] window [SEP]`, in pieces.
+      doc_stride: pieces from the start of a window to the start of the next.
+      max_query_length: longest question, in pieces; the rest is cut off.
+
+    Raises:
+      AlbertError: the lengths leave no room for the paragraph.
     """
 
     max_seq_length: int = 384
@@ -44,7 +47,7 @@ class WindowOptions:
     max_query_length: int = 64
 
     def __post_init__(self) -> None:
-        """Raises AlbertError for lengths that leave no room."""
+        """Checks the lengths."""
         if self.doc_stride < 1 or self.max_query_length < 1:
             raise AlbertError("doc_stride and max_query_length must be at least 1.")
         if self.max_seq_length <= self.max_query_length + 3:
@@ -56,9 +59,9 @@ class WindowOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
-    """The pieces of a context: piece i, ids[i], stands for the characters starts[i]:ends[i].
+    """The pieces of a context: piece i, ids[i], covers the characters starts[i]:ends[i].
 
-    All int32 [pieces]; starts and ends never go down.
+    All fields are int32 [pieces]; starts and ends never decrease.
     """
 
     ids: np.ndarray
@@ -66,19 +69,19 @@ class Paragraph:
     ends: np.ndarray
 
     def pieces_of(self, char_start: int, char_end: int) -> tuple[int, int]:
-        """First and last piece of the characters [char_start, char_end)."""
+        """Returns the first and last piece of the characters [char_start, char_end)."""
         first = int(np.searchsorted(self.ends, char_start, side="right"))
         last = int(np.searchsorted(self.starts, char_end, side="left")) - 1
-        # Characters that the tokenizer drops have no piece of their own; take the next one.
+        # Characters that the tokenizer drops have no piece; the next one stands in for them.
         first = min(first, len(self.ids) - 1)
         return first, max(first, last)
 
 
 def window_spans(num_pieces: int, max_pieces: int, doc_stride: int) -> list[tuple[int, int]]:
-    """(first piece, number of pieces) of the windows that cover a paragraph.
+    """Returns (first piece, number of pieces) of the windows that cover a paragraph.
 
-    Windows of `max_pieces` begin every `doc_stride` pieces (or sooner, so that none is missed); the
-    last one ends with the paragraph.
+    Windows of `max_pieces` begin every `doc_stride` pieces, or sooner if that would skip pieces;
+    the last one ends with the paragraph.
     """
     spans = []
     first = 0
@@ -92,11 +95,13 @@ def window_spans(num_pieces: int, max_pieces: int, doc_stride: int) -> list[tupl
 
 @functools.lru_cache(maxsize=65536)
 def max_contexts(num_pieces: int, max_pieces: int, doc_stride: int) -> tuple[np.ndarray, ...]:
-    """For each window of a paragraph, bool [its pieces]: whether it shows most around the piece.
+    """Finds the window with the most context around each piece of a paragraph.
 
-    Of the windows that hold a piece, that one is chosen in which the smaller of the numbers of
-    pieces to its left and right is greatest; a longer window wins at the same number, and an
-    earlier one at the same length. So each piece has exactly one window.
+    This is the window in which the smaller of the numbers of pieces to the left and right is
+    largest. Among equals a longer window wins, then an earlier one, so each piece has exactly one.
+
+    Returns:
+      For each window, bool [its pieces]: whether it is the piece's window.
 
     Source: google-research/albert squad_utils._check_is_max_context.
     """
@@ -106,25 +111,29 @@ def max_contexts(num_pieces: int, max_pieces: int, doc_stride: int) -> tuple[np.
     for window, (first, length) in enumerate(spans):
         position = np.arange(length)
         score = np.minimum(position, length - 1 - position) + 0.01 * length
-        held = slice(first, first + length)
-        better = score > best[held]
-        best[held][better] = score[better]
-        owner[held][better] = window
+        covered = slice(first, first + length)
+        better = score > best[covered]
+        best[covered][better] = score[better]
+        owner[covered][better] = window
     return tuple(owner[f : f + n] == w for w, (f, n) in enumerate(spans))
 
 
 class Windows:
-    """All windows of a list of questions, in the order of the records.
+    """All windows of a list of questions, in their order.
 
     A window's sequence is `[CLS] question [SEP] pieces [SEP]`; a position is an index into it.
 
-    Attributes:
+    Args:
       questions: the questions.
       query_ids: the ids of each question, cut to max_query_length.
-      question_index: int32 [n]: the question of each window.
+      paragraphs: the context of each question.
+      options: how to cut them.
+
+    Attributes:
+      question_index: int32 [n]: index of the window's question.
       context_start: int32 [n]: position of the window's first piece.
-      first_piece: int32 [n]: that piece's index in the paragraph.
-      num_pieces: int32 [n]: pieces of the paragraph in the window.
+      first_piece: int32 [n]: index of that piece in the paragraph.
+      num_pieces: int32 [n]: number of the paragraph's pieces in the window.
     """
 
     def __init__(
@@ -134,15 +143,14 @@ class Windows:
         paragraphs: Sequence[Paragraph],
         options: WindowOptions,
     ) -> None:
-        """Cuts the windows; `query_ids` and `paragraphs` have one entry a question."""
         self.questions = questions
         self.query_ids = query_ids
         self.options = options
         self._paragraphs = paragraphs
         rows = []
         for index, (query, paragraph) in enumerate(zip(query_ids, paragraphs)):
-            max_pieces = options.max_seq_length - len(query) - 3
-            for first, length in window_spans(len(paragraph.ids), max_pieces, options.doc_stride):
+            room = options.max_seq_length - len(query) - 3
+            for first, length in window_spans(len(paragraph.ids), room, options.doc_stride):
                 rows.append((index, len(query) + 2, first, length))
         columns = np.array(rows, np.int32).reshape(-1, 4).T
         self.question_index, self.context_start, self.first_piece, self.num_pieces = columns
@@ -151,46 +159,43 @@ class Windows:
         return len(self.question_index)
 
     def paragraph(self, window: int) -> Paragraph:
-        """The whole paragraph that the window is cut from."""
+        """Returns the whole paragraph that the window is cut from."""
         return self._paragraphs[self.question_index[window]]
 
     def ids(self, window: int) -> np.ndarray:
-        """Ids of the window's part of the paragraph, int32 [num_pieces]."""
+        """Returns the ids of the window's part of the paragraph, int32 [num_pieces]."""
         first = self.first_piece[window]
         return self.paragraph(window).ids[first : first + self.num_pieces[window]]
 
     def sequence(self, window: int, tokenizer: Tokenizer) -> np.ndarray:
-        """`[CLS] question [SEP] pieces [SEP]`: ids, int32 [length]."""
+        """Returns the ids of `[CLS] question [SEP] pieces [SEP]`, int32 [length]."""
         query = self.query_ids[self.question_index[window]]
         return join_segments(tokenizer, query, self.ids(window))
 
     def is_max_context(self, window: int) -> np.ndarray:
-        """bool [num_pieces]: whether no other window shows more around the piece."""
+        """Returns whether no other window shows more around a piece, bool [num_pieces]."""
         index = self.question_index[window]
-        max_pieces = self.options.max_seq_length - len(self.query_ids[index]) - 3
+        room = self.options.max_seq_length - len(self.query_ids[index]) - 3
         pieces = len(self._paragraphs[index].ids)
         number = window - int(np.searchsorted(self.question_index, index))
-        return max_contexts(pieces, max_pieces, self.options.doc_stride)[number]
+        return max_contexts(pieces, room, self.options.doc_stride)[number]
 
     def text(self, window: int, start: int, end: int) -> tuple[str, int, int]:
-        """The text from one position to another, inclusive, as it stands in the context.
+        """Finds the context's text between two positions, both included.
 
         Returns:
-          The text without white space around it, and its characters [start, end).
+          The text without surrounding white space, and its characters [start, end).
         """
         paragraph = self.paragraph(window)
         shift = self.first_piece[window] - self.context_start[window]
-        char_start, char_end = (
-            int(paragraph.starts[start + shift]),
-            int(paragraph.ends[end + shift]),
-        )
+        char_start, char_end = int(paragraph.starts[start + shift]), paragraph.ends[end + shift]
         text = self.questions[self.question_index[window]].context[char_start:char_end]
         char_start += len(text) - len(text.lstrip())
         text = text.strip()
         return text, char_start, char_start + len(text)
 
     def positions(self, window: int, first: int, last: int) -> tuple[int, int] | None:
-        """Positions of the paragraph's pieces first to last; None if the window lacks any."""
+        """Returns the positions of the pieces first to last; None if the window lacks any."""
         begin = self.first_piece[window]
         if first < begin or last >= begin + self.num_pieces[window]:
             return None
@@ -205,45 +210,44 @@ def make_windows(
     *,
     workers: int | None = None,
 ) -> Windows:
-    """Cuts the paragraphs of all questions into windows; each paragraph is tokenized once.
+    """Cuts the paragraphs of all questions into windows; tokenizes each paragraph once.
 
     Args:
-      questions: the questions; none is left out.
-      tokenizer: gives ids and offsets.
+      questions: the questions.
+      tokenizer: converts texts to ids and offsets.
       options: lengths and stride.
-      workers: processes that tokenize; the windows do not depend on it. None takes one, which
-        does 2,000 paragraphs a second, and more for large training sets.
+      workers: processes that tokenize; the windows do not depend on it. None uses one, which
+        tokenizes 2,000 paragraphs a second, and more for large training sets.
 
     Raises:
-      AlbertError: a context holds no text.
+      AlbertError: a context has no text.
     """
     contexts = list(dict.fromkeys(question.context for question in questions))
     paragraphs_of = dict(zip(contexts, _encode(contexts, tokenizer, workers)))
     paragraphs = [paragraphs_of[question.context] for question in questions]
     for question, paragraph in zip(questions, paragraphs):
         if not len(paragraph.ids):
-            raise AlbertError(f"{question.where}: the context holds no text.")
+            raise AlbertError(f"{question.where}: the context contains no text.")
     queries = tokenizer.encode_batch([question.question for question in questions])
-    return Windows(
-        questions, [query[: options.max_query_length] for query in queries], paragraphs, options
-    )
+    queries = [query[: options.max_query_length] for query in queries]
+    return Windows(questions, queries, paragraphs, options)
 
 
 def _encode(contexts: list[str], tokenizer: Tokenizer, workers: int | None) -> list[Paragraph]:
     chunks = [contexts[i : i + _CHUNK] for i in range(0, len(contexts), _CHUNK)]
     if workers is None:
-        workers = max(1, min(os.cpu_count() or 1, len(chunks) // _CHUNKS_OF_A_WORKER))
+        workers = max(1, min(os.cpu_count() or 1, len(chunks) // _CHUNKS_PER_WORKER))
     paragraphs: list[Paragraph] = []
-    # A single question, typed by someone, needs no progress display.
-    shown = Progress("tokenize paragraphs", len(contexts), "") if len(chunks) > 1 else None
-    advance = shown.update if shown else lambda amount: None
-    with shown or contextlib.nullcontext(), Workers(workers, _same, (tokenizer,)) as pool:
+    # A single question typed at the terminal needs no progress display.
+    progress = Progress("tokenize paragraphs", len(contexts), "") if len(chunks) > 1 else None
+    advance = progress.update if progress else lambda amount: None
+    with progress or contextlib.nullcontext(), Workers(workers, _identity, (tokenizer,)) as pool:
         for encoded in pool.map(_encode_chunk, chunks, advance):
             paragraphs += encoded
     return paragraphs
 
 
-def _same(tokenizer: Tokenizer) -> Tokenizer:
+def _identity(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 

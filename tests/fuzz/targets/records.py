@@ -16,7 +16,7 @@ from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import record_files
-from albert_tf.tasks.pretraining import task as pretraining
+from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.training.data_errors import data_errors
 from data_prep.spill import Document, Runs, SpillWriter, read_bucket
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, vocabulary
@@ -82,7 +82,7 @@ def _manifest(kind: str) -> Callable[[Path], Path]:
 def _open_records(path: Path, limit: int = 0) -> RecordSource:
     config = AlbertConfig(**CONFIG)
     patterns = str(path.parent if (path.parent / "manifest.json").exists() else path)
-    return pretraining.open_records(patterns, config, max_corrupt_records=limit)
+    return open_records(patterns, config, max_corrupt_records=limit)
 
 
 def _pass_over_corrupt_records(path: Path) -> None:

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 
 import pytest
+
+from tests.support.real_data import real_data
 
 ARTICLES = {
     "middle/10.txt": {
@@ -35,27 +36,16 @@ ARTICLES = {
 }
 
 
-def write_articles(folder: pathlib.Path, articles=ARTICLES) -> pathlib.Path:
-    """One file an article, without a line end, as the distribution has them."""
-    for name, article in articles.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(article), encoding="utf-8")
-    return folder
-
-
 @pytest.fixture
 def race(tmp_path) -> pathlib.Path:
-    """A folder with the dev split of the articles above."""
-    write_articles(tmp_path / "race" / "dev")
+    """A folder with the dev split of these articles: a file each, without a line end."""
+    for name, article in ARTICLES.items():
+        path = tmp_path / "race/dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(article), encoding="utf-8")
     return tmp_path / "race"
 
 
 @pytest.fixture(scope="session")
 def real_race() -> str:
-    root = pathlib.Path(__file__).parents[3]
-    data = os.environ.get("ALBERT_DATA_DIR", str(root.parent / "shared" / "data"))
-    path = os.path.join(data, "race")
-    if not os.path.isdir(path):
-        pytest.skip(f"the RACE articles are not in {path}")
-    return path
+    return str(real_data("race"))

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reading RACE in all its layouts, and questions from JSON lines; what is wrong is told where."""
+"""Reading RACE in all its layouts, and questions from JSON lines; errors name the place."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_questions_come_with_their_article_options_label_and_group(race):
 
 
 @pytest.mark.parametrize("line_end", ["\n", "", "\r\n\r\n"])
-def test_all_txt_gives_the_same_questions_as_one_file_an_article(race, line_end):
+def test_all_txt_has_the_same_questions_as_one_file_for_each_article(race, line_end):
     apart = read_race(str(race), "dev")
     for folder in (race / "dev").iterdir():
         paths = sorted(folder.glob("*.txt"))
@@ -62,14 +62,14 @@ def test_all_txt_gives_the_same_questions_as_one_file_an_article(race, line_end)
     assert without_place(read_race(str(race), "dev")) == without_place(apart)
 
 
-def test_all_txt_is_read_instead_of_the_files_it_was_made_of(race):
+def test_all_txt_is_read_instead_of_single_articles(race):
     folder = race / "dev/middle"
     text = "\n".join(path.read_text() for path in sorted(folder.glob("*.txt")))
     (folder / "all.txt").write_text(text)
     assert len(read_race(str(race), "dev")) == 4
 
 
-def test_a_race_folder_in_between_is_found(race, tmp_path):
+def test_data_dir_may_be_the_parent_of_a_folder_race(race, tmp_path):
     expected = without_place(read_race(str(race), "dev"))
     (tmp_path / "data").mkdir()
     shutil.move(str(race), str(tmp_path / "data" / "RACE"))
@@ -79,12 +79,10 @@ def test_a_race_folder_in_between_is_found(race, tmp_path):
 def test_one_group_can_be_read_alone(race):
     shutil.rmtree(race / "dev/middle")
     assert [e.group for e in read_race(str(race), "dev", ("high",))] == ["high"]
-    with pytest.raises(AlbertError, match=r"dev/middle is not there.*--high_only"):
-        read_race(str(race), "dev")
-    with pytest.raises(AlbertError) as error:  # What --middle_only asks for.
-        read_race(str(race), "dev", ("middle",))
-    assert "it has dev/high, which --high_only reads" in str(error.value)
-    assert "--middle_only" not in str(error.value)
+    message = r"dev/middle is not there;.*\(it has dev/high, which `high_only` reads\)"
+    for groups in (("middle", "high"), ("middle",)):
+        with pytest.raises(AlbertError, match=message):
+            read_race(str(race), "dev", groups)
 
 
 def test_articles_without_answers_are_read_but_not_trained_on(race):
@@ -103,7 +101,7 @@ def test_articles_without_answers_are_read_but_not_trained_on(race):
         ({"id": None}, r"3\.txt: there is no 'id'"),
         ({"options": []}, r"3\.txt: 1 questions have 0 lists of options and 1 answers"),
         ({"answers": ["A", "B"]}, r"3\.txt: 1 questions have 1 lists of options and 2 answers"),
-        ({"options": [["a", "b", "c"]]}, r"3\.txt, question 1: 3 options, but --num_choices=4"),
+        ({"options": [["a", "b", "c"]]}, r"3\.txt, question 1: 3 options, but `num_choices`=4"),
         ({"options": ["abcd"]}, r"3\.txt, question 1: the options must be a list"),
         ({"options": [["a", "b", "c", 4]]}, r"3\.txt, question 1: the option must be a text"),
         ({"answers": ["E"]}, r'3\.txt, question 1: the answer "E" is none of A to D'),
@@ -133,9 +131,9 @@ def test_files_that_are_not_json_are_named(race):
 
 def test_empty_and_missing_folders_are_named(race, tmp_path):
     (race / "dev/high/3.txt").unlink()
-    with pytest.raises(AlbertError, match=r"dev/high holds no articles"):
+    with pytest.raises(AlbertError, match=r"dev/high contains no articles"):
         read_race(str(race), "dev")
-    with pytest.raises(AlbertError, match=r"train/middle is not there; --data_dir"):
+    with pytest.raises(AlbertError, match=r"train/middle is not there; `data_dir`"):
         read_race(str(race), "train")
     (race / "dev/high/all.txt").write_text("\n")
     with pytest.raises(AlbertError, match="have no questions"):
@@ -162,7 +160,7 @@ def test_json_lines_hold_any_number_of_options(tmp_path):
         ({"label": True}, r"jsonl:2: the label true is none"),
         ({"label": "0"}, r'jsonl:2: the label "0" is none'),
         ({"answer": "A"}, r"jsonl:2: give the right option as 'label' or as 'answer', not both"),
-        ({"options": ["a", "b"]}, r"jsonl:2: 2 options, but --num_choices=3"),
+        ({"options": ["a", "b"]}, r"jsonl:2: 2 options, but `num_choices`=3"),
         ({"options": None}, r"jsonl:2: there is no 'options'"),
         ({"context": None}, r"jsonl:2: there is neither a context nor a question"),
         ({"context": 5}, r"jsonl:2: the context must be a text, not 5"),
@@ -175,25 +173,19 @@ def test_malformed_json_lines_are_named_by_line(tmp_path, changes, message):
         read_questions(path, 3)
 
 
-def test_a_line_that_is_no_object_is_named(tmp_path):
-    path = write_lines(tmp_path / "train.jsonl", SWAG, ["a"])
-    with pytest.raises(AlbertError, match="jsonl:2: a JSON object was expected"):
-        read_questions(path, 3)
-
-
 def test_an_id_that_two_questions_share_is_an_error_with_both_places(tmp_path):
     path = write_lines(tmp_path / "train.jsonl", {**SWAG, "id": "a"}, SWAG, {**SWAG, "id": "a"})
     with pytest.raises(AlbertError, match=r"jsonl:3: the id 'a' was used at .*jsonl:1 already"):
         read_questions(path, 3)
 
 
-def test_json_lines_must_be_there(tmp_path):
+def test_json_lines_are_objects_and_at_least_one(tmp_path):
     with pytest.raises(AlbertError, match=r"train\.jsonl does not exist"):
         read_questions(str(tmp_path / "train.jsonl"), 3)
-    with pytest.raises(AlbertError, match=r"train\.jsonl holds no questions"):
+    with pytest.raises(AlbertError, match=r"train\.jsonl contains no questions"):
         read_questions(write_lines(tmp_path / "train.jsonl"), 3)
-    with pytest.raises(AlbertError, match=r"train\.jsonl:1: a JSON object was expected"):
-        read_questions(write_lines(tmp_path / "train.jsonl", [1]), 3)
+    with pytest.raises(AlbertError, match=r"train\.jsonl:2: a JSON object was expected"):
+        read_questions(write_lines(tmp_path / "train.jsonl", SWAG, ["a"]), 3)
 
 
 @pytest.mark.realdata

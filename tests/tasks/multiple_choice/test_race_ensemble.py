@@ -19,7 +19,7 @@ def questions(race):
 
 @pytest.fixture
 def members(questions, tmp_path):
-    """Probabilities of two runs, each of which is sure of its mistake, and their files' flag."""
+    """Probabilities of two runs that make different mistakes, and the flag of their folders."""
     labels = [question.label for question in questions]
     doubtful = np.full((2, len(labels), 4), 0.1)
     doubtful[:, range(len(labels)), labels] = 0.7
@@ -30,7 +30,7 @@ def members(questions, tmp_path):
     return doubtful, f"--run_dirs={tmp_path}/runs/a,{tmp_path}/runs/b"
 
 
-def test_the_mean_of_two_models_that_err_apart_is_right(members, race, run_script, tmp_path):
+def test_the_mean_of_two_models_corrects_the_mistakes_of_each(members, race, run_script, tmp_path):
     probabilities, runs = members
     read = lambda folder, name: json.loads((tmp_path / folder / name).read_text())  # noqa: E731
     single = [read(f"runs/{name}", "predict_results.json")["accuracy"] for name in "ab"]
@@ -48,7 +48,7 @@ def test_the_mean_of_two_models_that_err_apart_is_right(members, race, run_scrip
     assert done.returncode == 1 and "predictions.tsv is there already" in done.stderr
 
 
-def test_questions_of_ones_own_need_no_answers(members, run_script, tmp_path):
+def test_predictions_for_unlabelled_json_lines_are_averaged(members, run_script, tmp_path):
     rows = [{"id": i, "question": "?", "options": ["a", "b"]} for i in range(2)]
     (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     table = "id\tprediction\tA\tB\n0\tA\t{}\t{}\n1\tB\t0.2\t0.8\n"
@@ -65,7 +65,7 @@ def test_questions_of_ones_own_need_no_answers(members, run_script, tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["predictions.tsv"]
 
 
-def test_what_is_wrong_is_one_sentence(members, race, run_script, tmp_path):
+def test_errors_are_one_sentence(members, race, run_script, tmp_path):
     _, runs = members
     out = f"--output_dir={tmp_path}/out"
     done = run_script(command, "ensemble", runs, out)

@@ -12,15 +12,17 @@ import pytest
 from albert_tf.data import records
 from albert_tf.data.record_files import find_manifest
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.multiple_choice import features
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, read_race
 from albert_tf.tasks.multiple_choice.features import (
+    GROUPS,
     MultipleChoiceSpec,
     build_records,
     option_text,
     record_features,
 )
 from albert_tf.tokenization.tokenizer import Tokenizer
+from tests.support.builders import write_tokenizer
+from tests.support.real_data import real_data
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAD, CLS, SEP = 0, 2, 3
@@ -28,9 +30,7 @@ PAD, CLS, SEP = 0, 2, 3
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]))
-    return Tokenizer.from_file(str(path))
+    return write_tokenizer(tmp_path_factory.mktemp("vocabulary"), LETTERS)
 
 
 def spaced(letters):
@@ -60,18 +60,18 @@ def letters_of(ids):
     return "".join({PAD: ".", CLS: "^", SEP: "|"}.get(i) or LETTERS[i - 5] for i in ids.tolist())
 
 
-def test_a_run_of_underscores_is_one_blank():
-    assert option_text("The kite is ____ .", "red") == "The kite is red ."
-    assert option_text("_ and   _   are here.", "Tom") == "Tom and   Tom   are here."
-
-
-def test_blanks_take_options_literally():
-    assert option_text("x_y", r"\1 \g<0> _") == r"x\1 \g<0> _y"
-
-
-def test_without_a_blank_the_option_follows_the_question():
-    assert option_text("Who is there?", "Tom") == "Who is there? Tom"
-    assert option_text("", "she sat down.") == "she sat down."
+@pytest.mark.parametrize(
+    ("question", "option", "text"),
+    [
+        ("The kite is ____ .", "red", "The kite is red ."),
+        ("_ and   _   are here.", "Tom", "Tom and   Tom   are here."),
+        ("x_y", r"\1 \g<0> _", r"x\1 \g<0> _y"),
+        ("Who is there?", "Tom", "Who is there? Tom"),
+        ("", "she sat down.", "she sat down."),
+    ],
+)
+def test_an_option_fills_blanks_or_follows_the_question(question, option, text):
+    assert option_text(question, option) == text
 
 
 def test_every_option_has_a_row_of_text_question_and_option(tokenizer, tmp_path):
@@ -91,7 +91,7 @@ def test_every_option_has_a_row_of_text_question_and_option(tokenizer, tmp_path)
     assert batch["input_type_ids"][0, 1].tolist() == [0] * 5 + [1] * 4
     assert batch["input_type_ids"][1, 0].tolist() == [0] * 4 + [1] * 3 + [0] * 2
     assert batch["label_ids"].tolist() == [2, -1]
-    assert batch["group_ids"].tolist() == [features.GROUPS.index("high"), 0]
+    assert batch["group_ids"].tolist() == [GROUPS.index("high"), 0]
     assert statistics["examples"] == 2
     assert statistics["groups"] == {"": 1, "high": 1}
     assert statistics["longest"] == 9
@@ -120,19 +120,16 @@ def test_128_tokens_of_question_and_option_are_kept_by_default(tokenizer, tmp_pa
     assert len(row) == 512
 
 
-def test_a_text_is_tokenized_once_whatever_the_number_of_its_questions(tokenizer, tmp_path):
+def test_a_text_is_tokenized_once_for_all_its_questions(tokenizer, tmp_path, monkeypatch):
     seen = []
-
-    class Watched:
-        def __getattr__(self, name):
-            return getattr(tokenizer, name)
-
-        def encode_batch(self, texts, num_threads=1):
-            seen.extend(texts)
-            return tokenizer.encode_batch(texts, num_threads)
-
+    encode = type(tokenizer).encode_batch
+    monkeypatch.setattr(
+        type(tokenizer),
+        "encode_batch",
+        lambda self, texts: seen.extend(texts) or encode(self, texts),
+    )
     questions = [example("abc", "q", ["x", "y"]), example("abc", "r", ["x", "y"])]
-    build(tmp_path, Watched(), questions, num_choices=2, max_seq_length=16, max_qa_length=4)
+    build(tmp_path, tokenizer, questions, num_choices=2, max_seq_length=16, max_qa_length=4)
     assert seen.count("a b c") == 1
     assert len(seen) == 5
 
@@ -186,8 +183,7 @@ def test_impossible_lengths_are_refused(values, message):
 
 @pytest.mark.realdata
 def test_real_questions_keep_all_of_their_options(real_race, tmp_path):
-    spm = f"{real_race}/../spm/30k-clean.model"
-    tokenizer = Tokenizer.from_file(spm)
+    tokenizer = Tokenizer.from_file(str(real_data("spm/30k-clean.model")))
     questions = read_race(real_race, "dev", ("middle",))[:300]
     batch, statistics = build(tmp_path, tokenizer, questions)
     assert statistics["truncated_options"] == 0

@@ -16,12 +16,10 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.multiple_choice.features import GROUPS, MultipleChoiceSpec
-from albert_tf.tasks.multiple_choice.metrics import multiple_choice_metrics
-from albert_tf.tasks.multiple_choice.task import (
-    MultipleChoiceTask,
-)
+from albert_tf.tasks.multiple_choice.predictions import multiple_choice_metrics
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.recipes import load_recipe
-from albert_tf.tokenization.tokenizer import Tokenizer
+from tests.support.builders import write_tokenizer
 
 MIDDLE, HIGH = GROUPS.index("middle"), GROUPS.index("high")
 SPEC = MultipleChoiceSpec(num_choices=3, max_seq_length=16, max_qa_length=6)
@@ -30,10 +28,8 @@ SPEC = MultipleChoiceSpec(num_choices=3, max_seq_length=16, max_qa_length=6)
 @pytest.fixture
 def task(tmp_path):
     config = AlbertConfig.from_preset("albert_test")
-    words = [f"word{i}" for i in range(config.vocab_size - 5)]
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
-    return MultipleChoiceTask(config, Tokenizer.from_file(str(path)), SPEC, dropout_rate=0.0)
+    tokenizer = write_tokenizer(tmp_path, (f"word{i}" for i in range(config.vocab_size - 5)))
+    return MultipleChoiceTask(config, tokenizer, SPEC, dropout_rate=0.0)
 
 
 def test_metrics_are_shares_of_right_answers_in_all_and_in_each_group():

@@ -1,48 +1,45 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the SQuAD tests share: tokenizers, questions, and the real files."""
+"""Tokenizers, questions, and the real files."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from albert_tf.tasks.squad.data import Answer, Question
 from albert_tf.tokenization.tokenizer import Tokenizer
+from tests.support.builders import tiny_config, write_tokenizer
+from tests.support.real_data import real_data
 
-REPOSITORY = Path(__file__).parents[3]
-DATA = Path(os.environ.get("ALBERT_DATA_DIR", REPOSITORY.parent / "shared" / "data"))
-PIECES = (
-    "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h i j the cafe ##s 1 2 50 , . ⁄ fine river "
-    "rivers 漢 字 ##ab naive"
-)
+WORDS = "a b c d e f g h i j the cafe ##s 1 2 50 , . ⁄ fine river rivers 漢 字 ##ab naive"
+#: An answerable and an unanswerable question about "one two three".
+TWO_KINDS = [
+    {"id": "q1", "question": "Which?", "answers": [{"text": "two", "answer_start": 4}]},
+    {"id": "q2", "question": "What?", "answers": [], "is_impossible": True},
+]
 
 
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory):
     """A WordPiece vocabulary in which a letter is a piece."""
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(PIECES.split()), "utf-8")
-    return Tokenizer.from_file(str(path))
+    return write_tokenizer(tmp_path_factory.mktemp("vocabulary"), WORDS.split())
+
+
+@pytest.fixture(scope="session")
+def config(tokenizer):
+    return tiny_config(tokenizer.vocab_size)
 
 
 @pytest.fixture(scope="session")
 def released():
     """The released SentencePiece model."""
-    path = DATA / "spm" / "30k-clean.model"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    return Tokenizer.from_file(str(path))
+    return Tokenizer.from_file(str(real_data("spm/30k-clean.model")))
 
 
 @pytest.fixture(scope="session")
 def squad_files():
     """The folder with the real SQuAD files."""
-    folder = DATA / "squad"
-    if not folder.exists():
-        pytest.skip(f"{folder} is not there")
-    return folder
+    return real_data("squad")
 
 
 @pytest.fixture
@@ -63,16 +60,16 @@ def ask():
 
 @pytest.fixture
 def write_squad(tmp_path):
-    """Writes one paragraph as a SQuAD file; `change` may spoil it first."""
+    """Writes a SQuAD file of one paragraph after a change."""
 
-    def write(change=lambda content: None, qas=None):
+    def write(change=lambda content: None, qas=None, context="one two three"):
         if qas is None:
             answer = {"text": "two", "answer_start": 4}
             qas = [
                 {"id": "q1", "question": "Which?", "answers": [answer]},
                 {"id": "q2", "question": "What?", "answers": [answer, answer]},
             ]
-        paragraph = {"context": "one two three", "qas": qas}
+        paragraph = {"context": context, "qas": qas}
         content = {"version": "1.1", "data": [{"title": "T", "paragraphs": [paragraph]}]}
         change(content)
         path = tmp_path / "squad.json"

@@ -8,45 +8,64 @@ import pytest
 
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answers import Answers, extract_answers, predictions
+from albert_tf.tasks.squad.features import SquadSpec
 from albert_tf.tasks.squad.windows import WindowOptions, make_windows
 
 FORBIDDEN = -1e30
 
 
+@pytest.fixture
+def one_window(ask, tokenizer):
+    """[CLS] j [SEP] a b c d [SEP]: the context has the positions 3, 4, 5, 6."""
+    return make_windows([ask("a b c d", question="j")], tokenizer, WindowOptions())
+
+
+@pytest.fixture
+def two_windows(ask, tokenizer):
+    """The windows "a b c d" and "c d e f" of one context."""
+    return make_windows([ask("a b c d e f", question="j")], tokenizer, WindowOptions(8, 2, 1))
+
+
 def span_outputs(start, end, null=0.0, k=None):
-    """What a model gives for logits [n, S]: the k best starts and ends."""
+    """Outputs of a model for logits [n, S]: the k best starts and ends."""
     start, end = np.array(start, float), np.array(end, float)
-    outputs = {"null_logit": np.broadcast_to(np.array(null, float), len(start))}
-    for name, logits in (("start", start), ("end", end)):
-        index = np.argsort(-logits, axis=1, kind="stable")[:, :k]
-        outputs[f"{name}_top_index"] = index
-        outputs[f"{name}_top_logits"] = np.take_along_axis(logits, index, axis=1)
-    return outputs
+    starts, ends = (np.argsort(-x, axis=1, kind="stable")[:, :k] for x in (start, end))
+    return {
+        "starts": starts,
+        "start_scores": np.take_along_axis(start, starts, axis=1),
+        "ends": ends[:, None],
+        "end_scores": np.take_along_axis(end, ends, axis=1)[:, None],
+        "null_logit": np.broadcast_to(np.array(null, float), len(start)),
+    }
 
 
-def one_window(ask, tokenizer, context="a b c d", question="j"):
-    """[CLS] j [SEP] a b c d [SEP]: the context is at 3, 4, 5, 6."""
-    return make_windows([ask(context, question=question)], tokenizer, WindowOptions())
+def beam_outputs(starts, ends, cls):
+    """Outputs of a model for lists of (position, score): [n, K1, 2] and [n, K1, K2, 2]."""
+    starts, ends = np.array(starts, np.float32), np.array(ends, np.float32)
+    return {
+        "starts": starts[..., 0].astype(np.int32),
+        "start_scores": starts[..., 1],
+        "ends": ends[..., 0].astype(np.int32),
+        "end_scores": ends[..., 1],
+        "null_logit": np.array(cls, np.float32),
+    }
 
 
 def logits(length=8, **values):
-    """Zeros but at the positions p3=, p4=, …"""
+    """Zeros except at the positions p3=, p4=, …"""
     row = [0.0] * length
     for name, value in values.items():
         row[int(name[1:])] = value
     return row
 
 
-def extract(windows, outputs, head="span", n=20, longest=30, compat=False):
-    return extract_answers(
-        windows, outputs, head=head, n_best_size=n, max_answer_length=longest, compat=compat
-    )
+def extract(windows, outputs, head="span", **settings):
+    return extract_answers(windows, outputs, SquadSpec("1.1", head, **settings))
 
 
-def test_the_best_span_comes_first_with_its_characters_and_probability(ask, tokenizer):
-    windows = one_window(ask, tokenizer)
+def test_the_best_span_comes_first_with_its_characters_and_probability(one_window):
     outputs = span_outputs([logits(p4=5.0, p3=3.0)], [logits(p5=4.0)], null=2.0)
-    answers = extract(windows, outputs, n=2)
+    answers = extract(one_window, outputs, n_best_size=2)
     best, second = answers.nbest["q1"]
     assert (best["text"], best["start"], best["end"], best["score"]) == ("b c", 2, 5, 9.0)
     assert (second["text"], second["score"]) == ("a b c", 7.0)
@@ -58,23 +77,21 @@ def test_the_best_span_comes_first_with_its_characters_and_probability(ask, toke
     assert predictions(answers, -7.1) == {"q1": ""}
 
 
-def test_question_cls_and_sep_are_no_answers(ask, tokenizer):
-    windows = one_window(ask, tokenizer)
+def test_question_cls_and_sep_are_no_answers(one_window):
     high = logits(p0=9.0, p1=9.0, p2=9.0, p7=9.0, p5=1.0)
-    (best, *_) = extract(windows, span_outputs([high], [high])).nbest["q1"]
+    (best, *_) = extract(one_window, span_outputs([high], [high])).nbest["q1"]
     assert best["text"] == "c"
 
 
-def test_ends_come_after_starts_and_not_too_far(ask, tokenizer):
-    windows = one_window(ask, tokenizer)
+def test_ends_follow_starts_within_the_longest_answer(one_window):
     outputs = span_outputs([logits(p5=5.0)], [logits(p3=5.0)])
-    for entry in extract(windows, outputs, longest=2).nbest["q1"]:
+    for entry in extract(one_window, outputs, max_answer_length=2).nbest["q1"]:
         assert 1 <= len(entry["text"].split()) <= 2
         assert entry["start"] < entry["end"]
 
 
 def test_equal_texts_are_one_answer(ask, tokenizer):
-    windows = one_window(ask, tokenizer, "a b a b")
+    windows = make_windows([ask("a b a b", question="j")], tokenizer, WindowOptions())
     outputs = span_outputs([logits(p3=3.0, p5=2.0)], [logits(p3=1.0, p5=1.0)])
     entries = extract(windows, outputs).nbest["q1"]
     texts = [entry["text"] for entry in entries]
@@ -84,19 +101,19 @@ def test_equal_texts_are_one_answer(ask, tokenizer):
 
 def brute_force(windows, outputs, question, longest):
     """All spans of a question by definition: (score, text) with the best score of each text."""
-    found = {}
+    scores = {}
     for w in np.flatnonzero(windows.question_index == question):
         begin, size = windows.context_start[w], windows.num_pieces[w]
-        for i, j in itertools.product(range(outputs["start_top_index"].shape[1]), repeat=2):
-            start, end = outputs["start_top_index"][w, i], outputs["end_top_index"][w, j]
+        for i, j in itertools.product(range(outputs["starts"].shape[1]), repeat=2):
+            start, end = outputs["starts"][w, i], outputs["ends"][w, 0, j]
             if not begin <= start <= end < begin + size or end - start >= longest:
                 continue
             if not windows.is_max_context(w)[start - begin]:
                 continue
             text = windows.text(w, start, end)[0]
-            score = outputs["start_top_logits"][w, i] + outputs["end_top_logits"][w, j]
-            found[text] = max(found.get(text, -np.inf), score)
-    return sorted(((score, text) for text, score in found.items()), reverse=True)
+            score = outputs["start_scores"][w, i] + outputs["end_scores"][w, 0, j]
+            scores[text] = max(scores.get(text, -np.inf), score)
+    return sorted(((score, text) for text, score in scores.items()), reverse=True)
 
 
 def test_answers_of_many_windows_are_those_of_an_exhaustive_search(ask, tokenizer):
@@ -105,9 +122,8 @@ def test_answers_of_many_windows_are_those_of_an_exhaustive_search(ask, tokenize
     windows = make_windows([ask(c) for c in contexts], tokenizer, WindowOptions(16, 4, 5))
     assert len(windows) > 12
     scores = [rng.normal(size=(len(windows), 16)) for _ in range(2)]
-    null = rng.normal(size=len(windows))
-    outputs = span_outputs(*scores, null=null, k=8)
-    answers = extract(windows, outputs, n=7, longest=4)
+    outputs = span_outputs(*scores, null=rng.normal(size=len(windows)), k=8)
+    answers = extract(windows, outputs, n_best_size=7, max_answer_length=4)
     for index, asked in enumerate(windows.questions):
         expected = brute_force(windows, outputs, index, 4)[:7]
         found = [(entry["score"], entry["text"]) for entry in answers.nbest[asked.id]]
@@ -116,41 +132,38 @@ def test_answers_of_many_windows_are_those_of_an_exhaustive_search(ask, tokenize
             assert asked.context[entry["start"] : entry["end"]] == entry["text"]
 
 
-def test_null_odds_are_the_smallest_of_the_windows(ask, tokenizer):
-    windows = make_windows([ask("a b c d e f", question="j")], tokenizer, WindowOptions(8, 2, 1))
-    assert windows.first_piece.tolist() == [0, 2]
-    start = [logits(p3=1.0), logits(p6=2.0)]
-    end = [logits(p3=1.0), logits(p6=2.0)]
-    answers = extract(windows, span_outputs(start, end, null=[5.0, 1.0]))
+def test_null_odds_are_the_smallest_of_the_windows(two_windows):
+    assert two_windows.first_piece.tolist() == [0, 2]
+    scores = [logits(p3=1.0), logits(p6=2.0)]
+    answers = extract(two_windows, span_outputs(scores, scores, null=[5.0, 1.0]))
     assert answers.null_odds["q1"] == min(5.0 - 2.0, 1.0 - 4.0)
+    outputs = beam_outputs([[(3, 0.0)]] * 2, [[[(3, 0.0)]]] * 2, cls=[3.0, -1.5])
+    assert extract(two_windows, outputs, "beam").null_odds == {"q1": -1.5}
 
 
-def test_a_span_starts_in_the_window_that_shows_most_around_it(ask, tokenizer):
-    windows = make_windows([ask("a b c d e f", question="j")], tokenizer, WindowOptions(8, 2, 1))
-    # "c" is at the edge of the second window, where it scores more.
-    start, end = [logits(p5=1.0), logits(p3=9.0)], [logits(p5=1.0), logits(p3=9.0)]
-    assert windows.is_max_context(0).tolist() == [True, True, True, False]
-    assert windows.is_max_context(1).tolist() == [False, True, True, True]
-    best = extract(windows, span_outputs(start, end)).nbest["q1"][0]
+def test_a_span_starts_in_the_window_that_shows_most_around_it(two_windows):
+    # "c" is at the edge of the second window, where its score is higher.
+    scores = [logits(p5=1.0), logits(p3=9.0)]
+    assert two_windows.is_max_context(0).tolist() == [True, True, True, False]
+    assert two_windows.is_max_context(1).tolist() == [False, True, True, True]
+    best = extract(two_windows, span_outputs(scores, scores)).nbest["q1"][0]
     assert (best["text"], best["score"]) == ("c", 2.0)
 
 
-def test_a_question_without_a_span_is_answered_with_its_best_start(ask, tokenizer):
-    windows = one_window(ask, tokenizer)
+def test_a_question_without_a_span_is_answered_with_its_best_start(one_window):
     # The two best starts and ends: the ends come before the start in the context.
     outputs = span_outputs([logits(p0=9.0, p6=5.0)], [logits(p0=9.0, p3=5.0)], null=18.0, k=2)
-    answers = extract(windows, outputs)
+    answers = extract(one_window, outputs)
     (only,) = answers.nbest["q1"]
     assert (only["text"], only["probability"]) == ("d", 1.0)
     assert np.isfinite(answers.null_odds["q1"]) and answers.null_odds["q1"] > 0
-    (release,) = extract(windows, outputs, compat=True).nbest["q1"]
+    (release,) = extract(one_window, outputs, compat=True).nbest["q1"]
     assert release["text"] == "empty"
 
 
-def test_where_nothing_points_into_the_context_there_is_still_an_answer(ask, tokenizer):
-    windows = one_window(ask, tokenizer)
+def test_without_a_start_in_the_context_the_answer_is_its_first_piece(one_window):
     outputs = span_outputs([logits(p0=9.0, p1=8.0)], [logits(p0=9.0, p2=8.0)], k=2)
-    assert extract(windows, outputs).nbest["q1"][0]["text"] == "a"
+    assert extract(one_window, outputs).nbest["q1"][0]["text"] == "a"
 
 
 @pytest.mark.realdata
@@ -166,53 +179,29 @@ def test_a_piece_of_white_space_is_no_answer(ask, released):
     assert extract(windows, only).nbest["q1"][0]["text"] == "漢"
 
 
-def beam_outputs(starts, ends, cls):
-    """Per window lists of (position, score); ends as one list, those of the first start first."""
-    outputs = {"cls_logits": np.array(cls, np.float32)}
-    for name, pairs in (("start", starts), ("end", ends)):
-        pairs = np.array(pairs, float)
-        outputs[f"{name}_top_index"] = pairs[..., 0].astype(np.int32)
-        outputs[f"{name}_top_log_probs"] = pairs[..., 1].astype(np.float32)
-    return outputs
-
-
-def test_ends_of_a_beam_belong_to_their_start(ask, tokenizer):
-    windows = one_window(ask, tokenizer)
-    outputs = beam_outputs(
-        [[(3, -1.0), (5, -2.0)]],
-        [[(4, -1.0), (3, -3.0), (6, -0.5), (5, -0.25)]],
-        cls=[0.75],
-    )
-    answers = extract(windows, outputs, head="beam")
+def test_ends_of_a_beam_belong_to_their_start(one_window):
+    ends = [[[(4, -1.0), (3, -3.0)], [(6, -0.5), (5, -0.25)]]]
+    outputs = beam_outputs([[(3, -1.0), (5, -2.0)]], ends, cls=[0.75])
+    answers = extract(one_window, outputs, "beam")
     found = [(entry["text"], entry["score"]) for entry in answers.nbest["q1"]]
     assert found == [("a b", -2.0), ("c", -2.25), ("c d", -2.5), ("a", -4.0)]
     assert answers.null_odds == {"q1": 0.75}
 
 
-def test_null_odds_of_a_beam_are_its_smallest_logit(ask, tokenizer):
-    windows = make_windows([ask("a b c d e f", question="j")], tokenizer, WindowOptions(8, 2, 1))
-    outputs = beam_outputs([[(3, 0.0)]] * 2, [[(3, 0.0)]] * 2, cls=[3.0, -1.5])
-    assert extract(windows, outputs, head="beam").null_odds == {"q1": -1.5}
-
-
-def test_a_beam_at_cls_is_answered_anyway(ask, tokenizer):
-    windows = one_window(ask, tokenizer)
-    outputs = beam_outputs(
-        [[(0, -0.1), (4, -2.0)]],
-        [[(0, -0.1), (0, FORBIDDEN), (0, -0.1), (3, -1.0)]],
-        cls=[4.0],
-    )
-    answers = extract(windows, outputs, head="beam")
+def test_a_beam_at_cls_still_has_an_answer(one_window):
+    ends = [[[(0, -0.1), (0, FORBIDDEN)], [(0, -0.1), (3, -1.0)]]]
+    outputs = beam_outputs([[(0, -0.1), (4, -2.0)]], ends, cls=[4.0])
+    answers = extract(one_window, outputs, "beam")
     assert [entry["text"] for entry in answers.nbest["q1"]] == ["b"]
-    release = extract(windows, outputs, head="beam", compat=True)
+    release = extract(one_window, outputs, "beam", compat=True)
     assert [entry["text"] for entry in release.nbest["q1"]] == [""]
     assert answers.null_odds == release.null_odds == {"q1": 4.0}
 
 
-def test_outputs_of_other_windows_are_an_error(ask, tokenizer):
+def test_outputs_of_other_windows_are_an_error(one_window):
     outputs = span_outputs([logits()] * 3, [logits()] * 3)
     with pytest.raises(AlbertError, match="predictions for 3 windows, but 1 windows"):
-        extract(one_window(ask, tokenizer), outputs)
+        extract(one_window, outputs)
 
 
 def test_predictions_compare_the_odds_with_the_threshold():

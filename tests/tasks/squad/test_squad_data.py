@@ -39,14 +39,12 @@ def test_unlabelled_and_unanswerable_questions_have_no_answers(write_squad):
 
 
 def spoil(place, name, value=None):
-    """A change that sets, or for None deletes, one entry."""
+    """Returns a change that sets an entry, or deletes it for None."""
 
     def change(content):
-        holder = place(content)
+        place(content)[name] = value
         if value is None:
-            del holder[name]
-        else:
-            holder[name] = value
+            del place(content)[name]
 
     return change
 
@@ -71,10 +69,10 @@ def spoil(place, name, value=None):
         (spoil(first_qa, "id", "q2"), "question q2: the id occurs twice"),
         (spoil(first_qa, "is_impossible", "yes"), "'is_impossible' must be true or false"),
         (spoil(first_qa, "is_impossible", True), "q1 has answers although"),
-        (spoil(paragraph, "qas", []), "squad.json holds no questions"),
+        (spoil(paragraph, "qas", []), "squad.json contains no questions"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_place(write_squad, change, message):
+def test_errors_name_the_place_in_the_file(write_squad, change, message):
     with pytest.raises(AlbertError) as error:
         read_squad(write_squad(change), version="1.1")
     assert message in str(error.value)
@@ -85,7 +83,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(write_squad, change, m
     ("text", "message"),
     [("", "is not JSON"), ("{", "is not JSON"), ("[]", "is not a JSON object")],
 )
-def test_a_file_that_is_no_squad_file_is_named(tmp_path, text, message):
+def test_files_without_a_json_object_are_refused(tmp_path, text, message):
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(AlbertError, match=message):
@@ -94,7 +92,7 @@ def test_a_file_that_is_no_squad_file_is_named(tmp_path, text, message):
 
 def test_an_unanswerable_question_needs_version_2(write_squad):
     path = write_squad(qas=[{"id": "q", "question": "?", "answers": [], "is_impossible": True}])
-    with pytest.raises(AlbertError, match=r"question q is unanswerable.*--version=2.0"):
+    with pytest.raises(AlbertError, match=r"question q is unanswerable.*`version`=2.0"):
         read_squad(path, version="1.1")
     assert len(read_squad(path, version="2.0")) == 1
     with pytest.raises(AlbertError, match=r"must be one of 1\.1, 2\.0, not 3"):
@@ -102,7 +100,7 @@ def test_an_unanswerable_question_needs_version_2(write_squad):
 
 
 @pytest.mark.parametrize(
-    ("context", "answer", "found"),
+    ("context", "answer", "expected"),
     [
         ("one two three", Answer("two", 4), "two"),
         ("one two three", Answer(" two ", 3), "two"),
@@ -110,10 +108,10 @@ def test_an_unanswerable_question_needs_version_2(write_squad):
         ("one Two\n  Three", Answer("two three", 0), "Two\n  Three"),
     ],
 )
-def test_an_answer_is_found_where_the_file_says_or_nearby(context, answer, found):
+def test_an_answer_is_found_where_the_file_says_or_nearby(context, answer, expected):
     question = Question("q", "?", context, (answer,), False, "data.json: question q")
     start, end = answer_span(question, answer)
-    assert context[start:end] == found
+    assert context[start:end] == expected
     assert abs(start - answer.start) <= 4
 
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.squad.answers import Answers
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.scoring import (
     answer_threshold,
@@ -17,12 +18,13 @@ from albert_tf.tasks.squad.scoring import (
     no_answer_score,
     normalize_answer,
     score,
+    score_answers,
 )
 from tests.support.cases import slow
 
 
 def official(folder, version, data, predictions, *options):
-    """What the official script prints."""
+    """Returns the scores that the official script prints."""
     script = folder / f"evaluate-v{version}.py"
     command = [sys.executable, str(script), str(data), str(predictions), *map(str, options)]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -49,18 +51,23 @@ def assert_equal(ours, theirs):
 
 @pytest.mark.slow
 @pytest.mark.realdata
-def test_published_predictions_score_as_published(squad_files):
-    name = squad_files / "predictions" / "1.1_Logistic_Regression_Baseline.json"
-    questions = read_squad(str(squad_files / "dev-v1.1.json"), version="1.1")
-    result = score(questions, json.loads(name.read_text()), version="1.1")
-    assert_equal(result, official(squad_files, "1.1", squad_files / "dev-v1.1.json", name))
-    assert result == pytest.approx({"exact_match": 40.142, "f1": 50.982}, abs=5e-4)
-
-    name = squad_files / "predictions" / "v2.0_nlnet.json"
-    questions = read_squad(str(squad_files / "dev-v2.0.json"), version="2.0")
-    result = score(questions, json.loads(name.read_text()), version="2.0")
-    assert_equal(result, official(squad_files, "2.0", squad_files / "dev-v2.0.json", name))
-    assert (result["exact"], result["f1"]) == pytest.approx((75.828, 78.778), abs=5e-4)
+@pytest.mark.parametrize(
+    ("version", "name", "published"),
+    [
+        (
+            "1.1",
+            "1.1_Logistic_Regression_Baseline.json",
+            {"exact_match": 40.142, "f1": 50.982},
+        ),
+        ("2.0", "v2.0_nlnet.json", {"exact": 75.828, "f1": 78.778}),
+    ],
+)
+def test_published_predictions_score_as_published(squad_files, version, name, published):
+    data, path = squad_files / f"dev-v{version}.json", squad_files / "predictions" / name
+    questions = read_squad(str(data), version=version)
+    result = score(questions, json.loads(path.read_text()), version=version)
+    assert_equal(result, official(squad_files, version, data, path))
+    assert {key: result[key] for key in published} == pytest.approx(published, abs=5e-4)
 
 
 @pytest.mark.realdata
@@ -120,7 +127,7 @@ def test_2_0_scores_by_kind_and_threshold(ask):
     assert (result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(200 / 3), -5.0)
 
 
-def applied(questions, predictions, odds, threshold):
+def f1_with(questions, predictions, odds, threshold):
     kept = {name: text if odds[name] <= threshold else "" for name, text in predictions.items()}
     return score(questions, kept, version="2.0")["f1"]
 
@@ -135,13 +142,13 @@ def test_the_threshold_to_apply_gives_the_best_f1_of_all(ask):
         predictions = {q.id: rng.choice(["x", "x y", "z", ""]) for q in questions}
         odds = {q.id: float(rng.randrange(5)) for q in questions}
         threshold = answer_threshold(questions, predictions, odds)
-        best = max(applied(questions, predictions, odds, t) for t in range(-1, 6))
-        assert applied(questions, predictions, odds, threshold) == pytest.approx(best)
-        # The official one may part equals, and so be better than can be had.
+        best = max(f1_with(questions, predictions, odds, t) for t in range(-1, 6))
+        assert f1_with(questions, predictions, odds, threshold) == pytest.approx(best)
+        # The official one may separate equal odds, and so be better than any real threshold.
         assert find_best_thresholds(questions, predictions, odds)["best_f1"] >= best - 1e-9
 
 
-def test_where_no_answer_is_best_the_threshold_lies_below_all_odds(ask):
+def test_if_no_answer_is_best_the_threshold_is_below_all_odds(ask):
     questions = [ask("x y", is_impossible=True), ask("x y", "x")]
     predictions, odds = {"q1": "x", "q2": "y"}, {"q1": -3.0, "q2": -2.0}
     assert find_best_thresholds(questions, predictions, odds)["best_f1_thresh"] == 0.0
@@ -156,17 +163,49 @@ def test_the_threshold_lies_between_the_odds_of_two_questions(ask):
     assert answer_threshold(questions, predictions, {"q1": -3.0, "q2": -2.0}) > -3.0
 
 
-def test_what_does_not_fit_is_an_error(ask):
+@pytest.mark.parametrize(
+    ("predictions", "version", "null_odds", "message"),
+    [
+        ({"q1": "x"}, "2.0", None, "lack 1 of 2 questions, such as q2"),
+        ({"other": "x"}, "1.1", None, "lack 2 of 2 questions, such as q1"),
+        ({"q1": 3, "q2": "y"}, "1.1", None, "question q1 is 3; a string"),
+        ({"q1": "x", "q2": "y"}, "2.0", {"q1": 0.0}, "null odds lack question q2"),
+        ({"q1": "x", "q2": "y"}, "2.0", {"q1": 0.0, "q2": [1]}, "null odds must be numbers"),
+    ],
+)
+def test_predictions_and_odds_of_other_questions_are_errors(
+    ask, predictions, version, null_odds, message
+):
     questions = [ask("x y", "x"), ask("x y", "y")]
-    with pytest.raises(AlbertError, match="lack 1 of 2 questions, such as q2"):
-        score(questions, {"q1": "x"}, version="2.0")
-    with pytest.raises(AlbertError, match="lack 2 of 2 questions, such as q1"):
-        score(questions, {"other": "x"}, version="1.1")
-    with pytest.raises(AlbertError, match="question q1 is 3; a string"):
-        score(questions, {"q1": 3, "q2": "y"}, version="1.1")
-    with pytest.raises(AlbertError, match="null odds lack question q2"):
-        score(questions, {"q1": "x", "q2": "y"}, version="2.0", null_odds={"q1": 0.0})
-    with pytest.raises(AlbertError, match="null odds must be numbers"):
-        score(questions, {"q1": "x", "q2": "y"}, version="2.0", null_odds={"q1": 0.0, "q2": [1]})
-    with pytest.raises(AlbertError, match=r"data\.json: question q3 has no answers"):
-        score([ask("x y")], {"q3": "x"}, version="1.1")
+    with pytest.raises(AlbertError, match=message):
+        score(questions, predictions, version=version, null_odds=null_odds)
+
+
+def test_1_1_needs_gold_answers(ask):
+    with pytest.raises(AlbertError, match=r"data\.json: question q1 has no answers"):
+        score([ask("x y")], {"q1": "x"}, version="1.1")
+
+
+def answers(texts, odds):
+    names = [f"q{i}" for i in range(1, len(texts) + 1)]
+    nbest = {name: [{"text": text}] for name, text in zip(names, texts)}
+    return Answers(nbest, dict(zip(names, odds)))
+
+
+def test_1_1_scores_an_answer_to_every_question(ask):
+    questions = [ask("the cafe", "cafe"), ask("fine river", "fine river")]
+    results = score_answers(questions, answers(["the cafe", "river"], [9.0, 9.0]), "1.1", None)
+    assert results == {"exact_match": 50.0, "f1": pytest.approx(100 * (1 + 2 / 3) / 2)}
+
+
+def test_2_0_uses_the_best_threshold_unless_one_is_given(ask):
+    questions = [ask("cafe", "cafe"), ask("fine", "fine"), *(ask("river"), ask("a"))]
+    found = answers(["cafe", "fine", "river", "a"], [-3.0, 1.0, 0.5, 4.0])
+    results = score_answers(questions, found, "2.0", None)
+    # Answering only the first is as good as answering the first three; the first comes first.
+    assert (results["f1"], results["best_f1"], results["null_threshold"]) == (75, 75, -1.25)
+    assert results["all_null_f1"] == 50
+    results = score_answers(questions, found, "2.0", 1.0)
+    assert (results["f1"], results["best_f1"], results["null_threshold"]) == (75, 75, 1)
+    assert (results["HasAns_f1"], results["NoAns_f1"]) == (100, 50)
+    assert score_answers(questions, found, "2.0", -10.0)["f1"] == results["all_null_f1"]

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""SquadTask: its losses against NumPy, what it gives to the search, and its files."""
+"""SquadTask: its losses against NumPy, its outputs, its records and its files."""
 
 from __future__ import annotations
 
@@ -11,36 +11,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
-from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-from albert_tf.tasks.squad.windows import WindowOptions
-from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.tasks.squad.data import read_squad
+from albert_tf.tasks.squad.features import SquadSpec
+from albert_tf.tasks.squad.task import SquadTask
 
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
-CONFIG = AlbertConfig(
-    vocab_size=len(VOCABULARY),
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=32,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
 #: [CLS] question [SEP] context [SEP], and the same with a shorter question and context.
 ALLOWED = np.zeros([2, 12], bool)
 ALLOWED[0, [0, 4, 5, 6, 7, 8, 9, 10]] = True
 ALLOWED[1, [0, 3, 4]] = True
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(VOCABULARY) + "\n")
-    return Tokenizer.from_file(str(path), True)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +33,7 @@ def batch():
     position = np.arange(12)
     lengths, first = np.array([[12], [6]]), np.array([[4], [3]])
     mask = position < lengths
-    ids = np.random.default_rng(0).integers(5, len(VOCABULARY), [2, 12]) * mask
+    ids = np.random.default_rng(0).integers(5, 31, [2, 12]) * mask
     return {
         "input_word_ids": tf.constant(ids, tf.int32),
         "input_mask": tf.constant(mask, tf.int32),
@@ -64,13 +44,17 @@ def batch():
     }
 
 
-def make_task(tokenizer, version="1.1", **settings):
-    windows = WindowOptions(max_seq_length=32, max_query_length=8)
-    return SquadTask(CONFIG, tokenizer, SquadSpec(version, windows=windows, **settings), 0.0)
+@pytest.fixture
+def make_task(config, tokenizer):
+    def make(version="1.1", **settings):
+        lengths = {"max_seq_length": 32, "max_query_length": 8}
+        return SquadTask(config, tokenizer, SquadSpec(version, **{**lengths, **settings}), 0.0)
+
+    return make
 
 
 def make_model(task):
-    """The task's model with weights so large that its answers are not all alike."""
+    """The task's model with weights so large that its answers differ."""
     model = task.build_model()
     for i, variable in enumerate(model.head.weights):
         variable.assign(tf.random.stateless_normal(variable.shape, [1, i]))
@@ -101,8 +85,8 @@ def loss_of(task, model, *batches):
 
 
 @pytest.mark.parametrize("compat", [False, True])
-def test_span_loss_is_a_softmax_over_context_and_cls(tokenizer, batch, compat):
-    task = make_task(tokenizer, compat=compat)
+def test_span_loss_is_a_softmax_over_context_and_cls(make_task, batch, compat):
+    task = make_task(compat=compat)
     model = make_model(task)
     outputs = model({k: v for k, v in batch.items() if k.startswith("input")})
     expected = 0.0
@@ -114,8 +98,8 @@ def test_span_loss_is_a_softmax_over_context_and_cls(tokenizer, batch, compat):
     assert loss_of(task, model, batch)["loss"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_beam_loss_adds_half_of_the_answerability_loss(tokenizer, batch):
-    task = make_task(tokenizer, "2.0")
+def test_beam_loss_adds_half_of_the_answerability_loss(make_task, batch):
+    task = make_task("2.0")
     model = make_model(task)
     inputs = {k: v for k, v in batch.items() if k.startswith(("input", "start"))}
     outputs = {k: v.numpy().astype(float) for k, v in model(inputs).items()}
@@ -129,8 +113,8 @@ def test_beam_loss_adds_half_of_the_answerability_loss(tokenizer, batch):
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
-def test_loss_does_not_depend_on_padding_or_on_how_a_batch_is_cut(tokenizer, batch, version):
-    task = make_task(tokenizer, version)
+def test_loss_does_not_depend_on_padding_or_on_how_a_batch_is_cut(make_task, batch, version):
+    task = make_task(version)
     model = make_model(task)
     whole = loss_of(task, model, batch)
     parts = [{k: v[i : i + 1] for k, v in batch.items()} for i in range(2)]
@@ -140,8 +124,8 @@ def test_loss_does_not_depend_on_padding_or_on_how_a_batch_is_cut(tokenizer, bat
 
 
 @pytest.mark.slow
-def test_xla_computes_the_same_gradients(tokenizer, batch):
-    task = make_task(tokenizer, "2.0")
+def test_xla_computes_the_same_gradients(make_task, batch):
+    task = make_task("2.0")
     model = make_model(task)
 
     def gradients(batch):
@@ -155,49 +139,51 @@ def test_xla_computes_the_same_gradients(tokenizer, batch):
         np.testing.assert_allclose(value, plain, rtol=1e-4, atol=1e-5)
 
 
-def test_accuracies_count_what_is_right(tokenizer, batch):
-    task = make_task(tokenizer, "2.0", head="span")
+def test_accuracies_count_what_is_right(make_task, batch):
+    task = make_task("2.0", head="span")
     model = task.build_model()
     # Without a word the head prefers no position; the first of equals is [CLS].
     for variable in model.head.weights:
         variable.assign(tf.zeros_like(variable))
     assert loss_of(task, model, batch)["span_accuracy"] == 0.5
-    beam = make_task(tokenizer, "2.0")
+    beam = make_task("2.0")
     model = make_model(beam)
     signs = np.sign(model(batch)["cls_logits"])
     right = np.mean(signs == [-1, 1])
     assert loss_of(beam, model, batch)["answerability_accuracy"] == right
 
 
-def test_span_search_gets_the_best_positions_of_the_context(tokenizer, batch):
-    task = make_task(tokenizer, n_best_size=5)
+def test_span_search_gets_the_best_positions_of_the_context(make_task, batch):
+    task = make_task(n_best_size=5)
     model = make_model(task)
     logits = model(batch)
-    found = {k: v.numpy() for k, v in task.predict(model, batch).items()}
+    found = {
+        k: np.squeeze(v, 1) if k.startswith("end") else v.numpy()
+        for k, v in task.predict(model, batch).items()
+    }
     for side in ("start", "end"):
         scores = logits[f"{side}_logits"].numpy()
         for row, count in ((0, 5), (1, 2)):
             context = np.flatnonzero(ALLOWED[row])[1:]
             best = context[np.argsort(-scores[row, context])][:count]
-            np.testing.assert_array_equal(found[f"{side}_top_index"][row, :count], best)
-            np.testing.assert_allclose(
-                found[f"{side}_top_logits"][row, :count], scores[row, best], atol=1e-6
-            )
-        assert found[f"{side}_top_logits"][1, 2:].max() < -1e29
+            np.testing.assert_array_equal(found[f"{side}s"][row, :count], best)
+            top = found[f"{side}_scores"][row, :count]
+            np.testing.assert_allclose(top, scores[row, best], atol=1e-6)
+        assert found[f"{side}_scores"][1, 2:].max() < -1e29
     expected = logits["start_logits"][:, 0] + logits["end_logits"][:, 0]
     np.testing.assert_allclose(found["null_logit"], expected, atol=1e-6)
 
 
-def test_compat_search_gets_the_best_positions_of_all(tokenizer, batch):
-    task = make_task(tokenizer, n_best_size=5, compat=True)
+def test_compat_search_gets_the_best_positions_of_all(make_task, batch):
+    task = make_task(n_best_size=5, compat=True)
     model = make_model(task)
     best = np.argsort(-model(batch)["start_logits"].numpy(), 1)[:, :5]
-    np.testing.assert_array_equal(task.predict(model, batch)["start_top_index"], best)
+    np.testing.assert_array_equal(task.predict(model, batch)["starts"], best)
 
 
 @pytest.mark.parametrize("settings", [{"version": "1.1"}, {"version": "2.0"}])
-def test_outputs_have_one_shape_for_all_lengths(tokenizer, batch, settings):
-    task = make_task(tokenizer, n_best_size=20, start_n_top=3, end_n_top=13, **settings)
+def test_outputs_have_one_shape_for_all_lengths(make_task, batch, settings):
+    task = make_task(n_best_size=20, start_n_top=3, end_n_top=13, **settings)
     model = make_model(task)
     short, long = (task.predict(model, b) for b in (batch, padded(batch, 32)))
     for name, value in short.items():
@@ -219,17 +205,15 @@ def test_heads_default_to_those_of_the_release():
     assert len(str(error.value)) < 200
 
 
-def test_a_task_is_opened_again_from_its_folder(tokenizer, tmp_path):
-    task = make_task(tokenizer, "2.0", head="span", n_best_size=7, compat=True)
+def test_a_task_is_loaded_from_its_folder(make_task, config, tmp_path):
+    task = make_task("2.0", head="span", n_best_size=7, compat=True)
     task.save_files(str(tmp_path))
-    held = json.loads((tmp_path / "task.json").read_text())
-    assert (held["max_seq_length"], held["doc_stride"]) == (32, 128) and "windows" not in held
+    saved = json.loads((tmp_path / "task.json").read_text())
+    assert (saved["max_seq_length"], saved["doc_stride"]) == (32, 128)
     again = SquadTask.load(str(tmp_path))
-    assert (again.spec, again.config, again.best_metric) == (task.spec, CONFIG, "best_f1")
+    assert (again.spec, again.config, again.best_metric) == (task.spec, config, "best_f1")
     other = SquadTask.load(str(tmp_path), n_best_size=3, doc_stride=9)
-    assert other.spec == dataclasses.replace(
-        task.spec, n_best_size=3, windows=WindowOptions(32, 9, 8)
-    )
+    assert other.spec == dataclasses.replace(task.spec, n_best_size=3, doc_stride=9)
 
 
 def test_a_folder_without_a_squad_model_is_refused(tmp_path):
@@ -239,5 +223,47 @@ def test_a_folder_without_a_squad_model_is_refused(tmp_path):
     with pytest.raises(AlbertError, match="'text_classification', not 'squad'"):
         SquadTask.load(str(tmp_path))
     (tmp_path / "task.json").write_text(json.dumps({"task": "squad"}))
-    with pytest.raises(AlbertError, match=r"does not describe SQuAD: .*'version'"):
+    with pytest.raises(AlbertError, match=r"does not describe squad: .*'version'"):
         SquadTask.load(str(tmp_path))
+
+
+CONTEXT = "the river , the cafe , a fine river"
+
+
+@pytest.fixture
+def open_questions(make_task, write_squad, tmp_path):
+    """Opens questions with one answer each; None: the question is unanswerable; "": unlabelled."""
+
+    def open_questions(version, golds, train_seed=None):
+        qas = []
+        for i, gold in enumerate(golds):
+            answers = [{"text": gold, "answer_start": CONTEXT.find(gold)}] if gold else []
+            qa = {"id": f"q{i}", "question": "a b", "answers": answers}
+            qas.append({**qa, "is_impossible": gold is None})
+        questions = read_squad(write_squad(qas=qas, context=CONTEXT), version=version)
+        task = make_task(version, max_seq_length=12, doc_stride=3, max_query_length=4)
+        cache = str(tmp_path / "cache")
+        return task.open_examples(questions, "eval", cache, train_seed=train_seed)
+
+    return open_questions
+
+
+def test_windows_are_evaluated_in_the_order_of_the_questions(open_questions):
+    new, cached = (open_questions("2.0", ["cafe", None, "river"]) for _ in range(2))
+    assert new.source.num_examples == len(new.windows) > 3
+    assert new.eval_spec(2).max_steps == new.source.num_batches(2)
+    for name in ("question_index", "first_piece", "num_pieces"):
+        np.testing.assert_array_equal(getattr(cached.windows, name), getattr(new.windows, name))
+
+
+def test_questions_without_gold_answers_are_predicted_but_not_evaluated(open_questions):
+    with pytest.raises(AlbertError, match="question q1 has no answers to compare with; predict"):
+        open_questions("2.0", ["cafe", ""])
+
+
+def test_training_leaves_windows_without_the_answer_out_of_1_1_alone(open_questions, capsys):
+    first = open_questions("1.1", ["the river", "fine river"], train_seed=5)
+    assert "more without the answer left out" in capsys.readouterr().out
+    second = open_questions("2.0", ["the river", "fine river"], train_seed=5)
+    assert "left out" not in capsys.readouterr().out
+    assert 2 <= first.source.num_examples < second.source.num_examples

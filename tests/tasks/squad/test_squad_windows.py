@@ -19,6 +19,9 @@ from albert_tf.tasks.squad.windows import (
 from albert_tf.tokenization.normalization import normalize
 
 LETTERS = "abcdefghij"
+VOCABULARIES = pytest.mark.parametrize(
+    "vocabulary", ["tokenizer", pytest.param("released", marks=pytest.mark.realdata)]
+)
 
 
 def letters(count):
@@ -26,7 +29,7 @@ def letters(count):
 
 
 def pieces_text(windows, window, start, end):
-    """The text of an answer's characters, by way of its pieces."""
+    """The text of the pieces of an answer's characters."""
     paragraph = windows.paragraph(window)
     first, last = windows.positions(window, *paragraph.pieces_of(start, end))
     return windows.text(window, first, last)[0]
@@ -38,15 +41,14 @@ def test_windows_of_the_released_lengths(tokenizer, ask):
     assert windows.first_piece.tolist() == [0, 128, 256]
     assert windows.num_pieces.tolist() == [361, 361, 244]
     assert windows.context_start.tolist() == [22] * 3
-    shown = np.zeros(500, int)
-    for window in range(3):
-        first, size = windows.first_piece[window], windows.num_pieces[window]
-        shown[first : first + size] += windows.is_max_context(window)
-    np.testing.assert_array_equal(shown, 1)
+    times_best = np.zeros(500, int)
+    for window, (first, size) in enumerate(zip(windows.first_piece, windows.num_pieces)):
+        times_best[first : first + size] += windows.is_max_context(window)
+    np.testing.assert_array_equal(times_best, 1)
 
 
 def slow_max_contexts(spans):
-    """Piece by piece: the window with the most context, the first of several."""
+    """Finds the first window with the most context, piece by piece."""
     total = max(first + size for first, size in spans)
     owners = []
     for piece in range(total):
@@ -63,12 +65,12 @@ def slow_max_contexts(spans):
 @pytest.mark.parametrize(
     ("pieces", "room", "stride"), [(1, 5, 2), (5, 5, 2), (6, 5, 2), (23, 7, 3), (40, 9, 20)]
 )
-def test_every_piece_is_in_a_window_and_shown_best_by_one(pieces, room, stride):
+def test_every_piece_has_a_window_with_the_most_context(pieces, room, stride):
     spans = window_spans(pieces, room, stride)
     assert {i for first, size in spans for i in range(first, first + size)} == set(range(pieces))
     assert all(size <= room for _, size in spans)
-    shown = [flags.tolist() for flags in max_contexts(pieces, room, stride)]
-    assert shown == slow_max_contexts(spans)
+    is_max = [flags.tolist() for flags in max_contexts(pieces, room, stride)]
+    assert is_max == slow_max_contexts(spans)
 
 
 def test_long_questions_are_cut_and_make_room(tokenizer, ask):
@@ -83,9 +85,7 @@ def test_long_questions_are_cut_and_make_room(tokenizer, ask):
         assert windows.ids(window).tolist() == ids[first : first + size]
 
 
-@pytest.mark.parametrize(
-    "vocabulary", ["tokenizer", pytest.param("released", marks=pytest.mark.realdata)]
-)
+@VOCABULARIES
 @pytest.mark.parametrize(
     ("context", "answers"),
     [
@@ -107,7 +107,7 @@ def test_answers_are_recovered_from_their_pieces(request, vocabulary, context, a
         start, end = answer_span(question, answer)
         text = pieces_text(windows, 0, start, end)
         assert answer.text in text
-        # Not more than the words that the answer touches.
+        # No other words than those that the answer touches.
         assert len(text.split()) == len(answer.text.split())
 
 
@@ -120,14 +120,12 @@ SPACES = [" ", " ", "  ", "\t", "\u00a0", "\u3000", "\n \n"]
 
 
 def visible(text):
-    """Normalised, without characters that are cleaned away."""
+    """Normalizes a text without the characters that tokenizers remove."""
     kept = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf"))
     return normalize(kept, True, True)
 
 
-@pytest.mark.parametrize(
-    "vocabulary", ["tokenizer", pytest.param("released", marks=pytest.mark.realdata)]
-)
+@VOCABULARIES
 def test_answers_in_odd_texts_are_recovered_whole(request, vocabulary, ask):
     tokenizer = request.getfixturevalue(vocabulary)
     rng = random.Random(7)
@@ -162,11 +160,8 @@ def test_positions_are_none_where_a_window_lacks_the_answer(tokenizer, ask):
 def test_a_paragraph_is_tokenized_once(tokenizer, ask, monkeypatch):
     calls = []
     encode = type(tokenizer).encode_with_offsets
-    monkeypatch.setattr(
-        type(tokenizer),
-        "encode_with_offsets",
-        lambda s, text: calls.append(text) or encode(s, text),
-    )
+    watched = lambda self, text: calls.append(text) or encode(self, text)  # noqa: E731
+    monkeypatch.setattr(type(tokenizer), "encode_with_offsets", watched)
     questions = [ask("a b c"), ask("a b c"), ask("d"), ask("a b c")]
     make_windows(questions, tokenizer, WindowOptions())
     assert calls == ["a b c", "d"]
@@ -181,14 +176,13 @@ def test_windows_do_not_depend_on_the_number_of_workers(tokenizer, ask):
     assert len(alone) == len(shared) > 600
     for window in range(len(alone)):
         assert alone.ids(window).tolist() == shared.ids(window).tolist()
-    for name in ("starts", "ends"):
-        for window in range(0, len(alone), 50):
-            one, two = (getattr(w.paragraph(window), name) for w in (alone, shared))
-            np.testing.assert_array_equal(one, two)
+    for window in range(0, len(alone), 50):
+        one, two = alone.paragraph(window), shared.paragraph(window)
+        np.testing.assert_array_equal([one.starts, one.ends], [two.starts, two.ends])
 
 
 def test_a_context_without_text_and_impossible_lengths_are_errors(tokenizer, ask):
-    with pytest.raises(AlbertError, match=r"data\.json: question q1: the context holds no text"):
+    with pytest.raises(AlbertError, match=r"data\.json: question q1: the context contains no text"):
         make_windows([ask(" \u200b ")], tokenizer, WindowOptions())
     with pytest.raises(AlbertError, match="max_seq_length=67 leaves no room"):
         WindowOptions(67, 128, 64)
@@ -213,7 +207,7 @@ def test_answers_of_the_real_files_are_recovered_and_fast(squad_files, released,
     seconds = time.process_time() - began
     found = describe(questions, windows)
     assert set(windows.question_index.tolist()) == set(range(len(questions)))
-    # Measured: 0.99994, 0.99990, 1 and 1; what is missing are answers that cut a word in two.
+    # Measured: 0.99994, 0.99990, 1 and 1; the other answers end within a word.
     assert found["aligned_answers"] > 0.9998
     assert found["exact_answers"] > 0.99
     # The TF1 release takes 25 ms a question.

@@ -1,0 +1,170 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Opens pretraining records, masked or compact, and checks that they suit the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.data.dynamic_masking import DynamicMasking
+from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest
+from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.record_files import find_features, find_manifest, record_files
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.io.json_values import from_json
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+
+AUTO, STATIC, DYNAMIC = "auto", "static", "dynamic"
+#: Upper limit of `ngram` and `max_predictions_per_seq`; no sequence has more tokens.
+_MAX_SIZE = 1 << 16
+#: Options of the builder that say how words are masked.
+_MASKING_OPTIONS = (
+    "max_predictions_per_seq",
+    "masked_lm_prob",
+    "ngram",
+    "favor_shorter_ngram",
+    "do_whole_word_mask",
+)
+
+
+def open_records(
+    patterns: str,
+    config: AlbertConfig,
+    *,
+    expected: Mapping[str, int | None] | None = None,
+    masking: str = AUTO,
+    seed: int = 12345,
+    max_corrupt_records: int = 0,
+) -> RecordSource:
+    """Opens pretraining records and checks that the model can read them.
+
+    Compact records are masked by the options in their manifest.
+
+    Args:
+      patterns: comma list of shards, globs or folders with a manifest.
+      config: configuration of the model.
+      expected: `max_seq_length` and `max_predictions_per_seq` that the records must have; None, or
+        no entry, accepts any.
+      masking: "static" requires records that hold masks, "dynamic" compact ones; "auto" takes both.
+      seed: seed of the training order and of dynamic masks.
+      max_corrupt_records: see RecordSource.
+
+    Raises:
+      AlbertError: there are no such files, they do not hold pretraining records, or the records
+        disagree with the model or with what is expected.
+    """
+    paths = record_files(patterns)
+    manifest = find_manifest(paths)
+    features = find_features(paths, manifest)
+    if manifest is not None:
+        vocab_size = manifest.tokenizer_value("vocab_size", int)
+        if vocab_size != config.vocab_size:
+            raise AlbertError(
+                f"The records {patterns} use a vocabulary of {vocab_size} pieces, the model has "
+                f"vocab_size={config.vocab_size}; build them with the model's tokenizer."
+            )
+    compact = manifest is not None and manifest.kind == COMPACT_PRETRAINING
+    if not compact and not {"input_ids", "masked_lm_positions"} <= set(features):
+        raise AlbertError(f"{patterns} does not hold pretraining records.")
+    if masking == (STATIC if compact else DYNAMIC):
+        found = "are compact and hold no masks" if compact else "are masked already"
+        raise AlbertError(
+            f"The records {patterns} {found}; leave `masking`={masking} out, or build them with "
+            "data_prep/create_pretraining_data.py --record_format="
+            f"{'masked' if compact else 'compact'}."
+        )
+    if compact:
+        dynamic_masking = _dynamic_masking(os.path.dirname(paths[0]), manifest)
+        predictions = dynamic_masking.options.max_predictions_per_seq
+        length = _list_length(features, "text_ids")
+    else:
+        dynamic_masking = None
+        length = _list_length(features, "input_ids")
+        predictions = _list_length(features, "masked_lm_positions")
+        features = records.pretraining_features(length, predictions)
+        del features["token_boundary"]  # The builder's record of word starts; no model reads it.
+    sizes = {"max_seq_length": length, "max_predictions_per_seq": predictions}
+    for name, wanted in (expected or {}).items():
+        if wanted is not None and wanted != sizes[name]:
+            raise AlbertError(
+                f"The records {patterns} have {name}={sizes[name]}, not {wanted}; leave out "
+                f"`{name}` to take it from the records."
+            )
+    if length > config.max_position_embeddings:
+        raise AlbertError(
+            f"The records {patterns} have length {length}, the model has "
+            f"max_position_embeddings={config.max_position_embeddings}."
+        )
+    source = RecordSource(
+        paths,
+        features,
+        seed,
+        masking=dynamic_masking,
+        vocab_size=config.vocab_size,
+        max_corrupt_records=max_corrupt_records,
+    )
+    if source.num_corrupt:
+        print(f"{patterns}: {source.corruption}")
+    return source
+
+
+def max_predictions(source: RecordSource) -> int:
+    """Returns how many positions of an example can be masked."""
+    if source.masking:
+        return source.masking.options.max_predictions_per_seq
+    return _list_length(source.features, "masked_lm_positions")
+
+
+def check_held_out(train_patterns: str, eval_patterns: str) -> None:
+    """Raises AlbertError if training and evaluation share a shard."""
+    common = files.common_files(record_files(train_patterns), record_files(eval_patterns))
+    if common:
+        raise AlbertError(
+            f"{common[0]} is in `input_file` and in `eval_input_file`; evaluate on other text."
+        )
+
+
+def _list_length(features: records.Features, name: str) -> int:
+    """Returns the length of a list in the records."""
+    shape = features[name].shape if name in features else (None,)
+    if len(shape) > 1 or shape == (None,):
+        raise AlbertError(f"The records' layout has no list {name!r} of a fixed length.")
+    return shape[0] if shape else 1  # A list of one number looks like a scalar.
+
+
+def _dynamic_masking(folder: str, manifest: Manifest) -> DynamicMasking:
+    """Returns the masking that the manifest of compact records asks for."""
+    length = _list_length(manifest.features, "text_ids")
+    vocab_size = manifest.tokenizer_value("vocab_size", int)
+    if manifest.features != records.compact_features(length, vocab_size):
+        raise AlbertError("The layout in manifest.json is not that of compact records.")
+    options = _masking_options(manifest)
+    path = os.path.join(folder, SPEC_FILE)
+    if not tf.io.gfile.exists(path):
+        raise AlbertError(f"The compact records in {folder or '.'} need {SPEC_FILE} beside them.")
+    tokenizer = Tokenizer.from_file(path)
+    if tokenizer.spec.sha256 != manifest.tokenizer_value("sha256", str):
+        raise AlbertError(f"{path} is not the tokenizer these records were made with.")
+    swap = manifest.options.get("sentence_objective") == "sop"
+    return DynamicMasking(manifest.features, options, tokenizer, swap)
+
+
+def _masking_options(manifest: Manifest) -> MaskingOptions:
+    where = "The masking options in the records' manifest.json"
+    missing = [option for option in _MASKING_OPTIONS if option not in manifest.options]
+    if missing:
+        raise AlbertError(f"{where} lack {', '.join(missing)}; build the records again.")
+    values = {option: manifest.options[option] for option in _MASKING_OPTIONS}
+    values["whole_words"] = values.pop("do_whole_word_mask")
+    options = from_json(MaskingOptions, values, where)
+    sizes = (options.max_predictions_per_seq, options.ngram)
+    if not (all(0 < size <= _MAX_SIZE for size in sizes) and 0 < options.masked_lm_prob <= 1):
+        raise AlbertError(f"{where} are out of range; build the records again.")
+    return options

@@ -1,0 +1,102 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Opening pretraining records: what is refused, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.errors import AlbertError
+from albert_tf.tasks.pretraining.data import check_held_out, open_records
+from tests.support.small_tasks import PIECES, open_small_task
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "expected", "sentence"),
+    [
+        (61, {}, "use a vocabulary of 61 pieces, the model has vocab_size=60"),
+        (60, {"max_seq_length": 32}, "have max_seq_length=24, not 32; leave out `max_seq_length`"),
+        (60, {"max_predictions_per_seq": 5}, "have max_predictions_per_seq=4, not 5"),
+    ],
+)
+def test_records_of_another_vocabulary_or_length_are_refused(
+    write_records, config, vocab_size, expected, sentence
+):
+    path = write_records(4, vocab_size)
+    with pytest.raises(AlbertError, match=sentence):
+        open_records(path, config, expected=expected)
+
+
+def test_records_longer_than_the_model_are_refused(write_records, config):
+    config = dataclasses.replace(config, max_position_embeddings=16)
+    with pytest.raises(AlbertError, match="length 24, the model has max_position_embeddings=16"):
+        open_records(write_records(4), config)
+
+
+@pytest.mark.parametrize(
+    ("examples", "sentence"),
+    [
+        ([tf.train.Example().SerializeToString()], "does not hold pretraining records"),
+        ([], "holds no examples"),
+    ],
+)
+def test_other_and_empty_files_without_manifest_are_refused(tmp_path, config, examples, sentence):
+    path = str(tmp_path / "other")
+    records.write_shard(path, examples)
+    with pytest.raises(AlbertError, match=sentence):
+        open_records(path, config)
+
+
+@pytest.fixture(scope="module")
+def compact(tmp_path_factory, config):
+    """A folder of compact records, and the configuration of a model for them."""
+    folder = tmp_path_factory.mktemp("compact")
+    config = dataclasses.replace(config, vocab_size=len(PIECES))
+    open_small_task("compact", config, folder)
+    return folder / "compact-16/records", config
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "sentence"),
+    [
+        ("options", {"ngram": None}, "lack ngram; build the records again"),
+        ("options", {"masked_lm_prob": 2.0}, "are out of range"),
+        ("tokenizer", {"vocab_size": None}, "tokenizer's vocab_size"),
+        ("tokenizer", {"sha256": "0"}, "is not the tokenizer these records were made with"),
+        ("features", {"word_starts": None}, "is not that of compact records"),
+    ],
+)
+def test_compact_records_with_a_changed_manifest_are_refused(
+    compact, tmp_path, part, changes, sentence
+):
+    records_folder, config = compact
+    folder = shutil.copytree(records_folder, tmp_path / "records")
+    value = json.loads((folder / "manifest.json").read_text())
+    changed = {**value[part], **changes}
+    value[part] = {name: entry for name, entry in changed.items() if entry is not None}
+    (folder / "manifest.json").write_text(json.dumps(value))
+    with pytest.raises(AlbertError, match=sentence):
+        open_records(str(folder), config)
+
+
+def test_compact_records_need_their_tokenizer(compact, tmp_path):
+    records_folder, config = compact
+    folder = shutil.copytree(records_folder, tmp_path / "records")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(AlbertError, match=r"need tokenizer.json beside them"):
+        open_records(str(folder), config)
+
+
+def test_a_shard_for_both_training_and_evaluation_is_refused(write_records, tmp_path):
+    path = write_records(4)
+    (tmp_path / "link").symlink_to(path)
+    for same in (path, f"{tmp_path}/../{tmp_path.name}/{Path(path).name}", str(tmp_path / "link")):
+        with pytest.raises(AlbertError, match="is in `input_file` and in `eval_input_file`"):
+            check_held_out(str(tmp_path), same)
