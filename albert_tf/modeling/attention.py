@@ -9,13 +9,15 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.kernels.attention_probs import attention_probs
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.fusion import custom_gradient, fused, fuses
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.kernels.linear import affine, shared
+from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
 
 
 class PackedAttention(NamedTuple):
-    """An attention block's weights as the layers that share it use them, in the compute type.
+    """The weights of an attention block in the compute type, as a layer uses them.
 
     Attributes:
       qkv_kernel: [H, 3 H]: query, key, value side by side.
@@ -32,54 +34,13 @@ class PackedAttention(NamedTuple):
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     """Turns int [B, S] (1: may be attended to) into float32 [B, 1, 1, S] of 0 and -10000."""
-    # Not by indices with None: of these TensorFlow Lite takes one only.
+    # Not mask[:, None, None]: TensorFlow Lite supports only one None.
     mask = tf.expand_dims(tf.expand_dims(tf.cast(input_mask, tf.float32), 1), 1)
     return (mask - 1.0) * 10000.0
 
 
-@fused
-def _scores_gradient(probs: tf.Tensor, dprobs: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    p, dp = tf.cast(probs, tf.float32), tf.cast(dprobs, tf.float32)
-    dscores = p * (dp - tf.reduce_sum(p * dp, axis=-1, keepdims=True)) * scale
-    return tf.cast(dscores, probs.dtype)
-
-
-def attention_probs(
-    query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor, training: bool = False
-) -> tf.Tensor:
-    """Softmax of query · key / √d + mask.
-
-    Args:
-      query: [B, N, S, d].
-      key: [B, N, S, d] of the same type.
-      mask: float32 [B, 1, 1, S], see `additive_mask`.
-      training: whether a backward pass follows.
-
-    Returns:
-      [B, N, S, S] in the type of query.
-    """
-    scale = query.shape[3] ** -0.5
-
-    @custom_gradient
-    def function(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-        # Kept in one type, the product is scaled and masked within oneDNN's kernel, and the softmax
-        # is computed in float32 within its own. Other kernels would compute it in that type.
-        dtype = query.dtype if fuses(training) else tf.float32
-        scores = tf.matmul(query, key, transpose_b=True) * tf.constant(scale, query.dtype)
-        probs = tf.nn.softmax(tf.cast(scores, dtype) + tf.cast(mask, dtype))
-        probs = tf.cast(probs, query.dtype)
-
-        def grad(dprobs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            dscores = _scores_gradient(probs, dprobs, tf.constant(scale), training=training)
-            return tf.matmul(dscores, key), tf.matmul(dscores, query, transpose_a=True)
-
-        return probs, grad
-
-    return function(query, key)
-
-
 class Attention(WeightedLayer):
-    """Scaled dot-product attention of BERT; the normalisation comes after the residual sum."""
+    """Scaled dot-product attention of BERT, with layer normalisation after the residual sum."""
 
     def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
@@ -95,7 +56,7 @@ class Attention(WeightedLayer):
         self._norm = self.norm("LayerNorm", size)
 
     def pack(self, uses: int = 1) -> list[PackedAttention]:
-        """Joins and casts the weights once for `uses` layers."""
+        """Joins and casts the weights once, and returns a copy for each of `uses` layers."""
         kernels, biases = zip(self._query, self._key, self._value)
         weights = (tf.concat(kernels, axis=1), tf.concat(biases, axis=0), *self._output)
         copies = (shared(weight, self.compute_dtype, uses) for weight in weights)
@@ -109,13 +70,13 @@ class Attention(WeightedLayer):
         Args:
           x: [B * S, H] in the compute type.
           mask: float32 [B, 1, 1, S], see `additive_mask`.
-          packed: one of those that `pack` returned in this forward pass.
+          packed: a copy of the weights that `pack` returned in this forward pass.
           training: whether dropout is active.
 
         Returns:
           [B * S, H].
         """
-        length = mask.shape[3] or tf.shape(mask)[3]
+        length = dimension(mask, 3)
         heads, head_size = self._heads, self._head_size
         qkv = affine(x, packed.qkv_kernel, packed.qkv_bias)
         qkv = tf.reshape(qkv, [-1, length, 3, heads, head_size])

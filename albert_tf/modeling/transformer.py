@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The feed-forward block, and the stack of layers with its groups of shared weights."""
+"""The feed-forward block, and the stack of layers with groups of shared weights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.attention import Attention, PackedAttention
 from albert_tf.modeling.kernels.activations import get_activation
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.recompute import recomputed, recomputes
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
+from albert_tf.modeling.kernels.graph_mode import current_mode
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.kernels.linear import affine, shared
+from albert_tf.modeling.kernels.recompute import recomputed
+from albert_tf.modeling.layers import Policy, WeightedLayer
 
 
 class PackedFeedForward(NamedTuple):
-    """A feed-forward block's weights in the compute type: H→F, then F→H."""
+    """The weights of a feed-forward block in the compute type: H→F, then F→H."""
 
     intermediate_kernel: tf.Tensor
     intermediate_bias: tf.Tensor
@@ -29,7 +32,7 @@ class PackedFeedForward(NamedTuple):
 
 
 class FeedForward(WeightedLayer):
-    """Position-wise network H→F→H; the normalisation comes after the residual sum."""
+    """Position-wise network H→F→H, with layer normalisation after the residual sum."""
 
     def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
@@ -41,13 +44,13 @@ class FeedForward(WeightedLayer):
         self._norm = self.norm("LayerNorm_1", size)
 
     def pack(self, uses: int = 1) -> list[PackedFeedForward]:
-        """Casts the weights once for `uses` layers."""
+        """Casts the weights once, and returns a copy for each of `uses` layers."""
         weights = (*self._intermediate, *self._output)
         copies = (shared(weight, self.compute_dtype, uses) for weight in weights)
         return [PackedFeedForward(*weights) for weights in zip(*copies)]
 
     def call(self, x: tf.Tensor, packed: PackedFeedForward, training: bool = False) -> tf.Tensor:
-        """Applies the block to x [rows, H] with one of those that `pack` returned."""
+        """Applies the block to x [rows, H]; `packed` is a copy of the weights from `pack`."""
         inner = affine(x, packed.intermediate_kernel, packed.intermediate_bias)  # [rows, F]
         output = affine(self._activation(inner, training), packed.output_kernel, packed.output_bias)
         output = dropout(output, self._dropout_rate, training)
@@ -65,7 +68,7 @@ class Transformer(keras.layers.Layer):
 
     def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__(name="bert_encoder_transformer", dtype=dtype, autocast=False)
-        #: Blocks in order of first use, and for every step of the stack the indices of its two.
+        #: The blocks in order of first use, and for each step of the stack the indices of its two.
         self.blocks: list[WeightedLayer] = []
         self._steps: list[tuple[int, int]] = []
         indices: dict[tuple[type, int, int], int] = {}
@@ -85,21 +88,20 @@ class Transformer(keras.layers.Layer):
         self.built = True
 
     def named_weights(self) -> dict[str, tf.Variable]:
-        """Variables by official name, in the order of creation."""
+        """Returns the variables by official name, in the order of creation."""
         named: dict[str, tf.Variable] = {}
         for block in self.blocks:
             named.update(block.named_weights())
         return named
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
-        """Applies the stack to x [B * S, H]; returns the [B * S, H] output of every block pair."""
+        """Applies the stack to x [B * S, H]; returns the [B * S, H] output of every step."""
         uses = collections.Counter(index for step in self._steps for index in step)
-        # What is computed again passes its weights on, to the next layer that shares them.
-        chained = recomputes()
-        packed = {
-            index: block.pack(1 if chained else uses[index])
-            for index, block in enumerate(self.blocks)
-        }
+        # With recomputation a layer hands its weights to the next layer that shares them.
+        chained = current_mode().recompute
+        packed = [
+            block.pack(1 if chained else uses[index]) for index, block in enumerate(self.blocks)
+        ]
         outputs = []
         for step in self._steps:
             layer = functools.partial(self._layer, step, mask, training)

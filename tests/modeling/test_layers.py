@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.attention import attention_probs
 from albert_tf.modeling.kernels.activations import gelu, get_activation
+from albert_tf.modeling.kernels.attention_probs import attention_probs
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
-from albert_tf.modeling.layers import affine, layer_norm, shared
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.kernels.linear import affine, shared
 
 
 def textbook_layer_norm(x, gamma, beta):

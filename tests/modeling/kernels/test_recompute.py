@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.dropout import dropout, dropout_seed
-from albert_tf.modeling.kernels.recompute import recomputation, recomputed
+from albert_tf.modeling.kernels.dropout import dropout
+from albert_tf.modeling.kernels.graph_mode import DropoutStream, graph_mode
+from albert_tf.modeling.kernels.recompute import recomputed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 
@@ -27,9 +28,13 @@ def config(small_config):
     )
 
 
+def recomputing(wanted, seed=(1, 2)):
+    return graph_mode(recompute=wanted, dropout=DropoutStream(tf.constant(seed)))
+
+
 def gradients(model, inputs, wanted, seed=(1, 2)):
     """The loss, and the gradient of every weight."""
-    with tf.GradientTape() as tape, dropout_seed(tf.constant(seed)), recomputation(wanted):
+    with tf.GradientTape() as tape, recomputing(wanted, seed):
         outputs = model(inputs, training=True)
         loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) + tf.reduce_sum(outputs["sop_logits"])
     found = tape.gradient(loss, list(model.named_weights().values()))
@@ -65,7 +70,7 @@ def test_graphs_give_the_same_up_to_the_order_of_sums(config, small_inputs, jit)
 
 def test_what_is_drawn_after_a_recomputed_function_goes_on_where_it_ended():
     def draw(wanted):
-        with dropout_seed(tf.constant([1, 2])), recomputation(wanted):
+        with recomputing(wanted):
             (x,) = recomputed(lambda x: dropout(x, 0.5, True), tf.ones([20, 30]))
             return x, dropout(tf.ones([20, 30]), 0.5, True)
 
@@ -82,7 +87,7 @@ def test_the_function_runs_again_in_the_backward_pass_and_only_if_asked():
 
     def backward(wanted):
         x, weights = tf.ones([3, 4]), (tf.ones([4, 4]), tf.ones([4]))
-        with tf.GradientTape() as tape, dropout_seed(tf.constant([1, 2])), recomputation(wanted):
+        with tf.GradientTape() as tape, recomputing(wanted):
             tape.watch([x, *weights])
             y, _ = recomputed(function, x, weights)
         return tape.gradient(y, [x, *weights])
@@ -99,7 +104,7 @@ def test_a_layer_is_done_with_before_the_backward_pass_goes_on_to_the_next():
 
     @tf.function(autograph=False)
     def backward(x, weight):
-        with tf.GradientTape() as tape, dropout_seed(tf.constant([1, 2])), recomputation():
+        with tf.GradientTape() as tape, recomputing(True):
             tape.watch([x, weight])
             y, weights = recomputed(lambda x, w: tf.matmul(x, w[0], name="lower"), x, (weight,))
             y, _ = recomputed(lambda x, w: tf.matmul(x, w[0], name="upper"), y, weights)
@@ -117,7 +122,7 @@ def test_a_layer_is_done_with_before_the_backward_pass_goes_on_to_the_next():
 
 
 def test_random_masks_that_could_not_come_again_are_refused():
-    with recomputation(), pytest.raises(ValueError, match="dropout_seed"):
+    with graph_mode(recompute=True), pytest.raises(ValueError, match="dropout_seed"):
         recomputed(lambda x: x, tf.ones([2, 2]))
 
 
