@@ -25,7 +25,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import atomic_text_writer, read_lines
@@ -314,7 +314,7 @@ def list_files(patterns: str) -> list[str]:
         if not tf.io.gfile.isdir(path):
             found.append(path)
             continue
-        below = [os.path.join(path, name) for name in files.names_below(path)]
+        below = [os.path.join(path, name) for name in folders.names_below(path)]
         if not below:
             raise AlbertError(f"The folder {path} holds no files.")
         found += below

@@ -169,7 +169,7 @@ MISTAKES = {
     ),
     "an export over something": (
         (*EXPORT, "--export_path=full.tsv"),
-        "--export_path: full.tsv is there already; delete it, give another path",
+        "--export_path: full.tsv already exists; delete it, give another path",
     ),
     "an export of nothing": (
         ("export_tfhub", "--albert_directory=absent", "--export_path=out"),
@@ -189,7 +189,7 @@ MISTAKES = {
     ),
     "a conversion over something": (
         (*CONVERT, "--to=hf", "--output_dir=full.tsv"),
-        "--output_dir: full.tsv is there already; delete it, give another path",
+        "--output_dir: full.tsv already exists; delete it, give another path",
     ),
     "a conversion to another type": (
         (*CONVERT, "--to=tf1", "--output_dir=out", "--weights_dtype=float16"),

@@ -118,7 +118,7 @@ def _is_missing(flag: flags.Flag) -> bool:
 
 
 def define_overwrite_flag() -> None:
-    """Defines --overwrite; see files.check_output and files.new_folder."""
+    """Defines --overwrite; see files.check_output and folders.new_folder."""
     flags.DEFINE_bool(
         "overwrite", False, "Replace what an earlier command has written there. What this command "
         "reads is never replaced."

@@ -22,7 +22,7 @@ from albert_tf.export.weight_formats import (
     TFHUB,
     check_weights_dtype,
 )
-from albert_tf.io import files
+from albert_tf.io import folders
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1, write_tf2
 from albert_tf.weights.huggingface import write_hugging_face
@@ -59,14 +59,14 @@ def convert(
       allow_partial: see load_pretrained; only weights that were there are written.
       weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
       rescale: brings embeddings to the size of new ones first; see `rescale_embeddings`.
-      overwrite: replace a model of the same format in `output_dir`; see files.new_folder.
+      overwrite: replace a model of the same format in `output_dir`; see folders.new_folder.
 
     Raises:
       AlbertError: the source cannot be loaded, the format has no such model, a weight is too large
         for float16, or there is something in the folder.
     """
     check_weights_dtype(to, weights_dtype)
-    with files.new_folder(output_dir, overwrite, from_path) as folder:
+    with folders.new_folder(output_dir, overwrite, from_path) as folder:
         model = load_pretrained(from_path, allow_partial)
         if model.tokenizer is None:
             print(

@@ -176,7 +176,7 @@ def test_files_of_others_are_not_built_over(tmp_path, text, vocabulary, name):
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / name).write_text("{}")
-    with pytest.raises(AlbertError, match=f"{name} is there already; .* set --overwrite"):
+    with pytest.raises(AlbertError, match=f"{name} already exists; .* set `overwrite`"):
         build(text, vocabulary, folder, num_shards=2)
     assert os.listdir(folder) == [name] and (folder / name).read_text() == "{}"
     build(text, vocabulary, folder, num_shards=2, overwrite=True)
@@ -185,14 +185,14 @@ def test_files_of_others_are_not_built_over(tmp_path, text, vocabulary, name):
 
 def test_no_input_is_built_over(tmp_path, text, vocabulary):
     for overwrite in (False, True):
-        with pytest.raises(AlbertError, match=r"text\.txt is read as well; give another path"):
+        with pytest.raises(AlbertError, match=r"text\.txt is also an input; give another path"):
             build(text, vocabulary, tmp_path, names=["a", "text.txt"], overwrite=overwrite)
     assert os.listdir(tmp_path) == ["text.txt"]
     # A shard of another build, such as one of a file that has been replaced since.
     build(text, vocabulary, tmp_path, names=["a", "b"])
     (tmp_path / "b").write_text(some_text(seed=1))
     before = sorted(os.listdir(tmp_path))
-    with pytest.raises(AlbertError, match="/b is read as well"):
+    with pytest.raises(AlbertError, match="/b is also an input"):
         build(f"{tmp_path}/b", vocabulary, tmp_path, names=["c"], overwrite=True)
     assert sorted(os.listdir(tmp_path)) == before
 

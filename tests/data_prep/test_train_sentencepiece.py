@@ -110,7 +110,7 @@ def test_the_same_job_again_does_nothing_and_another_is_refused(tmp_path, corpus
 
 def test_neither_an_input_nor_another_file_is_overwritten(tmp_path, corpus):
     shutil.copy(corpus, tmp_path / "text.vocab")
-    with pytest.raises(AlbertError, match=r"text\.vocab is read as well"):
+    with pytest.raises(AlbertError, match=r"text\.vocab is also an input"):
         train_sentencepiece(
             [str(tmp_path / "text.vocab")], str(tmp_path / "text"), SETTINGS, overwrite=True
         )

@@ -314,7 +314,7 @@ class TestScript:
         done = run_script(
             convert_checkpoint, f"--from_path={release}", "--to=tf2", f"--output_dir={release}"
         )
-        assert done.returncode == 1 and "is there already" in done.stderr
+        assert done.returncode == 1 and "already exists" in done.stderr
 
     def test_a_model_is_replaced_on_demand_and_the_source_never(
         self, run_script, release, tmp_path
@@ -326,11 +326,11 @@ class TestScript:
         assert convert_to("hf", release).returncode == 0
         before = {path: path.stat().st_ino for path in (tmp_path / "out").iterdir()}
         done = convert_to("hf", release)
-        assert done.returncode == 1 and "out is there already; delete it" in done.stderr
+        assert done.returncode == 1 and "out already exists; delete it" in done.stderr
         done = convert_to("tf2", release, "--overwrite")
-        assert done.returncode == 1 and "holds more than is to be overwritten" in done.stderr
+        assert done.returncode == 1 and "contains more than this would replace" in done.stderr
         done = convert_to("hf", tmp_path / "out", "--overwrite")
-        assert done.returncode == 1 and "holds what is read" in done.stderr
+        assert done.returncode == 1 and "contains the input" in done.stderr
         assert {path: path.stat().st_ino for path in (tmp_path / "out").iterdir()} == before
         assert convert_to("hf", release, "--overwrite").returncode == 0
         assert {path.name for path in (tmp_path / "out").iterdir()} == {p.name for p in before}

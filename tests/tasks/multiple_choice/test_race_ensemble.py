@@ -45,7 +45,7 @@ def test_the_mean_of_two_models_that_err_apart_is_right(members, race, run_scrip
     np.testing.assert_allclose(found, probabilities.mean(axis=0), rtol=0, atol=1e-6)
     assert "mean of 2 runs" in done.stdout
     done = run_script(command, "ensemble", *given)
-    assert done.returncode == 1 and "predictions.tsv is there already" in done.stderr
+    assert done.returncode == 1 and "predictions.tsv already exists" in done.stderr
 
 
 def test_questions_of_ones_own_need_no_answers(members, run_script, tmp_path):

@@ -70,7 +70,7 @@ def test_the_command_writes_and_scores_the_answers_of_2_0(
     assert texts(read("nbest_predictions.json")["q1"]) == [("two", 0.65), ("one", 0.35)]
     other = *given, "--version=2.0", "--null_score_diff_threshold=-2"
     low = run_script(command, "ensemble", *other)
-    assert low.returncode == 1 and "predictions.json is there already" in low.stderr
+    assert low.returncode == 1 and "predictions.json already exists" in low.stderr
     assert read("predictions.json") == {"q1": "two", "q2": ""}
     low = run_script(command, "ensemble", *other, "--overwrite")
     assert low.returncode == 0 and read("predictions.json") == {"q1": "", "q2": ""}
