@@ -109,11 +109,11 @@ MISTAKES = {
     ),
     "a model without a vocabulary": (
         (*TRAIN, "--albert_config_file=albert_test"),
-        "--spm_model_file or --vocab_file is needed: no --init_checkpoint tells it.",
+        "--spm_model_file or --vocab_file is needed: there is no --init_checkpoint",
     ),
     "a vocabulary without a model": (
         (*TRAIN, "--init_checkpoint=none", "--spm_model_file=file"),
-        "--albert_config_file is needed: no --init_checkpoint tells it.",
+        "--albert_config_file is needed: there is no --init_checkpoint",
     ),
     "a cache that is a file": ((*TRAIN, "--cached_dir=file"), "--cached_dir: file cannot be a f"),
     "predicting without a model": (

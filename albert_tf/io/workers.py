@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Work in other processes, with results in order, progress, and errors that stop everything."""
+"""Runs functions in worker processes: ordered results, progress, and an end at the first error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
-#: Seconds between looks at what the workers have done.
+#: Seconds between two checks of the workers' progress.
 _POLL_SECONDS = 0.5
 
 Advance = Callable[[int], None]
@@ -26,7 +26,7 @@ _worker: _Worker
 
 
 class _Worker:
-    """What a worker process keeps between tasks."""
+    """The state of a worker process."""
 
     def __init__(self, make_context: Callable[..., Any], args: tuple, done: Any, stop: Any) -> None:
         self.context = make_context(*args)
@@ -43,10 +43,10 @@ class _Worker:
 
 def _start(*args: Any) -> None:
     global _worker
-    # Ctrl-C reaches the whole process group; the parent alone decides what it means.
+    # Ctrl-C reaches the whole process group, but only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare_tensorflow()
-    # A parent that is killed cannot tell its workers, who would wait for work for ever.
+    # If the parent is killed, its workers would wait for work forever.
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _worker = _Worker(*args)
 
@@ -72,8 +72,8 @@ class Workers:
 
         Args:
           num_workers: number of processes.
-          make_context: called once in each with `args`; gives the functions' first argument.
-          args: picklable.
+          make_context: called once in each process; returns the functions' first argument.
+          args: the arguments of `make_context`, which must be picklable.
         """
         self._num_workers = num_workers
         self._executor = None
@@ -94,15 +94,15 @@ class Workers:
         items: Iterable[Any],
         on_progress: Advance,
     ) -> Iterator[Any]:
-        """Yields function(context, item, advance) of every item, in order.
+        """Yields function(context, item, advance) for each item, in order.
 
         Args:
           function: importable; calls `advance` with the amount of work it has done.
-          items: drawn only a little ahead of the results.
-          on_progress: told the sum of the amounts, now and then.
+          items: consumed only slightly ahead of the results.
+          on_progress: called from time to time with the amount done since the last call.
 
         Raises:
-          AlbertError: the first one a function raised, or a process was killed.
+          AlbertError: a function raised it, or a process was killed.
         """
         if self._executor is None:
             for item in items:
@@ -130,7 +130,7 @@ class Workers:
     def _finished(
         self, waiting: collections.deque[concurrent.futures.Future], on_progress: Advance
     ) -> bool:
-        """Waits a moment for the first result; whether it has come. Raises what failed."""
+        """Waits briefly and returns whether the first result is ready; raises a worker's error."""
         concurrent.futures.wait([waiting[0]], _POLL_SECONDS)
         with self._done.get_lock():
             amount, self._done.value = self._done.value, 0
@@ -145,11 +145,11 @@ class Workers:
         return waiting[0].done()
 
     def __enter__(self) -> Workers:
-        """Nothing to do: processes start with the first task."""
+        """Returns the workers, whose processes start with the first task."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Stops the workers; unfinished tasks are given up."""
+        """Stops the workers; unfinished tasks are cancelled."""
         if self._executor is not None:
             self._stop.set()
             self._executor.shutdown(cancel_futures=True)
@@ -157,6 +157,6 @@ class Workers:
 
 def _killed() -> StoppedError:
     return StoppedError(
-        "A worker process was killed, perhaps for lack of memory; run the same command again, "
-        "with fewer workers, to continue."
+        "A worker process was killed, perhaps for lack of memory; to continue, run the same "
+        "command again with fewer workers."
     )

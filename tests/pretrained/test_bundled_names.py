@@ -179,7 +179,7 @@ def test_weights_that_are_named_go_before_the_default(bundled, opened, tmp_path)
 def test_half_of_another_model_is_an_error_and_not_mixed_with_the_default(
     bundled, opened, tmp_path, init
 ):
-    with pytest.raises(AlbertError, match="albert_config_file is needed: no --init_checkpoint"):
+    with pytest.raises(AlbertError, match="config_file is needed: there is no `init_checkpoint`"):
         opened("--do_train", f"--vocab_file={tmp_path}/vocab.txt", *init)
 
 
@@ -230,6 +230,6 @@ def test_pretraining_needs_a_configuration_or_weights_that_tell_it(run_script, t
     given = (f"--input_file={records}", f"--output_dir={tmp_path}/run")
     done = run_script(run_pretraining, *given)
     assert done.returncode == 1
-    assert "--albert_config_file is needed: no --init_checkpoint tells it" in done.stderr
+    assert "--albert_config_file is needed: there is no --init_checkpoint" in done.stderr
     done = run_script(run_pretraining, *given[1:])
     assert done.returncode == 1 and "--do_train needs --input_file" in done.stderr

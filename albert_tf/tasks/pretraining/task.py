@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
+from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.dynamic_masking import DynamicMasking
@@ -218,7 +218,7 @@ def model_config(
     """
     if not name_or_path:
         if not checkpoint:
-            raise not_told("--albert_config_file")
+            raise missing_setting("--albert_config_file")
         source = open_source(checkpoint)
         config = source.config()
         if config is None:
