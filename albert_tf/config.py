@@ -27,32 +27,13 @@ CONFIG_FILE = "albert_config.json"
 _PRESET_FOLDER = pathlib.Path(__file__).parent / "configs" / "models"
 #: Keys of the released configuration files that never had an effect.
 _WITHOUT_EFFECT = frozenset(
-    {
-        "down_scale_factor",
-        "gap_size",
-        "layers_to_keep",
-        "net_structure_type",
-        "num_memory_blocks",
-    }
-)
-_POSITIVE = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "num_hidden_groups",
-    "inner_group_num",
-    "max_position_embeddings",
-    "type_vocab_size",
+    {"down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type", "num_memory_blocks"}
 )
 #: Some shapes are int32, and no model has more layers. A damaged number should not allocate all
 #: memory.
 _LIMIT = (1 << 31) - 1
 _LIMITS = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 10_000}
 _MAX_PARAMETERS = 10**11
-_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def missing_setting(setting: str) -> AlbertError:
@@ -110,24 +91,11 @@ class AlbertConfig:
         Raises:
           AlbertError: a value is of the wrong kind, out of range or at odds with another.
         """
-        for key in _POSITIVE:
-            value = getattr(self, key)
-            if isinstance(value, numbers.Integral) and not isinstance(value, int):
-                value = int(value)
-                object.__setattr__(self, key, value)  # NumPy's integers cannot be written to JSON.
-            limit = _LIMITS.get(key, _LIMIT)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-                raise AlbertError(
-                    f"{key} must be a positive integer of at most {limit}, not {shown(value)}."
-                )
-        for key in (*_RATES, "initializer_range"):
-            value = getattr(self, key)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not 0 <= value < 1000:
-                raise AlbertError(f"{key} must be a number from 0 to 1000, not {shown(value)}.")
-        for key in _RATES:
-            if getattr(self, key) >= 1:
-                raise AlbertError(f"{key} must be below 1, not {getattr(self, key)!r}.")
+        for field in dataclasses.fields(self):
+            if field.type == "int":
+                self._check_integer(field.name)
+            elif field.type == "float":
+                self._check_number(field.name)
         for key, choices in (("hidden_act", ACTIVATIONS), ("parameter_sharing", PARAMETER_SHARING)):
             if getattr(self, key) not in choices:
                 raise AlbertError(
@@ -154,6 +122,24 @@ class AlbertConfig:
                 f"A model of {parameters:.1e} parameters does not fit into any machine; check the "
                 "sizes."
             )
+
+    def _check_integer(self, key: str) -> None:
+        value, limit = getattr(self, key), _LIMITS.get(key, _LIMIT)
+        if isinstance(value, numbers.Integral) and not isinstance(value, int):
+            value = int(value)
+            object.__setattr__(self, key, value)  # NumPy's integers cannot be written to JSON.
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+            raise AlbertError(
+                f"{key} must be a positive integer of at most {limit}, not {shown(value)}."
+            )
+
+    def _check_number(self, key: str) -> None:
+        value = getattr(self, key)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 <= value < 1000:
+            raise AlbertError(f"{key} must be a number from 0 to 1000, not {shown(value)}.")
+        if key.endswith("_dropout_prob") and value >= 1:
+            raise AlbertError(f"{key} must be below 1, not {value!r}.")
 
     @classmethod
     def from_preset(cls, name: str) -> AlbertConfig:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import itertools
 import multiprocessing
 import os
 import signal
@@ -108,41 +109,33 @@ class Workers:
             for item in items:
                 yield function(self._context, item, on_progress)
             return
-        waiting: collections.deque[concurrent.futures.Future] = collections.deque()
-        items = iter(items)
-        exhausted = False
-        while waiting or not exhausted:
-            while not exhausted and len(waiting) < 2 * self._num_workers:
-                for item in items:
-                    waiting.append(self._submit(function, item))
-                    break
-                else:
-                    exhausted = True
-            if waiting and self._finished(waiting, on_progress):
-                yield waiting.popleft().result()
-
-    def _submit(self, function: Callable, item: Any) -> concurrent.futures.Future:
         try:
-            return self._executor.submit(_call, function, item)
+            yield from self._results(function, iter(items), on_progress)
         except BrokenProcessPool as error:
-            raise _killed() from error
+            raise StoppedError(
+                "A worker process was killed, perhaps for lack of memory; to continue, run the "
+                "same command again with fewer workers."
+            ) from error
 
-    def _finished(
-        self, waiting: collections.deque[concurrent.futures.Future], on_progress: Advance
-    ) -> bool:
-        """Waits briefly and returns whether the first result is ready; raises a worker's error."""
-        concurrent.futures.wait([waiting[0]], _POLL_SECONDS)
-        with self._done.get_lock():
-            amount, self._done.value = self._done.value, 0
-        if amount:
-            on_progress(amount)
-        for future in waiting:
-            error = future.exception() if future.done() else None
-            if isinstance(error, BrokenProcessPool):
-                raise _killed() from error
-            if error:
-                raise error
-        return waiting[0].done()
+    def _results(
+        self, function: Callable, items: Iterator[Any], on_progress: Advance
+    ) -> Iterator[Any]:
+        waiting: collections.deque[concurrent.futures.Future] = collections.deque()
+        while True:
+            for item in itertools.islice(items, 2 * self._num_workers - len(waiting)):
+                waiting.append(self._executor.submit(_call, function, item))
+            if not waiting:
+                return
+            concurrent.futures.wait([waiting[0]], _POLL_SECONDS)
+            with self._done.get_lock():
+                amount, self._done.value = self._done.value, 0
+            if amount:
+                on_progress(amount)
+            for future in waiting:
+                if future.done():
+                    future.result()  # Raises the error of a worker.
+            if waiting[0].done():
+                yield waiting.popleft().result()
 
     def __enter__(self) -> Workers:
         """Returns the workers, whose processes start with the first task."""
@@ -153,10 +146,3 @@ class Workers:
         if self._executor is not None:
             self._stop.set()
             self._executor.shutdown(cancel_futures=True)
-
-
-def _killed() -> StoppedError:
-    return StoppedError(
-        "A worker process was killed, perhaps for lack of memory; to continue, run the same "
-        "command again with fewer workers."
-    )

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -13,23 +11,7 @@ from albert_tf.modeling.kernels.attention_probs import attention_probs
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.kernels.layer_norm import layer_norm
 from albert_tf.modeling.kernels.linear import affine, shared
-from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
-
-
-class PackedAttention(NamedTuple):
-    """The weights of an attention block in the compute type, as a layer uses them.
-
-    Attributes:
-      qkv_kernel: [H, 3 H]: query, key, value side by side.
-      qkv_bias: [3 H].
-      output_kernel: [H, H].
-      output_bias: [H].
-    """
-
-    qkv_kernel: tf.Tensor
-    qkv_bias: tf.Tensor
-    output_kernel: tf.Tensor
-    output_bias: tf.Tensor
+from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer, dimension
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
@@ -55,22 +37,25 @@ class Attention(WeightedLayer):
         self._output = self.dense("attention_1/output/dense", size, size)
         self._norm = self.norm("LayerNorm", size)
 
-    def pack(self, uses: int = 1) -> list[PackedAttention]:
-        """Joins and casts the weights once, and returns a copy for each of `uses` layers."""
+    def packed_weights(self, uses: int = 1) -> list[PackedWeights]:
+        """Joins and casts the weights once, and returns a copy for each of `uses` layers.
+
+        A copy has the kernel [H, 3 H] and the bias [3 H] of query, key and value side by side, and
+        the kernel [H, H] and the bias [H] of the output, in the compute type.
+        """
         kernels, biases = zip(self._query, self._key, self._value)
         weights = (tf.concat(kernels, axis=1), tf.concat(biases, axis=0), *self._output)
-        copies = (shared(weight, self.compute_dtype, uses) for weight in weights)
-        return [PackedAttention(*weights) for weights in zip(*copies)]
+        return shared(weights, self.compute_dtype, uses)
 
     def call(
-        self, x: tf.Tensor, mask: tf.Tensor, packed: PackedAttention, training: bool = False
+        self, x: tf.Tensor, mask: tf.Tensor, weights: PackedWeights, training: bool = False
     ) -> tf.Tensor:
         """Applies the block.
 
         Args:
           x: [B * S, H] in the compute type.
           mask: float32 [B, 1, 1, S], see `additive_mask`.
-          packed: a copy of the weights that `pack` returned in this forward pass.
+          weights: a copy from `packed_weights`, made in this forward pass.
           training: whether dropout is active.
 
         Returns:
@@ -78,13 +63,14 @@ class Attention(WeightedLayer):
         """
         length = dimension(mask, 3)
         heads, head_size = self._heads, self._head_size
-        qkv = affine(x, packed.qkv_kernel, packed.qkv_bias)
+        qkv_kernel, qkv_bias, output_kernel, output_bias = weights
+        qkv = affine(x, qkv_kernel, qkv_bias)
         qkv = tf.reshape(qkv, [-1, length, 3, heads, head_size])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
         probs = attention_probs(query, key, mask, training)  # [B, N, S, S]
         probs = dropout(probs, self._probs_dropout, training)
         context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
         context = tf.reshape(context, [-1, heads * head_size])
-        output = affine(context, packed.output_kernel, packed.output_bias)
+        output = affine(context, output_kernel, output_bias)
         output = dropout(output, self._hidden_dropout, training)
         return layer_norm(output, *self._norm, residual=x, training=training)

@@ -13,6 +13,8 @@ from albert_tf.modeling.kernels.linear import affine
 
 #: A Keras precision policy or its name; None means the global one.
 Policy = Union[str, keras.mixed_precision.Policy, None]
+#: Weights of a block in the compute type, as one layer uses them.
+PackedWeights = tuple[tf.Tensor, ...]
 
 
 class WeightedLayer(keras.layers.Layer):

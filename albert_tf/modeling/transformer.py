@@ -6,29 +6,19 @@ from __future__ import annotations
 
 import collections
 import functools
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.attention import Attention, PackedAttention
+from albert_tf.modeling.attention import Attention
 from albert_tf.modeling.kernels.activations import get_activation
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.kernels.graph_mode import current_mode
 from albert_tf.modeling.kernels.layer_norm import layer_norm
 from albert_tf.modeling.kernels.linear import affine, shared
 from albert_tf.modeling.kernels.recompute import recomputed
-from albert_tf.modeling.layers import Policy, WeightedLayer
-
-
-class PackedFeedForward(NamedTuple):
-    """The weights of a feed-forward block in the compute type: H→F, then F→H."""
-
-    intermediate_kernel: tf.Tensor
-    intermediate_bias: tf.Tensor
-    output_kernel: tf.Tensor
-    output_bias: tf.Tensor
+from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer
 
 
 class FeedForward(WeightedLayer):
@@ -43,16 +33,15 @@ class FeedForward(WeightedLayer):
         self._output = self.dense("ffn_1/intermediate/output/dense", inner, size)
         self._norm = self.norm("LayerNorm_1", size)
 
-    def pack(self, uses: int = 1) -> list[PackedFeedForward]:
-        """Casts the weights once, and returns a copy for each of `uses` layers."""
-        weights = (*self._intermediate, *self._output)
-        copies = (shared(weight, self.compute_dtype, uses) for weight in weights)
-        return [PackedFeedForward(*weights) for weights in zip(*copies)]
+    def packed_weights(self, uses: int = 1) -> list[PackedWeights]:
+        """Casts both kernels and biases once, and returns a copy for each of `uses` layers."""
+        return shared((*self._intermediate, *self._output), self.compute_dtype, uses)
 
-    def call(self, x: tf.Tensor, packed: PackedFeedForward, training: bool = False) -> tf.Tensor:
-        """Applies the block to x [rows, H]; `packed` is a copy of the weights from `pack`."""
-        inner = affine(x, packed.intermediate_kernel, packed.intermediate_bias)  # [rows, F]
-        output = affine(self._activation(inner, training), packed.output_kernel, packed.output_bias)
+    def call(self, x: tf.Tensor, weights: PackedWeights, training: bool = False) -> tf.Tensor:
+        """Applies the block to x [rows, H]; `weights` is a copy from `packed_weights`."""
+        inner_kernel, inner_bias, output_kernel, output_bias = weights
+        inner = affine(x, inner_kernel, inner_bias)  # [rows, F]
+        output = affine(self._activation(inner, training), output_kernel, output_bias)
         output = dropout(output, self._dropout_rate, training)
         return layer_norm(output, *self._norm, residual=x, training=training)
 
@@ -100,7 +89,8 @@ class Transformer(keras.layers.Layer):
         # With recomputation a layer hands its weights to the next layer that shares them.
         chained = current_mode().recompute
         packed = [
-            block.pack(1 if chained else uses[index]) for index, block in enumerate(self.blocks)
+            block.packed_weights(1 if chained else uses[index])
+            for index, block in enumerate(self.blocks)
         ]
         outputs = []
         for step in self._steps:
@@ -118,8 +108,8 @@ class Transformer(keras.layers.Layer):
         mask: tf.Tensor,
         training: bool,
         x: tf.Tensor,
-        attention_weights: PackedAttention,
-        ffn_weights: PackedFeedForward,
+        attention_weights: PackedWeights,
+        ffn_weights: PackedWeights,
     ) -> tf.Tensor:
         attention, ffn = (self.blocks[block] for block in step)
         x = attention(x, mask, attention_weights, training=training)

@@ -13,6 +13,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.optimization.lamb import LAMB
 
+#: Decay of the moments β₁ and β₂, and ε, as in the release.
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
 #: Matches the official names of weights without decay and layer adaptation.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 
@@ -43,14 +45,10 @@ class AlbertOptimizer(LAMB):
         *,
         adapt_layers: bool,
         bias_correction: bool,
-        beta_1: float,
-        beta_2: float,
         **kwargs: object,
     ) -> None:
         """Creates the slots, too. The other arguments are those of the base class."""
-        super().__init__(beta_1=beta_1, beta_2=beta_2, **kwargs)
-        # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
-        self._one_minus_betas = (1.0 - beta_1, 1.0 - beta_2)
+        super().__init__(beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON, **kwargs)
         self.named_weights = dict(named_weights)
         # Updates get a single replica of a mirrored variable.
         local_replicas = tf.distribute.get_strategy().experimental_local_results
@@ -101,8 +99,9 @@ class AlbertOptimizer(LAMB):
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)
         coefficients = apply_state[var_device, var_dtype]
-        for name, value in zip(("one_minus_beta_1_t", "one_minus_beta_2_t"), self._one_minus_betas):
-            coefficients[name] = tf.constant(value, var_dtype)
+        # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
+        coefficients["one_minus_beta_1_t"] = tf.constant(1.0 - BETA_1, var_dtype)
+        coefficients["one_minus_beta_2_t"] = tf.constant(1.0 - BETA_2, var_dtype)
         if not self._bias_correction:
             for name in ("beta_1_power", "beta_2_power"):
                 coefficients[name] = tf.zeros([], var_dtype)
@@ -124,9 +123,6 @@ def create_optimizer(
     named_weights: Mapping[str, tf.Variable],
     *,
     weight_decay_rate: float = 0.01,
-    beta_1: float = 0.9,
-    beta_2: float = 0.999,
-    epsilon: float = 1e-6,
     bias_correction: bool = False,
 ) -> AlbertOptimizer:
     """Creates LAMB or AdamW and its slots; call it in the strategy's scope.
@@ -141,9 +137,6 @@ def create_optimizer(
       schedule: learning rate, or a function of `iterations`, which counts updates from 0.
       named_weights: trainable weights by official name; EXCLUDED matches these names.
       weight_decay_rate: decay added to the update.
-      beta_1: decay of the first moment.
-      beta_2: decay of the second moment.
-      epsilon: added to √v.
       bias_correction: divides m by 1 − β₁ᵗ and v by 1 − β₂ᵗ as in You et al.; t counts all steps,
         skipped ones included.
 
@@ -158,9 +151,6 @@ def create_optimizer(
         bias_correction=bias_correction,
         learning_rate=schedule,
         weight_decay=weight_decay_rate,
-        beta_1=beta_1,
-        beta_2=beta_2,
-        epsilon=epsilon,
         name=name,
     )
 

@@ -165,7 +165,7 @@ def test_a_lease_excludes_others_until_it_is_released(lease, capfd):
     first = lease()
     with pytest.raises(AlbertError, match=f"process {os.getpid()} on .* has been training there"):
         lease()
-    assert "Looking for up to 1 s whether it is still alive" in capfd.readouterr().err
+    assert "Checking for up to 1 s whether it is still alive" in capfd.readouterr().err
     first.release()
     assert not exists()
     lease().release()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -36,17 +37,17 @@ def _sum_in_float32(*tensors: tf.Tensor) -> tf.Tensor:
     return functools.reduce(tf.add, [tf.cast(tensor, tf.float32) for tensor in tensors])
 
 
-def shared(weight: tf.Tensor, dtype: tf.DType, uses: int) -> tuple[tf.Tensor, ...]:
-    """Casts a float32 weight once and returns a copy for each of the `uses` layers that share it.
+def shared(weights: Sequence[tf.Tensor], dtype: tf.DType, uses: int) -> list[tuple[tf.Tensor, ...]]:
+    """Casts float32 weights once, and returns a copy of all for each of the `uses` layers.
 
     One kernel adds up the gradients of the layers in float32. TensorFlow's own sum would be rounded
     to `dtype` and take four times as long in bfloat16.
     """
 
     @custom_gradient
-    def function(weight: tf.Tensor) -> Any:
+    def copies(weight: tf.Tensor) -> Any:
         cast = tf.cast(weight, dtype)
         grad = functools.partial(_sum_in_float32, training=True)
         return [tf.identity(cast) for _ in range(uses)], grad
 
-    return tuple(function(tf.convert_to_tensor(weight)))
+    return list(zip(*(copies(tf.convert_to_tensor(weight)) for weight in weights)))
