@@ -121,7 +121,7 @@ def read_lines(
       long_line_advice: what to do about a line that is too long, for the error.
 
     Raises:
-      AlbertError: the file is missing, damaged or truncated, its lines end with CR alone, or a line
+      AlbertError: the file is missing, damaged or truncated, its lines end only with CR, or a line
         is not UTF-8, has a NUL byte or is too long.
     """
     lines_before = 0

@@ -83,16 +83,18 @@ class OwnLamb(keras.optimizers.legacy.Optimizer):
         self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None = None
     ) -> tf.Operation:
         place = var.device, var.dtype.base_dtype
-        given = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
+        coefficients = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
         m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
-        m_new = m.assign(m * given["beta_1_t"] + grad * given["one_minus_beta_1_t"])
-        v_new = v.assign(v * given["beta_2_t"] + grad * grad * given["one_minus_beta_2_t"])
-        m_unbiased = m_new / (1.0 - given["beta_1_power"])
-        v_unbiased = v_new / (1.0 - given["beta_2_power"])
-        update = m_unbiased / (tf.sqrt(v_unbiased) + given["epsilon"])
+        m_new = m.assign(m * coefficients["beta_1_t"] + grad * coefficients["one_minus_beta_1_t"])
+        v_new = v.assign(
+            v * coefficients["beta_2_t"] + grad * grad * coefficients["one_minus_beta_2_t"]
+        )
+        m_unbiased = m_new / (1.0 - coefficients["beta_1_power"])
+        v_unbiased = v_new / (1.0 - coefficients["beta_2_power"])
+        update = m_unbiased / (tf.sqrt(v_unbiased) + coefficients["epsilon"])
         if self._do_use_weight_decay(var):
-            update += given["weight_decay"] * var
-        step_size = given["lr_t"]
+            update += coefficients["weight_decay"] * var
+        step_size = coefficients["lr_t"]
         if self._do_layer_adaptation(var):
             weight_norm, update_norm = tf.norm(var), tf.norm(update)
             both_positive = (weight_norm > 0) & (update_norm > 0)

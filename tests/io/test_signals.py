@@ -32,7 +32,7 @@ def compute():  # In C, where no exception comes.
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 
 def save(seconds=5):
-    with signals.StopSignals(lambda number: print("told", number, flush=True)) as stop:
+    with signals.StopSignals(lambda number: print("received", number, flush=True)) as stop:
         print("saving", flush=True)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -100,7 +100,7 @@ def test_a_second_signal_ends_the_script_at_once(start):
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert time.monotonic() - began < 3
-    assert (out, err) == ("told 15\n", "\nStopped by SIGINT.\n")
+    assert (out, err) == ("received 15\n", "\nStopped by SIGINT.\n")
 
 
 def test_two_signals_at_once_are_one_request(start):
@@ -110,7 +110,7 @@ def test_two_signals_at_once_are_one_request(start):
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (143, "told 15\n", "")
+    assert (process.returncode, out, err) == (143, "received 15\n", "")
 
 
 def test_signals_that_were_ignored_at_the_start_stay_ignored(start):
@@ -120,4 +120,4 @@ def test_signals_that_were_ignored_at_the_start_stay_ignored(start):
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=30)
-    assert (process.returncode, out) == (143, "told 15\n")
+    assert (process.returncode, out) == (143, "received 15\n")

@@ -63,11 +63,11 @@ def test_log_level_0_shows_everything(loud):
     assert shown.splitlines() == [ABSEIL, NO_GPU, ERROR, ABSEIL, NO_GPU, NO_GPU]
 
 
-@pytest.mark.parametrize(("given", "used"), [({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")])
-def test_scripts_use_onednn_s_kernels_by_default(loud, given, used):
+@pytest.mark.parametrize(("settings", "value"), [({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")])
+def test_scripts_use_onednn_s_kernels_by_default(loud, settings, value):
     code = "from albert_tf.io.tensorflow_import import prepare_tensorflow as p; p()\n"
     code += "import os, tensorflow; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
-    assert start(code, loud, **given)[0] == f"{used}\n"
+    assert start(code, loud, **settings)[0] == f"{value}\n"
 
 
 def test_importing_the_package_changes_no_settings(loud):

@@ -37,7 +37,7 @@ def test_outputs_and_losses_equal_the_official_ones(golden, mode):
     golden.fill(model)
 
     def forward(inputs):
-        # Dropout is 0, so training differs by its fused kernels alone.
+        # Dropout is 0, so training differs only by its fused kernels.
         return model(inputs, training=mode == "training")
 
     if mode != "eager":

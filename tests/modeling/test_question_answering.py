@@ -192,7 +192,7 @@ def test_scores_are_float32_under_mixed_precision(kind, small_config, small_inpu
     [(lambda config: AlbertBeamAnswerer(config, 2, 2, 0.1), 0.1), (AlbertSpanAnswerer, 0.02)],
 )
 def test_heads_are_initialised_as_in_the_release(small_config, build, deviation):
-    # run_squad_v2 goes by the configuration, run_squad_v1 does not.
+    # run_squad_v2 follows the configuration, run_squad_v1 does not.
     config = dataclasses.replace(small_config, hidden_size=128, initializer_range=0.1)
     matrices = {
         name: variable.numpy()

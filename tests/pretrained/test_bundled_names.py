@@ -54,18 +54,18 @@ def test_the_error_for_an_unknown_name_lists_the_bundled_models(bundled):
 
 
 @pytest.mark.parametrize(
-    ("script", "given"),
+    ("script", "arguments"),
     [
         (run_classifier, ["--do_train", "--train_file=texts.tsv"]),
         (run_pretraining, ["--do_train=false", "--do_eval", "--eval_input_file=records"]),
     ],
 )
 def test_runners_list_the_bundled_models_too(
-    bundled, run_script, texts, tmp_path, monkeypatch, script, given
+    bundled, run_script, texts, tmp_path, monkeypatch, script, arguments
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "records").write_bytes(b"")
-    done = run_script(script, "--init_checkpoint=boks", f"--output_dir={tmp_path}/out", *given)
+    done = run_script(script, "--init_checkpoint=boks", f"--output_dir={tmp_path}/out", *arguments)
     assert done.returncode == 1
     assert "There is no checkpoint at boks; " in done.stderr and f"({NAME})." in done.stderr
 
@@ -92,11 +92,11 @@ def texts(tmp_path):
 def classify(run_script, texts, tmp_path):
     """Trains a classifier for two steps; returns its output and its folder."""
 
-    def run(*given):
+    def run(*arguments):
         done = run_script(
             run_classifier, "--do_train", f"--train_file={texts}", "--train_step=2",
             "--train_batch_size=8", "--max_seq_length=8", "--precision=float32",
-            f"--output_dir={tmp_path}/out", *given,
+            f"--output_dir={tmp_path}/out", *arguments,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout, tmp_path / "out"
@@ -133,16 +133,16 @@ def test_none_trains_the_default_s_architecture_from_random_weights(bundled, cla
 
 
 @contextlib.contextmanager
-def parsed(script, given):
+def parsed(script, arguments):
     """Defines and parses the flags of a script."""
-    known = set(flags.FLAGS)
+    before = set(flags.FLAGS)
     script.define_flags()
     try:
-        flags.FLAGS([script.__name__, *given])
+        flags.FLAGS([script.__name__, *arguments])
         yield
     finally:
         flags.FLAGS.unparse_flags()
-        for name in set(flags.FLAGS) - known:
+        for name in set(flags.FLAGS) - before:
             delattr(flags.FLAGS, name)
 
 
@@ -150,8 +150,8 @@ def parsed(script, given):
 def opened(tmp_path):
     """Returns the configuration, vocabulary size and initial weights that flags mean."""
 
-    def opened(*given):
-        with parsed(run_classifier, [f"--output_dir={tmp_path}/out", *given]):
+    def opened(*arguments):
+        with parsed(run_classifier, [f"--output_dir={tmp_path}/out", *arguments]):
             config, tokenizer = shared.open_model_files()
             run = shared.fine_tune_config(None, config).run
             return config, tokenizer.vocab_size, run.init_checkpoint
@@ -164,8 +164,11 @@ def test_another_configuration_and_vocabulary_mean_random_weights(bundled, opene
     other = dataclasses.replace(CONFIG, vocab_size=len(PIECES) + 1, hidden_size=4)
     other.to_json(str(tmp_path / "other.json"))
     (tmp_path / "other.txt").write_text("\n".join([*PIECES, "moon"]) + "\n")
-    given = (f"--albert_config_file={tmp_path}/other.json", f"--vocab_file={tmp_path}/other.txt")
-    config, vocab_size, initial = opened("--do_train", *given, *init)
+    arguments = (
+        f"--albert_config_file={tmp_path}/other.json",
+        f"--vocab_file={tmp_path}/other.txt",
+    )
+    config, vocab_size, initial = opened("--do_train", *arguments, *init)
     assert (config, vocab_size) == (other, len(PIECES) + 1) and not initial
 
 
@@ -184,12 +187,12 @@ def test_a_vocabulary_without_a_configuration_is_not_mixed_with_the_default(
 
 
 @pytest.mark.parametrize(
-    ("script", "given"),
+    ("script", "arguments"),
     [(run_squad, ["--version=1.1", "--max_query_length=8"]), (run_race, ["--num_choices=2"])],
 )
-def test_squad_and_race_open_the_default(bundled, tmp_path, capsys, script, given):
-    given = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *given]
-    with parsed(script, given):
+def test_squad_and_race_open_the_default(bundled, tmp_path, capsys, script, arguments):
+    arguments = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *arguments]
+    with parsed(script, arguments):
         task, config = script._open_task(None)
         assert config.run.init_checkpoint == NAME
     assert (task.config.hidden_size, task.tokenizer.vocab_size) == (16, len(PIECES))
@@ -227,9 +230,9 @@ def test_race_starts_from_the_default(bundled, run_script, tmp_path):
 
 def test_pretraining_needs_a_configuration_or_weights_with_one(run_script, tmp_path):
     records = ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord"
-    given = (f"--input_file={records}", f"--output_dir={tmp_path}/run")
-    done = run_script(run_pretraining, *given)
+    arguments = (f"--input_file={records}", f"--output_dir={tmp_path}/run")
+    done = run_script(run_pretraining, *arguments)
     assert done.returncode == 1
     assert "--albert_config_file is needed: there is no --init_checkpoint" in done.stderr
-    done = run_script(run_pretraining, *given[1:])
+    done = run_script(run_pretraining, *arguments[1:])
     assert done.returncode == 1 and "--do_train needs --input_file" in done.stderr

@@ -49,24 +49,24 @@ class GoldenCase:
 
 def golden_case(name: str) -> GoldenCase:
     """Returns a case of the fixture, such as "groups2_inner1"."""
-    values = dict(FIXTURE["config"])
-    values["hidden_dropout_prob"] = values.pop("dropout")
+    fields = dict(FIXTURE["config"])
+    fields["hidden_dropout_prob"] = fields.pop("dropout")
     row, column = np.mgrid[:2, :7]
     mask = np.ones([2, 7], np.int32)
     mask[1, -2:] = 0
-    given = FIXTURE["inputs"]
+    values = FIXTURE["inputs"]
     return GoldenCase(
         config=AlbertConfig(
-            **values, num_hidden_groups=int(name[6]), inner_group_num=int(name[-1])
+            **fields, num_hidden_groups=int(name[6]), inner_group_num=int(name[-1])
         ),
         inputs={
             "input_word_ids": tf.constant((5 * row + 3 * column + 2) % 37, tf.int32),
             "input_mask": tf.constant(mask),
             "input_type_ids": tf.constant(column >= 4, tf.int32),
-            "masked_lm_positions": tf.constant(given["masked_lm_positions"], tf.int32),
+            "masked_lm_positions": tf.constant(values["masked_lm_positions"], tf.int32),
         },
         labels={
-            label: np.array(given[label])
+            label: np.array(values[label])
             for label in ("masked_lm_ids", "masked_lm_weights", "sop_labels")
         },
         expected=FIXTURE["cases"][name],

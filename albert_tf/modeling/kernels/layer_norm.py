@@ -33,7 +33,7 @@ def _normalise(*tensors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 def _gradient(
     normal: tf.Tensor, scale: tf.Tensor, gamma: tf.Tensor, dy: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the gradient of the rows and dy * normal, which column_sums makes that of gamma."""
+    """Returns the gradient of the rows, and dy * normal: its column sums are gamma's gradient."""
     dtype = normal.dtype
     normal, dy = tf.cast(normal, tf.float32), tf.cast(dy, tf.float32)
     dnormal = dy * gamma

@@ -37,8 +37,8 @@ def gradients(model, inputs, wanted, seed=(1, 2)):
     with tf.GradientTape() as tape, recomputing(wanted, seed):
         outputs = model(inputs, training=True)
         loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) + tf.reduce_sum(outputs["sop_logits"])
-    found = tape.gradient(loss, list(model.named_weights().values()))
-    return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+    computed = tape.gradient(loss, list(model.named_weights().values()))
+    return loss, [tf.convert_to_tensor(gradient) for gradient in computed]
 
 
 @pytest.mark.parametrize(("policy", "tolerance"), [("float32", 0.0), ("mixed_bfloat16", 0.01)])
