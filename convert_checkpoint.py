@@ -24,7 +24,7 @@ from absl import flags, logging
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.export.weight_formats import FORMATS, WEIGHTS_DTYPES, check_weights_dtype
-from albert_tf.io import files
+from albert_tf.io import folders
 from albert_tf.pretrained import check_model
 
 FLAGS = flags.FLAGS
@@ -48,7 +48,7 @@ def define_flags() -> None:
         None,
         "A new folder for the result.",
         required=True,
-        check=lambda path: files.check_new_folder(path, FLAGS.overwrite),
+        check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
     )
     flags.DEFINE_bool(
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "

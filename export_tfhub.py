@@ -28,7 +28,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, folders
 from albert_tf.pretrained import check_model
 from albert_tf.tasks.registry import BUILT_IN, task_by_export_type
 from albert_tf.weights.model_folders import check_trained, model_folder
@@ -47,7 +47,7 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path(
         "export_path", None, "A new folder.", required=True,
-        check=lambda path: files.check_new_folder(path, FLAGS.overwrite),
+        check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
     )  # fmt: skip
     flags.DEFINE_enum(
         "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "

@@ -23,7 +23,7 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import check_records, define_path, define_paths
-from albert_tf.config import AlbertConfig, not_told
+from albert_tf.config import AlbertConfig, missing_setting
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import scaled_learning_rate
@@ -133,7 +133,7 @@ def _check_settings(run_config: RunConfig) -> None:
         if files.is_local(FLAGS.albert_config_file):
             config = AlbertConfig.load(FLAGS.albert_config_file)
     elif not run_config.init_checkpoint:
-        raise not_told("--albert_config_file")
+        raise missing_setting("--albert_config_file")
     elif files.is_local(run_config.init_checkpoint):
         config = config_in(resolve_name(run_config.init_checkpoint))
     if config and length:

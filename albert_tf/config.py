@@ -22,42 +22,23 @@ PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 #: Added to the variance in every layer normalisation; the same in all models of the release.
 LAYER_NORM_EPSILON = 1e-12
 
-#: Name of the configuration beside checkpoints and exports.
+#: Name of the configuration file beside checkpoints and exports.
 CONFIG_FILE = "albert_config.json"
 _PRESET_FOLDER = pathlib.Path(__file__).parent / "configs" / "models"
 #: Keys of the released configuration files that never had an effect.
 _WITHOUT_EFFECT = frozenset(
-    {
-        "down_scale_factor",
-        "gap_size",
-        "layers_to_keep",
-        "net_structure_type",
-        "num_memory_blocks",
-    }
+    {"down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type", "num_memory_blocks"}
 )
-_POSITIVE = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "num_hidden_groups",
-    "inner_group_num",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
-#: Shapes are int32 in places; no model has more layers. A damaged number should not ask for all
-#: memory there is.
+#: Some shapes are int32, and no model has more layers. A damaged number should not allocate all
+#: memory.
 _LIMIT = (1 << 31) - 1
 _LIMITS = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 10_000}
 _MAX_PARAMETERS = 10**11
-_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
-def not_told(flag: str) -> AlbertError:
-    """The error for a part of a model that neither a flag nor a checkpoint gives."""
-    return AlbertError(f"{flag} is needed: no --init_checkpoint tells it.")
+def missing_setting(setting: str) -> AlbertError:
+    """Returns the error for a part of a model that neither a setting nor a checkpoint specifies."""
+    return AlbertError(f"{setting} is needed: there is no `init_checkpoint` to take it from.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,24 +91,11 @@ class AlbertConfig:
         Raises:
           AlbertError: a value is of the wrong kind, out of range or at odds with another.
         """
-        for key in _POSITIVE:
-            value = getattr(self, key)
-            if isinstance(value, numbers.Integral) and not isinstance(value, int):
-                value = int(value)
-                object.__setattr__(self, key, value)  # NumPy's integers cannot be written to JSON.
-            limit = _LIMITS.get(key, _LIMIT)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-                raise AlbertError(
-                    f"{key} must be a positive integer of at most {limit}, not {shown(value)}."
-                )
-        for key in (*_RATES, "initializer_range"):
-            value = getattr(self, key)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not 0 <= value < 1000:
-                raise AlbertError(f"{key} must be a number from 0 to 1000, not {shown(value)}.")
-        for key in _RATES:
-            if getattr(self, key) >= 1:
-                raise AlbertError(f"{key} must be below 1, not {getattr(self, key)!r}.")
+        for field in dataclasses.fields(self):
+            if field.type == "int":
+                self._check_integer(field.name)
+            elif field.type == "float":
+                self._check_number(field.name)
         for key, choices in (("hidden_act", ACTIVATIONS), ("parameter_sharing", PARAMETER_SHARING)):
             if getattr(self, key) not in choices:
                 raise AlbertError(
@@ -151,9 +119,27 @@ class AlbertConfig:
         parameters = self.count_parameters()["total"]
         if parameters > _MAX_PARAMETERS:
             raise AlbertError(
-                f"A model of {parameters:.1e} parameters is more than any machine holds; check the "
+                f"A model of {parameters:.1e} parameters does not fit into any machine; check the "
                 "sizes."
             )
+
+    def _check_integer(self, key: str) -> None:
+        value, limit = getattr(self, key), _LIMITS.get(key, _LIMIT)
+        if isinstance(value, numbers.Integral) and not isinstance(value, int):
+            value = int(value)
+            object.__setattr__(self, key, value)  # NumPy's integers cannot be written to JSON.
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+            raise AlbertError(
+                f"{key} must be a positive integer of at most {limit}, not {shown(value)}."
+            )
+
+    def _check_number(self, key: str) -> None:
+        value = getattr(self, key)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 <= value < 1000:
+            raise AlbertError(f"{key} must be a number from 0 to 1000, not {shown(value)}.")
+        if key.endswith("_dropout_prob") and value >= 1:
+            raise AlbertError(f"{key} must be below 1, not {value!r}.")
 
     @classmethod
     def from_preset(cls, name: str) -> AlbertConfig:
@@ -171,12 +157,12 @@ class AlbertConfig:
 
     @staticmethod
     def preset_names() -> list[str]:
-        """Names of all presets, sorted."""
+        """Returns the names of all presets, sorted."""
         return sorted(path.stem for path in _PRESET_FOLDER.glob("*.json"))
 
     @classmethod
     def from_json(cls, path: str) -> AlbertConfig:
-        """Reads `albert_config.json`, the release's or one written by `to_json`.
+        """Reads `albert_config.json`, as in the release or as written by `to_json`.
 
         Raises:
           AlbertError: the file is missing, is not a JSON object, lacks a key or holds a bad value.
@@ -186,10 +172,10 @@ class AlbertConfig:
 
     @classmethod
     def load(cls, name_or_path: str) -> AlbertConfig:
-        """Returns the preset of that name, or else reads the JSON file at that path.
+        """Returns the preset of that name, or reads the JSON file at that path.
 
         Raises:
-          AlbertError: there is neither, or the file is not a configuration.
+          AlbertError: neither exists, or the file is not a configuration.
         """
         name_or_path = files.path_of(name_or_path, "model configuration")
         if name_or_path in cls.preset_names():
@@ -205,11 +191,11 @@ class AlbertConfig:
     def from_dict(
         cls, values: Mapping[str, Any], source: str = "the configuration"
     ) -> AlbertConfig:
-        """Builds a configuration from its JSON keys. Warns of every key it does not know.
+        """Builds a configuration from its JSON keys, and warns of unknown ones.
 
         Args:
           values: JSON keys and values; keys with a default may be absent.
-          source: where the values come from, for the messages.
+          source: where the values come from, for messages.
 
         Raises:
           AlbertError: a key without default is missing, or a value is bad.
@@ -240,7 +226,7 @@ class AlbertConfig:
         files.write_json(path, self.to_dict())
 
     def check_length(self, max_seq_length: int) -> None:
-        """Raises AlbertError if the model cannot read sequences of so many tokens."""
+        """Raises AlbertError if the model cannot read sequences of `max_seq_length` tokens."""
         if max_seq_length > self.max_position_embeddings:
             raise AlbertError(
                 f"max_seq_length={max_seq_length} exceeds the model's "
@@ -248,27 +234,27 @@ class AlbertConfig:
             )
 
     def attention_group(self, layer: int) -> int:
-        """Group whose attention weights `layer` uses."""
+        """Returns the group whose attention weights `layer` uses."""
         return self._group(layer, shared=self.parameter_sharing in ("all", "attention"))
 
     def ffn_group(self, layer: int) -> int:
-        """Group whose feed-forward weights `layer` uses."""
+        """Returns the group whose feed-forward weights `layer` uses."""
         return self._group(layer, shared=self.parameter_sharing in ("all", "ffn"))
 
     def _group(self, layer: int, shared: bool) -> int:
         if not shared:
             return layer
-        # In floating point, as the official code computes it: for some (L, G), such as 22 and 22,
-        # it differs from layer * G // L, and released weights depend on it.
+        # In floating point, as in the official code: for some (L, G), such as 22 and 22, the result
+        # differs from layer * G // L, and released weights depend on it.
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
     def count_parameters(self) -> dict[str, int]:
-        """Number of trainable parameters by part, without building the model.
+        """Counts the trainable parameters by part, without building the model.
 
         Returns:
           "encoder" (embeddings, transformer and pooler), "pooler" (a part of "encoder"),
-          "mlm_head" (without the tied embedding table), "sop_head", and "total", which is
-          everything that pretraining trains.
+          "mlm_head" (without the tied embedding table), "sop_head", and "total", the number of
+          parameters that pretraining trains.
         """
         v, e, h, f = self.vocab_size, self.embedding_size, self.hidden_size, self.intermediate_size
         layers = range(self.num_hidden_layers)

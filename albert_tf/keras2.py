@@ -1,12 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Keras 2, on which the models are built: `from albert_tf.keras2 import keras`.
+"""Keras 2, which the models are built on: `from albert_tf.keras2 import keras`.
 
 Up to TensorFlow 2.15, `tf.keras` is Keras 2. From 2.16 on, Keras 2 is the package `tf_keras`, and
 `tf.keras` is Keras 3 unless the environment variable TF_USE_LEGACY_KERAS is set. We import the
-package by its name, which works with and without the variable and in any order of imports.
+package by its name, which works with or without the variable and in any order of imports.
 
-docs/architecture.md says why the models are not Keras 3 models.
+docs/architecture.md explains why the models are not Keras 3 models.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ keras = _keras_2()
 
 
 def check_same_keras(name: str, values: Iterable[Any] = ()) -> None:
-    """Raises an error if a model is mixed with another Keras.
+    """Checks that a model is not mixed with another Keras.
 
     Args:
       name: name of the model's class.
-      values: the arguments it is given.
+      values: the arguments of its call.
 
     Raises:
       AlbertError: a value is an object of another Keras, or the model is called inside a Keras 3
@@ -84,7 +84,7 @@ def check_same_keras(name: str, values: Iterable[Any] = ()) -> None:
         if package in ("keras", "tf_keras") and package != ours:
             other = f"{package} {sys.modules[package].__version__}"
             raise AlbertError(f"{refused} given a {type(value).__name__} of {other}. {_ADVICE}")
-    # Keras 3 has no public function that tells whether a layer is being called.
+    # Keras 3 has no public function for whether a layer is being called.
     state = sys.modules.get("keras.src.backend.common.global_state")
     if state and state.get_global_attribute("current_call_ctx"):
         raise AlbertError(

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, folders
 from albert_tf.io.json_values import from_json
 
 #: Numbers (4 bytes each) held in memory before a run is written.
@@ -255,13 +255,13 @@ def bucket_reader(
     Args:
       folder: see read_bucket.
       runs: see read_bucket.
-      scratch: folder for the copies, see files.scratch_folder; None: make no copies, for buckets
+      scratch: folder for the copies, see folders.scratch_folder; None: make no copies, for buckets
         that are read once.
     """
     if scratch is None:
         yield functools.partial(read_bucket, folder, runs)
         return
-    with files.scratch_folder(scratch) as copies:
+    with folders.scratch_folder(scratch) as copies:
 
         def read(buckets: Sequence[int]) -> Bucket:
             path = os.path.join(copies, f"{buckets[0]}.bin")

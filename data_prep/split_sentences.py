@@ -25,7 +25,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import atomic_text_writer, read_lines
@@ -314,7 +314,7 @@ def list_files(patterns: str) -> list[str]:
         if not files.isdir(path):
             paths.append(path)
             continue
-        names = files.names_below(path)
+        names = folders.names_below(path)
         if not names:
             raise AlbertError(f"The folder {path} holds no files.")
         paths += [os.path.join(path, name) for name in names]

@@ -241,7 +241,7 @@ def _train_and_save(
     }
     existing = _existing(output_prefix, made_from, overwrite)
     if existing is not None:
-        print(f"{output_prefix}.model is there already, made from the same text and settings.")
+        print(f"{output_prefix}.model already exists, made from the same text and settings.")
         return existing
     counts = SentenceCounts()
     sentences = _sample(input_files, settings, counts)
@@ -311,7 +311,7 @@ def _existing(
     in_the_way = [path for path in paths if exists(path)]
     if in_the_way and not overwrite:
         raise AlbertError(
-            f"{in_the_way[0]} is there already, made from other text or settings; choose another "
+            f"{in_the_way[0]} already exists, made from other text or settings; choose another "
             "`output_prefix` in another folder, or set `overwrite`."
         )
     return None

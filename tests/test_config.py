@@ -15,6 +15,7 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from tests.support.builders import tiny_config
 
 BASE = AlbertConfig.from_preset("albert_base_v2")
 E768 = dataclasses.replace(BASE, embedding_size=768)
@@ -102,7 +103,7 @@ def test_chinese_presets_use_relu_their_vocabulary_and_sixteen_heads_in_xxlarge(
     assert AlbertConfig.from_preset("albert_xxlarge_v2").num_attention_heads == 64
 
 
-def test_unknown_preset_is_refused_with_the_list_of_presets():
+def test_an_unknown_preset_is_refused_with_the_list_of_presets():
     with pytest.raises(AlbertError, match=r"albert_bass_v2.*albert_base_v2"):
         AlbertConfig.from_preset("albert_bass_v2")
 
@@ -117,19 +118,14 @@ def test_load_takes_a_preset_or_a_file(tmp_path):
 
 
 def test_json_round_trip_keeps_every_value(tmp_path):
-    config = AlbertConfig(
-        vocab_size=11,
-        embedding_size=8,
-        hidden_size=12,
+    config = tiny_config(
+        11,
         num_hidden_layers=6,
-        num_attention_heads=3,
-        intermediate_size=20,
         num_hidden_groups=2,
         inner_group_num=2,
         hidden_act="relu",
         hidden_dropout_prob=0.25,
         attention_probs_dropout_prob=0.125,
-        max_position_embeddings=16,
         type_vocab_size=3,
         initializer_range=0.01,
         parameter_sharing="attention",
@@ -140,14 +136,14 @@ def test_json_round_trip_keeps_every_value(tmp_path):
     assert sorted(json.loads((tmp_path / "config.json").read_text())) == sorted(config.to_dict())
 
 
-def test_unknown_key_is_named_in_a_warning(tmp_path):
+def test_an_unknown_key_is_named_in_a_warning(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**BASE.to_dict(), "num_hiden_layers": 3}))
     with pytest.warns(UserWarning, match="config.json.*num_hiden_layers"):
         assert AlbertConfig.from_json(str(path)) == BASE
 
 
-def test_keys_without_effect_in_released_files_are_tolerated_in_silence():
+def test_keys_without_effect_in_released_files_cause_no_warning():
     released = {
         "net_structure_type": 0,
         "gap_size": 0,
@@ -161,7 +157,7 @@ def test_keys_without_effect_in_released_files_are_tolerated_in_silence():
 
 
 @pytest.mark.parametrize("key", ["num_attention_heads", "vocab_size", "embedding_size"])
-def test_missing_key_is_an_error_naming_key_and_file(tmp_path, key):
+def test_a_missing_key_is_refused_with_key_and_file(tmp_path, key):
     values = BASE.to_dict()
     del values[key]
     path = tmp_path / "config.json"
@@ -174,7 +170,7 @@ def test_missing_key_is_an_error_naming_key_and_file(tmp_path, key):
     ("text", "message"),
     [("[1]", "not a JSON object"), ("{", "not JSON"), (None, "does not exist")],
 )
-def test_broken_file_is_an_error_naming_it(tmp_path, text, message):
+def test_a_broken_file_is_refused_by_name(tmp_path, text, message):
     path = tmp_path / "config.json"
     if text is not None:
         path.write_text(text)
@@ -204,7 +200,7 @@ def test_inconsistent_values_are_refused(change, message):
         AlbertConfig.from_dict({**BASE.to_dict(), **change})
 
 
-def test_layers_are_dealt_to_groups_as_the_official_code_does():
+def test_layers_are_assigned_to_groups_as_in_the_official_code():
     config = dataclasses.replace(BASE, num_hidden_groups=5)
     assert [config.attention_group(n) for n in range(12)] == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4]
     config = dataclasses.replace(BASE, num_hidden_layers=22, num_hidden_groups=22)
@@ -230,7 +226,7 @@ def test_presets_load_without_tensorflow():
 
 
 @pytest.mark.parametrize("wrong", [None, 3, b"x.json"])
-def test_what_is_no_path_and_no_mapping_is_refused(wrong):
+def test_values_that_are_neither_paths_nor_mappings_are_refused(wrong):
     for read in (AlbertConfig.load, AlbertConfig.from_json):
         with pytest.raises(AlbertError, match="path of the model configuration must be a string"):
             read(wrong)
@@ -238,7 +234,7 @@ def test_what_is_no_path_and_no_mapping_is_refused(wrong):
         AlbertConfig.from_dict(wrong)
 
 
-def test_integers_of_numpy_are_integers(tmp_path):
+def test_numpy_integers_are_accepted_and_written_as_json(tmp_path):
     values = AlbertConfig.from_preset("albert_tiny").to_dict()
     config = AlbertConfig(**{**values, "vocab_size": np.int64(values["vocab_size"])})
     assert config == AlbertConfig(**values)

@@ -109,11 +109,11 @@ MISTAKES = {
     ),
     "a model without a vocabulary": (
         (*TRAIN, "--albert_config_file=albert_test"),
-        "--spm_model_file or --vocab_file is needed: no --init_checkpoint tells it.",
+        "--spm_model_file or --vocab_file is needed: there is no --init_checkpoint",
     ),
     "a vocabulary without a model": (
         (*TRAIN, "--init_checkpoint=none", "--spm_model_file=file"),
-        "--albert_config_file is needed: no --init_checkpoint tells it.",
+        "--albert_config_file is needed: there is no --init_checkpoint",
     ),
     "a cache that is a file": ((*TRAIN, "--cached_dir=file"), "--cached_dir: file cannot be a f"),
     "predicting without a model": (
@@ -169,7 +169,7 @@ MISTAKES = {
     ),
     "an export over something": (
         (*EXPORT, "--export_path=full.tsv"),
-        "--export_path: full.tsv is there already; delete it, give another path",
+        "--export_path: full.tsv already exists; delete it, give another path",
     ),
     "an export of nothing": (
         ("export_tfhub", "--albert_directory=absent", "--export_path=out"),
@@ -189,7 +189,7 @@ MISTAKES = {
     ),
     "a conversion over something": (
         (*CONVERT, "--to=hf", "--output_dir=full.tsv"),
-        "--output_dir: full.tsv is there already; delete it, give another path",
+        "--output_dir: full.tsv already exists; delete it, give another path",
     ),
     "a conversion to another type": (
         (*CONVERT, "--to=tf1", "--output_dir=out", "--weights_dtype=float16"),

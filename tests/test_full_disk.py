@@ -222,7 +222,7 @@ def assert_one_sentence(done):
     assert done.returncode == 1, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(errors) == 1 and errors[0].startswith("error: There is no space left for ")
-    assert "; make some, and run the same command again." in errors[0]
+    assert "; free some, and run the same command again." in errors[0]
     assert "Traceback" not in done.stderr + done.stdout
 
 

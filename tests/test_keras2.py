@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Keras 2 in a user's own program, and what is said where another Keras is mixed with it."""
+"""Keras 2 in a user's program, and the errors for mixing it with another Keras."""
 
 from __future__ import annotations
 
@@ -13,19 +13,13 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from albert_tf import AlbertConfig, AlbertEncoder, keras2
+from albert_tf import AlbertEncoder, keras2
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
+from tests.support.builders import tiny_config
 
 ROOT = Path(__file__).parents[1]
-CONFIG = AlbertConfig(
-    vocab_size=50,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-)
+CONFIG = tiny_config(50)
 PROGRAM = """
 import numpy as np
 {imports}
@@ -48,7 +42,7 @@ print(keras.Model.__module__.partition(".")[0], tf.keras.Model is keras.Model)
 
 
 def run_program(code, legacy, folder):
-    """Runs Python code in a process of its own; gives the words that it prints."""
+    """Runs Python code in another process and returns the words that it prints."""
     environment = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
     environment |= {"PYTHONPATH": str(ROOT), **({"TF_USE_LEGACY_KERAS": legacy} if legacy else {})}
     done = subprocess.run(
@@ -76,7 +70,7 @@ def test_models_around_the_encoder_train_and_load_in_a_user_s_program(first, leg
     assert run_program(code, legacy, tmp_path) == [package, str(bool(older or legacy))]
 
 
-def test_legacy_keras_is_that_of_the_encoder_and_of_tensorflow(tmp_path):
+def test_legacy_keras_is_the_same_for_the_encoder_and_tensorflow(tmp_path):
     code = """
 import tensorflow as tf
 import albert_tf
@@ -91,7 +85,7 @@ print(keras.Model.__module__.partition(".")[0], tf.keras.Model is keras.Model)
 @pytest.fixture(scope="module")
 def keras_3():
     if tf.__version__.startswith("2.15."):
-        pytest.skip("TensorFlow 2.15 has Keras 2 alone")
+        pytest.skip("TensorFlow 2.15 has only Keras 2")
     return importlib.import_module("keras")
 
 
@@ -136,7 +130,7 @@ def test_a_keras_3_layer_cannot_hold_an_encoder(keras_3, encoder):
 
     with pytest.raises(AlbertError, match=f"cannot be called by a Keras 3 layer, .*{ADVICE}"):
         Tagger()(batch)
-    # Keras 3 finds by itself that a layer is none of its own.
+    # Keras 3 itself refuses layers of another Keras.
     with pytest.raises(ValueError, match=r"Only instances of `keras\.Layer` can be added"):
         keras_3.Sequential([encoder])
     assert encoder(batch)["pooled_output"].shape == (4, 16)
@@ -149,7 +143,7 @@ def test_an_optimizer_of_another_keras_is_refused_when_a_model_is_compiled(keras
         model.compile(keras_3.optimizers.Adam(), "mse")
 
 
-def test_a_missing_keras_2_is_told_with_what_to_install(monkeypatch):
+def test_the_error_for_a_missing_keras_2_says_what_to_install(monkeypatch):
     monkeypatch.setattr(tf, "__version__", "2.21.0")
     monkeypatch.setitem(sys.modules, "tf_keras", None)
     with pytest.raises(AlbertError, match=r'tf_keras, and .*: pip install "tf_keras==2\.21\.\*"$'):

@@ -273,7 +273,7 @@ def test_predictions_do_not_replace_the_file_they_are_made_of(folder, tmp_path):
     (tmp_path / "predictions.tsv").write_text("sentence\nfine sun\n")
     (tmp_path / "link.tsv").symlink_to(tmp_path / "predictions.tsv")
     arguments = {**training_flags(folder), "do_predict": True, "output_dir": tmp_path}
-    with pytest.raises(AlbertError, match=r"predictions\.tsv is read as well \(as .*link\.tsv\)"):
+    with pytest.raises(AlbertError, match=r"predictions\.tsv is also an input \(as .*link\.tsv\)"):
         run(**arguments, predict_file=tmp_path / "link.tsv")
     assert (tmp_path / "predictions.tsv").read_text() == "sentence\nfine sun\n"
     assert sorted(os.listdir(tmp_path)) == ["link.tsv", "predictions.tsv"]

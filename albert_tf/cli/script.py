@@ -113,7 +113,7 @@ def _is_missing(flag: flags.Flag) -> bool:
 
 
 def define_overwrite_flag() -> None:
-    """Defines --overwrite; see files.check_output and files.new_folder."""
+    """Defines --overwrite; see files.check_output and folders.new_folder."""
     flags.DEFINE_bool(
         "overwrite", False, "Replace the output of an earlier command. Files that this command "
         "reads are never replaced."

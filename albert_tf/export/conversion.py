@@ -23,7 +23,7 @@ from albert_tf.export.weight_formats import (
     TFHUB,
     check_weights_dtype,
 )
-from albert_tf.io import files
+from albert_tf.io import folders
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1, write_tf2
 from albert_tf.weights.huggingface import write_hugging_face
@@ -69,9 +69,9 @@ def convert(
     Args:
       from_path: see albert_tf.weights.load.open_source.
       to: one of WRITERS.
-      output_dir: a new or empty folder; the result appears there once it is complete.
+      output_dir: a folder that does not exist yet, or is empty; it appears only when complete.
       options: None for the default ones.
-      overwrite: replace a model of the same format in `output_dir`; see files.new_folder.
+      overwrite: replace a model of the same format in `output_dir`; see folders.new_folder.
 
     Raises:
       AlbertError: the source cannot be loaded, the format cannot represent the model, a weight is
@@ -79,7 +79,7 @@ def convert(
     """
     options = options or ConversionOptions()
     check_weights_dtype(to, options.weights_dtype)
-    with files.new_folder(output_dir, overwrite, from_path) as folder:
+    with folders.new_folder(output_dir, overwrite, from_path) as folder:
         model = load_pretrained(from_path, options.allow_partial)
         if model.tokenizer is None:
             print(

@@ -25,7 +25,7 @@ from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import input_specs
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.kernels.fusion import portable_graph
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
 
@@ -49,7 +49,7 @@ def reusable(
 
     @tf.function(autograph=False)
     def call(inputs: Inputs, training: bool = False) -> Outputs:
-        with portable_graph():
+        with graph_mode(portable=True):
             return function(inputs, training)
 
     call.get_concrete_function(specs)
@@ -64,7 +64,7 @@ def serving_signature(
 
     @tf.function(autograph=False)
     def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        with portable_graph():
+        with graph_mode(portable=True):
             outputs = function(inputs, False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 

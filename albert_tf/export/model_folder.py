@@ -15,7 +15,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import CARD_FILE, ModelFacts
 from albert_tf.export.publish import Export, publish
-from albert_tf.io import files
+from albert_tf.io import files, folders
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
@@ -123,12 +123,12 @@ class ModelFolder:
           path: a new folder.
           tokenizer: of the model.
           model: None for a preprocessor.
-          overwrite: replace an earlier export at `path`; see files.new_folder.
+          overwrite: replace an earlier export at `path`; see folders.new_folder.
 
         Raises:
           AlbertError: `path` exists, or the check failed.
         """
-        with files.new_folder(path, overwrite, self.path) as folder:
+        with folders.new_folder(path, overwrite, self.path) as folder:
             name = os.path.basename(path.rstrip("/"))
             difference = publish(export, folder, self.facts(name, tokenizer, model))
         print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")

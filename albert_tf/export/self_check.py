@@ -17,7 +17,7 @@ import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.export import probe_process
-from albert_tf.io import files
+from albert_tf.io import files, folders
 
 #: Largest difference, relative to an output's largest value, or to 1 if that is smaller.
 TOLERANCE = 1e-4
@@ -108,7 +108,7 @@ def _run(folder: str, probes: Sequence[Probe]) -> tuple[dict[str, np.ndarray], d
         local = os.path.abspath(folder)
         if "://" in folder:
             local = os.path.join(work, "model")
-            files.copy_folder(folder, local)
+            folders.copy_folder(folder, local)
         done = subprocess.run(
             [sys.executable, probe_process.__file__, local, work],
             cwd=work,

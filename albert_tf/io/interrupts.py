@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C while a script is still importing: one line in place of a stack trace.
+"""Ctrl-C while a script is still importing prints one line instead of a stack trace.
 
-Scripts call `end_on_interrupt` before their other imports, which take a good part of a second
-together. So this module imports next to nothing.
+Scripts call `end_on_interrupt` before their other imports, which take the better part of a second;
+hence this module imports next to nothing. `albert_tf.io.signals` handles what comes later.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import signal
 
 
 def exit_status(number: int) -> int:
-    """The exit status of a process that was stopped by a signal, as a shell would give it."""
+    """Returns the exit status of a process stopped by a signal, as shells report it."""
     return 128 + number
 
 
 def stopped_by(number: int) -> str:
-    """What a program says that a signal has ended."""
+    """Returns the message of a program that a signal has stopped."""
     return f"Stopped by {signal.Signals(number).name}."
 
 
 def end_on_interrupt() -> None:
-    """Lets SIGINT end the process with one line, until `albert_tf.cli.script` handles it.
+    """Makes SIGINT end the process with one line, until `albert_tf.cli.script` handles it.
 
-    A process that was started to ignore the signal, as by nohup, goes on ignoring it.
+    A process that was started with SIGINT ignored, as in the background, continues to ignore it.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)

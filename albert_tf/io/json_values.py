@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that may be damaged or of another program: parsed, and checked against dataclasses."""
+"""JSON that may be damaged or written by other programs: parsing, and checks by dataclasses."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from albert_tf.errors import AlbertError
 
 T = TypeVar("T")
 
-#: What `json.loads` and `JSONDecoder.raw_decode` raise: besides errors of syntax, ValueError for
-#: integers of thousands of digits and RecursionError for lists in lists in lists.
+#: Errors of `json.loads` and `JSONDecoder.raw_decode`: besides syntax errors, ValueError for
+#: integers of thousands of digits and RecursionError for deeply nested lists.
 JSON_ERRORS = (ValueError, RecursionError)
 _TYPES = {"int": int, "str": str, "bool": bool, "float": (int, float), "None": type(None)}
 
 
 def json_fault(error: Exception) -> str:
-    """What is wrong, of one of JSON_ERRORS, as part of a sentence."""
+    """Describes one of JSON_ERRORS, as a part of a sentence."""
     if isinstance(error, json.JSONDecodeError):
         return error.msg
-    return (
-        "it is nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
-    )
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return "a number is too long"
 
 
 def parse_json(text: str, where: str) -> Any:
-    """The value of a JSON text; `where` names it in the error.
+    """Parses a JSON text; `where` names it in the error.
 
     Raises:
       AlbertError: it is not JSON.
@@ -43,7 +43,7 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def finite_only(value: Any) -> Any:
-    """The value with None for each number that is not finite, which JSON has no way to write."""
+    """Replaces numbers that are not finite, which JSON cannot hold, by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -52,12 +52,12 @@ def finite_only(value: Any) -> Any:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value as Python writes it, cut to so many characters, for an error."""
+    """Returns the repr of a value for an error message, cut to `limit` characters."""
     return _shortened(value, repr, limit)
 
 
 def shown_json(value: object, limit: int = 60) -> str:
-    """A value as JSON has it, cut to so many characters, for an error."""
+    """Returns a value as JSON for an error message, cut to `limit` characters."""
     return _shortened(value, json.dumps, limit)
 
 
@@ -66,20 +66,23 @@ def _shortened(value: object, write: Callable[[object], str], limit: int) -> str
         text = write(value)
     except RecursionError:
         text = "lists in lists"
+    return _cut(text, limit)
+
+
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def shown_names(names: Any, limit: int = 500) -> str:
-    """Names with commas between them, cut to so many characters, for an error."""
-    text = ", ".join(map(str, names))
-    return (text if len(text) <= limit else f"{text[: limit - 3]}...") or "none"
+    """Returns names separated by commas for an error message, cut to `limit` characters."""
+    return _cut(", ".join(map(str, names)), limit) or "none"
 
 
 def from_json(cls: type[T], values: Any, where: str) -> T:
     """Builds a dataclass from JSON values.
 
-    Fields annotated with int, float, str, bool or None, or several of them, must be of that type;
-    others are taken as they are.
+    Fields annotated with int, float, str, bool or None, or a union of them, must have that type;
+    other fields are not checked.
 
     Args:
       cls: the dataclass.
@@ -87,8 +90,8 @@ def from_json(cls: type[T], values: Any, where: str) -> T:
       where: names the values in errors.
 
     Raises:
-      AlbertError: `values` is no mapping, has an unknown key, lacks one, or has a value of another
-        type; or whatever the dataclass itself raises.
+      AlbertError: `values` is not a mapping, has an unknown key, lacks one, or has a value of
+        another type; or the dataclass itself raises it.
     """
     if not isinstance(values, Mapping):
         raise AlbertError(f"{where}: a JSON object was expected, not {shown(values)}.")

@@ -1,19 +1,19 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Locks on outputs: one process writes there at a time, and a second one is refused.
+"""Locks on outputs: only one process at a time writes there.
 
-On local file systems, and on network mounts that pass locks on, a lock is `flock` on a file: the
+On local file systems, and on network mounts that support it, a lock is `flock` on a file: the
 kernel releases it when the process ends, however it ends. Elsewhere (gs://, ram://, mounts without
 locks) it is a lease: a file that its holder keeps rewriting. A lease that has not changed for
 EXPIRY_SECONDS is free.
 
-What a lease cannot exclude: tf.io.gfile has no way to create a file only if it is absent. Of two
-processes that start at the same moment, the one whose lease is overwritten finds out SETTLE_SECONDS
-later. If the other one needed longer than that between looking and writing, both work until the
-first one's next renewal, which ends it. A holder that cannot renew for EXPIRY_SECONDS may lose the
-lease, and ends when it finds out: because its machine hangs, or because one call keeps Python's
-global interpreter lock (SentencePiece's trainer does). Mounts that keep locks to the machine
-(gcsfuse, NFS with local_lock) exclude processes of the same machine only.
+A lease has limits, as tf.io.gfile cannot create a file only if it is absent. Of two processes that
+start at the same moment, one overwrites the other's lease, which the other finds SETTLE_SECONDS
+later. If the first took longer than that between looking and writing, both work until the next
+renewal, which ends the other one. A holder that cannot renew for EXPIRY_SECONDS may lose the lease,
+and ends when it finds out: because its machine hangs, or because one call keeps Python's global
+interpreter lock (SentencePiece's trainer does). On mounts that keep locks to the machine (gcsfuse,
+NFS with local_lock), `flock` excludes only processes of the same machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import functools
 import json
 import os
 import socket
@@ -38,27 +37,27 @@ from albert_tf.io.json_values import from_json, parse_json
 LOCK_FILE = ".lock"
 #: Seconds between two renewals of a lease.
 RENEWAL_SECONDS = 20.0
-#: A lease that has not changed for so many seconds is that of a process that was killed.
+#: A lease that has not changed for this long belongs to a process that was killed.
 EXPIRY_SECONDS = 180.0
-#: Seconds after which a process that has written a lease checks that it is still its own.
+#: Seconds after which a process checks whether the lease that it wrote was overwritten.
 SETTLE_SECONDS = 1.0
-#: A process has the lock of a file a moment before its name is in there.
+#: How long to wait for the holder of a lock to write its name into the file.
 _NAME_SECONDS = 0.5
-#: Some file systems have no file of a name for a moment while another one is renamed to it.
+#: How long a file may be missing on some file systems while another one is renamed to it.
 _REWRITE_SECONDS = 0.1
-#: What `flock` says if another process has the lock; other errors mean that there are no locks.
+#: Errors of `flock` if another process has the lock; others mean that it is not supported.
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Holder:
-    """Who holds a lock: the content of its file."""
+    """The holder of a lock, as written to its file."""
 
     doing: str
     host: str
     pid: int
     since: str
-    token: str  # Random: a lease is recognised by it.
+    token: str  # Random; identifies a lease.
     renewals: int = 0
 
     @staticmethod
@@ -71,30 +70,30 @@ class _Holder:
 
 
 def is_lock_file(path: str) -> bool:
-    """Whether a file is a lock rather than anybody's result, by its name."""
+    """Returns whether a file is a lock, by its name."""
     name = os.path.basename(path)
     return name.startswith(".") and name.endswith(LOCK_FILE)
 
 
 def lock_folder(folder: str, doing: str) -> contextlib.AbstractContextManager[None]:
-    """Holds a folder while it is entered; makes it if needed, and removes it again if it is empty.
+    """Locks a folder in a with block; creates it if missing, and removes it again if empty.
 
-    A process that holds a lock may enter it again, and holds it until the outermost block ends.
+    The process that holds a lock may enter it again, and holds it until the outermost block ends.
 
     Args:
       folder: any path that tf.io.gfile can write to.
-      doing: what this process does there, for the errors of others, such as "training".
+      doing: what this process does there, such as "training", for the errors of other processes.
 
     Raises:
-      AlbertError: another process holds it, or nothing can be written there.
+      AlbertError: another process holds the lock, or the folder cannot be written to.
     """
     return _holding(os.path.join(folder, LOCK_FILE), folder, doing)
 
 
 def lock_output(path: str, doing: str) -> contextlib.AbstractContextManager[None]:
-    """Holds a file that is to be written, or a folder that appears when complete: `lock_folder`.
+    """Locks a file, or a folder that appears only when complete; otherwise like `lock_folder`.
 
-    The lock lies beside it, so that other files of the same folder can be written meanwhile.
+    The lock is beside it, so that other processes can write other files of the same folder.
     """
     folder, name = os.path.split(path.rstrip("/"))
     return _holding(os.path.join(folder, f".{name}{LOCK_FILE}"), path, doing)
@@ -102,21 +101,26 @@ def lock_output(path: str, doing: str) -> contextlib.AbstractContextManager[None
 
 @dataclasses.dataclass
 class _Held:
-    """A lock of this process, and how many blocks are within it."""
+    """A lock that this process holds.
+
+    Attributes:
+      lock: the lock.
+      created: folders that were created for it, the innermost one first.
+      blocks: number of with blocks that hold it.
+    """
 
     lock: _FileLock | _Lease
-    made: list[str]
+    created: list[str]
     blocks: int = 0
 
 
-#: What this process holds, by the path of the lock's file.
+#: The locks of this process, by the path of the lock's file.
 _held: dict[str, _Held] = {}
 _guard = threading.RLock()
 
 
 @contextlib.contextmanager
 def _holding(path: str, output: str, doing: str) -> Iterator[None]:
-    _leave_locks_to_parents()
     if "://" not in path:
         folder, name = os.path.split(path)
         path = os.path.join(os.path.realpath(folder), name)
@@ -127,33 +131,39 @@ def _holding(path: str, output: str, doing: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with _guard:
-            held = _held.get(path)  # None in a fork that leaves the block: see `_forget_all`.
-            if held:
-                held.blocks -= 1
-                if not held.blocks:
-                    del _held[path]
-                    held.lock.release()
-                    _remove_empty(held.made)
+        _leave(path)
+
+
+def _leave(path: str) -> None:
+    with _guard:
+        held = _held.get(path)
+        if held is None:  # In a fork; see `_leave_locks_to_parent`.
+            return
+        held.blocks -= 1
+        if not held.blocks:
+            del _held[path]
+            held.lock.release()
+            _remove_empty(held.created)
 
 
 def _acquire(path: str, output: str, holder: _Holder) -> _Held:
-    """The lock, or AlbertError."""
+    """Acquires a lock, or raises AlbertError."""
     if "://" in path:
         return _Held(_Lease(path, output, holder), [])
+    folder = os.path.dirname(path)
     try:
         while True:
-            made = _make_folder(os.path.dirname(path))
+            created = _create_folder(folder)
             try:
-                return _Held(_FileLock(path, output, holder), made)
+                return _Held(_FileLock(path, output, holder), created)
             except FileNotFoundError:
-                if os.path.isdir(os.path.dirname(path)):
+                if os.path.isdir(folder):
                     raise
-                # The process that made the folder has just removed it.
+                # The process that created the folder has just removed it.
     except _NoLocksError:
-        return _Held(_Lease(path, output, holder), made)
+        return _Held(_Lease(path, output, holder), created)
     except AlbertError:
-        _remove_empty(made)
+        _remove_empty(created)
         raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -164,8 +174,8 @@ def _acquire(path: str, output: str, holder: _Holder) -> _Held:
         ) from error
 
 
-def _make_folder(folder: str) -> list[str]:
-    """Makes a local folder; gives those that were missing, the innermost one first."""
+def _create_folder(folder: str) -> list[str]:
+    """Creates a local folder; returns those that were missing, the innermost one first."""
     missing = []
     while not os.path.exists(folder):
         missing.append(folder)
@@ -182,58 +192,58 @@ def _remove_empty(folders: list[str]) -> None:
 
 
 class _NoLocksError(Exception):
-    """The file system has no `flock`."""
+    """The file system does not support `flock`."""
 
 
 class _FileLock:
-    """`flock` on a file, with the name of its holder in it."""
+    """`flock` on a file that names its holder."""
 
     def __init__(self, path: str, output: str, holder: _Holder) -> None:
         self._path = path
         self._file = self._open(output)
-        # The name is for errors alone; a full disk is no reason not to hold the lock.
+        # The name is only for errors: a full disk does not matter.
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, 0)
             os.write(self._file, holder.to_bytes())
 
     def _open(self, output: str) -> int:
         while True:
-            # Programs that this one starts do not inherit it, or they would hold it on.
+            # Not inherited by programs that this one starts, or they would keep the lock.
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Its former holder may have deleted it after it was opened.
+                # Its former holder may have deleted the file after it was opened here.
                 if os.path.samestat(os.fstat(file), os.stat(self._path)):
                     return file
             except FileNotFoundError:
                 pass
             except OSError as error:
                 if error.errno not in _BUSY and not os.fstat(file).st_size:
-                    os.unlink(self._path)  # Made here, and it would look like a lease.
+                    os.unlink(self._path)  # Created here; it would look like a lease.
                 os.close(file)
                 if error.errno in _BUSY:
-                    raise _refusal(output, self._holder()) from None
+                    raise _in_use(output, self._read_holder()) from None
                 raise _NoLocksError from error
             os.close(file)
 
-    def _holder(self) -> bytes | None:
+    def _read_holder(self) -> bytes:
         end = time.monotonic() + _NAME_SECONDS
-        content = b""
-        while not content and time.monotonic() < end:
+        while time.monotonic() < end:
             with contextlib.suppress(OSError), open(self._path, "rb") as f:
                 content = f.read()
-            if not content:
-                time.sleep(0.02)
-        return content
+                if content:
+                    return content
+            time.sleep(0.02)
+        return b""
 
     def release(self) -> None:
-        """Deletes the file while it is locked: who has opened it sees that it is gone."""
+        """Deletes the file while it is locked, so that whoever has opened it notices."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
         os.close(self._file)
 
-    def forget(self) -> None:
-        """Leaves the lock to the parent of this process, which is a fork."""
+    def leave_to_parent(self) -> None:
+        """Gives up the lock in a fork, whose parent keeps it."""
         os.close(self._file)
 
 
@@ -244,13 +254,10 @@ class _Lease:
         import tensorflow as tf
 
         self._path, self._output, self._holder = path, output, holder
-        self._gfile, self._not_found, self._error = (
-            tf.io.gfile,
-            tf.errors.NotFoundError,
-            tf.errors.OpError,
-        )
+        self._gfile = tf.io.gfile
+        self._not_found, self._error = tf.errors.NotFoundError, tf.errors.OpError
         try:
-            self._wait_for_another()
+            self._wait_for_other_lease()
             self._gfile.makedirs(os.path.dirname(path))
             self._write()
             time.sleep(SETTLE_SECONDS)
@@ -258,21 +265,24 @@ class _Lease:
         except self._error as error:
             raise AlbertError(f"{output} cannot be written to ({error.message}).") from error
         if not self._is_own(content):
-            raise _refusal(output, content)
+            raise _in_use(output, content)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
         self._thread.start()
 
-    def _wait_for_another(self) -> None:
-        """Returns when there is no other lease, or it has expired. Raises AlbertError if it lives.
+    def _wait_for_other_lease(self) -> None:
+        """Returns once there is no other lease, or it has expired.
 
-        Clocks of machines differ; so this looks whether the file changes, not at the times in it.
+        Watches whether the file changes; times in it would mean little, as clocks differ.
+
+        Raises:
+          AlbertError: another process renews its lease.
         """
-        found = self._read()
-        if found is None:
+        first = self._read()
+        if first is None:
             return
         print(
-            f"{_sentence(self._output, found)} Looking for up to {EXPIRY_SECONDS:.0f} s whether "
+            f"{_describe(self._output, first)} Checking for up to {EXPIRY_SECONDS:.0f} s whether "
             "it is still alive.",
             file=sys.stderr,
             flush=True,
@@ -280,11 +290,11 @@ class _Lease:
         end = time.monotonic() + EXPIRY_SECONDS
         while time.monotonic() < end:
             time.sleep(RENEWAL_SECONDS / 10)
-            now = self._read()
-            if now is None:
+            content = self._read()
+            if content is None:
                 return
-            if now != found:
-                raise _refusal(self._output, now)
+            if content != first:
+                raise _in_use(self._output, content)
 
     def _read(self) -> bytes | None:
         for wait in (_REWRITE_SECONDS, 0.0):
@@ -296,8 +306,8 @@ class _Lease:
         return None
 
     def _write(self) -> None:
-        # Not in place: others would read a part of it, and ram:// appends to a file that is there.
-        # Named as `files.remove_temporary` expects, in case this process is killed here.
+        # Not in place: others would read parts of it, and ram:// appends to existing files. If this
+        # process is killed here, `files.remove_temporary` recognises the name.
         temporary = f"{self._path}.tmp-{self._holder.token[:8]}"
         with self._gfile.GFile(temporary, "wb") as f:
             f.write(self._holder.to_bytes())
@@ -311,36 +321,36 @@ class _Lease:
             with contextlib.suppress(self._error):  # A network may fail for a while.
                 content = self._read()
                 if content and not self._is_own(content):
-                    _end(f"{_sentence(self._output, content)} This process has lost the lease.")
+                    _end(f"{_describe(self._output, content)} This process has lost the lease.")
                 self._holder = dataclasses.replace(self._holder, renewals=self._holder.renewals + 1)
                 self._write()
 
     def release(self) -> None:
-        """Deletes the file, if no other process has taken it over."""
+        """Deletes the file, unless another process has taken over the lease."""
         self._over.set()
         self._thread.join()
         with contextlib.suppress(self._error):
             if self._is_own(self._read()):
                 self._gfile.remove(self._path)
 
-    def forget(self) -> None:
-        """Leaves it to the parent of this process, which is a fork: threads are not inherited."""
+    def leave_to_parent(self) -> None:
+        """Does nothing: a fork does not inherit the thread."""
 
 
 def _end(text: str) -> None:
-    """Ends the process at once: whatever it still wrote would be among another one's files."""
+    """Ends the process at once, before it writes among the files of another process."""
     os.write(2, f"\nerror: {text}\n".encode())
     os._exit(1)
 
 
-def _refusal(output: str, content: bytes | None) -> AlbertError:
+def _in_use(output: str, content: bytes | None) -> AlbertError:
     return AlbertError(
-        f"{_sentence(output, content)[:-1]}; wait for its end, stop it, or give another path."
+        f"{_describe(output, content)[:-1]}; wait for its end, stop it, or give another path."
     )
 
 
-def _sentence(output: str, content: bytes | None) -> str:
-    """Who holds an output, by the content of the lock's file."""
+def _describe(output: str, content: bytes | None) -> str:
+    """Returns a sentence on who holds an output, from the content of the lock's file."""
     where = f"the lock of {output}"
     try:
         text = (content or b"").decode("utf-8", "replace")
@@ -353,15 +363,13 @@ def _sentence(output: str, content: bytes | None) -> str:
     )
 
 
-@functools.lru_cache(maxsize=1)
-def _leave_locks_to_parents() -> None:
-    """From now on, forks of this process hold none of its locks."""
-    os.register_at_fork(after_in_child=_forget_all)
-
-
-def _forget_all() -> None:
+def _leave_locks_to_parent() -> None:
+    """Runs in every fork of this process, which holds none of its locks."""
     global _guard
     _guard = threading.RLock()
     for held in _held.values():
-        held.lock.forget()
+        held.lock.leave_to_parent()
     _held.clear()
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_parent)

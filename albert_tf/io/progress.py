@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Progress with time left: a bar on a terminal, plain lines elsewhere."""
+"""Progress with the remaining time: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import time
 
 from tqdm import tqdm
 
-#: Seconds until the first line and between lines when the output is not a terminal.
+#: Seconds before the first line and between lines if the output is not a terminal.
 FIRST_LINE_SECONDS = 2.0
 LINE_SECONDS = 10.0
 
 
 class Progress:
-    """Shows on stderr how much of `total` is done; a context manager.
+    """Shows on standard error how much of `total` is done; a context manager.
 
     Args:
-      label: what is being done.
+      label: what the work is.
       total: the amount of work; None if unknown.
-      unit: what is counted; large amounts of bytes ("B") are shown as k, M, G.
-      initial: the amount done before, by an interrupted run.
+      unit: unit of the amounts; bytes ("B") are shown as k, M, G.
+      initial: the amount that an interrupted run did before.
     """
 
     def __init__(self, label: str, total: int | None, unit: str = "B", initial: int = 0) -> None:
         self._label, self._total, self._unit = label, total, unit
         self._done = initial
-        # What came before and when the clock was started: the first update starts it, because
-        # what precedes it (loading, compiling) says nothing about the time that is left.
+        # The amount done and the time at the first update, from which the remaining time is
+        # estimated: what precedes it (loading, compiling) does not count.
         self._timed_from: tuple[int, float] | None = None
         self._next_line = time.monotonic() + FIRST_LINE_SECONDS
         self._bar = None
         if sys.stderr.isatty():
-            # No bar proper: on 80 columns the figures need its room.
+            # Figures only: with a bar they would not fit into 80 columns.
             amount = "{n_fmt}"
             if total:
                 amount = "{percentage:3.0f}% {n_fmt}/{total_fmt} {remaining} left"
@@ -43,7 +43,7 @@ class Progress:
                 unit=unit,
                 unit_scale=unit == "B",
                 dynamic_ncols=True,
-                leave=None,  # A bar below another one leaves no trace when it is done.
+                leave=None,  # Removes a bar below another one when it is done.
                 bar_format=f"{label} {amount}  {{desc}}",
             )
 
@@ -51,9 +51,9 @@ class Progress:
         """Adds `amount` to what is done.
 
         Args:
-          amount: in units.
-          text: a few figures to show beside it.
-          show: print a line now even if it is not time yet.
+          amount: amount of work since the last call.
+          text: figures to show beside it.
+          show: whether to print a line now even if none is due.
         """
         self._done += amount
         if self._bar is not None:
@@ -91,13 +91,13 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """Leaves the bar where it is."""
+        """Ends the bar."""
         if self._bar is not None:
             self._bar.close()
 
 
 def total_bytes(paths: list[str]) -> int:
-    """Bytes of the files as stored."""
+    """Returns the total size of files as stored."""
     import tensorflow as tf
 
     return sum(tf.io.gfile.stat(path).length for path in paths)

@@ -15,30 +15,29 @@ from collections.abc import Callable, Iterator
 from albert_tf.io.interrupts import exit_status, stopped_by
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: Signals that follow the first one so soon are the same request: GNU timeout sends two at once,
-#: and a launcher passes on a Ctrl-C that the terminal has sent to all its processes. A person who
-#: presses Ctrl-C again takes longer.
+#: Signals this soon after the first one are the same request: GNU timeout sends two at once, and a
+#: launcher passes on a Ctrl-C that the terminal has sent to all its processes. A person takes
+#: longer to press Ctrl-C again.
 _ONE_REQUEST_SECONDS = 0.5
-#: An interrupted main thread gets so long to clean up; it may be where no exception reaches it,
-#: such as in TensorFlow's waiting for other machines.
+#: How long an interrupted main thread may take to clean up. No exception may reach it, for example
+#: while TensorFlow waits for other machines.
 _CLEAN_UP_SECONDS = 20.0
 
 
 class StopSignals:
-    """Takes SIGTERM and SIGINT while it is entered; a context manager.
+    """Handles SIGTERM and SIGINT in a with block.
 
-    The first one sets `received`. A second one, half a second or more later, ends the process at
-    once with the status of `exit_status`, wherever its main thread is. Signals that the process was
-    started to ignore, as by nohup, stay ignored. Entered outside of the main thread, it does
-    nothing.
+    The first signal sets `received`. A second one, at least half a second later, ends the process
+    at once with its `exit_status`, whatever the main thread is doing. Signals that were ignored
+    when the process started stay ignored. Outside of the main thread the block does nothing.
 
     Args:
-      on_first: called with the first signal at once, in another thread. None: the first signal
-        raises KeyboardInterrupt in the main thread instead, and the process ends with the signal's
-        status even if that goes unheard.
+      on_first: called with the first signal at once, in another thread. If None, the first signal
+        raises KeyboardInterrupt in the main thread, and the process ends with the signal's status
+        even if the main thread does not respond.
 
     Attributes:
-      received: the first signal, None before.
+      received: the first signal, or None.
     """
 
     def __init__(self, on_first: Callable[[int], None] | None = None) -> None:
@@ -51,8 +50,8 @@ class StopSignals:
         """Installs the handlers."""
         if threading.current_thread() is not threading.main_thread():
             return self
-        # Python runs handlers between two of its own instructions only, and a call of the training
-        # loop is one. What the C handler writes into the socket can be read at any time.
+        # Python runs handlers only between its own instructions, and a call of the training loop is
+        # one. But the C handler writes each signal to this socket, which a thread reads at once.
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._former_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
@@ -92,14 +91,14 @@ class StopSignals:
                 return
             number = received[0]
             if signal.getsignal(number) != self._handle:
-                continue  # Someone else has taken it over for a while.
+                continue  # Other code handles it for now.
             self.received = self.received or number
             if began is None:
                 if self._on_first is None:
                     self._reader.settimeout(_CLEAN_UP_SECONDS)
                 else:
                     self._on_first(number)
-                # Not before `on_first`, during which a signal that came with the first one waits.
+                # Started after `on_first`, as signals that came with the first one wait meanwhile.
                 began = time.monotonic()
             elif time.monotonic() - began > _ONE_REQUEST_SECONDS:
                 _end(number)
@@ -107,10 +106,10 @@ class StopSignals:
 
 @contextlib.contextmanager
 def kept_handlers() -> Iterator[None]:
-    """Installs again what something within has replaced without Python's knowledge.
+    """Restores signal handlers that native code replaces in the with block.
 
-    As TensorFlow does when a process joins a cluster: its own handler of SIGTERM only tells
-    tf.distribute.experimental.PreemptionCheckpointHandler, and otherwise the signal is lost.
+    TensorFlow does so when a process joins a cluster: its handler of SIGTERM only notifies
+    tf.distribute.experimental.PreemptionCheckpointHandler, and the signal has no other effect.
     """
     try:
         yield

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping the terminal for what its reader is meant to read."""
+"""Keeps messages that do not matter off the terminal."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def standard_error_shut() -> Iterator[None]:
 def standard_error_without(patterns: Sequence[str]) -> Iterator[None]:
     """Drops matching lines from standard error, including those that native code writes.
 
-    A separate process passes the other lines on at once, so none is lost if this process crashes.
-    A thread could not do that, as it does not run while a library is loaded. If there is no `sed`,
-    or standard error is closed, nothing is dropped.
+    A separate process passes on the other lines at once, so that none is lost if this process
+    crashes; a thread would not run while a library is loaded. Without `sed`, or if standard error
+    is closed, nothing is dropped.
 
     Args:
       patterns: extended regular expressions, matched from the beginning of a line.
@@ -42,7 +42,7 @@ def standard_error_without(patterns: Sequence[str]) -> Iterator[None]:
         return
     stderr = os.dup(2)
     expressions = [part for pattern in patterns for part in ("-e", f"\\|^{pattern}|d")]
-    # In a session of its own, Ctrl-C does not reach it; it ends when its input is closed.
+    # In its own session, so that Ctrl-C does not reach it; it ends when its input is closed.
     process = subprocess.Popen(
         [sed, "-uE", *expressions],
         stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares one of our processes for the import of TensorFlow."""
+"""Prepares the processes of our scripts for the import of TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from types import ModuleType
 
 from albert_tf.io.streams import standard_error_without
 
-#: TensorFlow writes these lines while it is imported, before it reads TF_CPP_MIN_LOG_LEVEL: a note
-#: of abseil on logging, which kernels are used, and that there is no GPU (I is for INFO). In 2.21,
+#: Lines that TensorFlow writes during its import, before it reads TF_CPP_MIN_LOG_LEVEL: abseil's
+#: note on logging, which kernels are used, and that there is no GPU (I stands for INFO). In 2.21,
 #: two of its libraries write the last two.
 _NOISE = (
     "WARNING: All log messages before absl::InitializeLog\\(\\) is called are written to STDERR$",
@@ -28,14 +28,13 @@ _NOISE = (
 
 
 def prepare_tensorflow() -> None:
-    """Makes TensorFlow use fast kernels, import one Keras only, and log nothing but errors.
+    """Makes TensorFlow use fast kernels, import only one Keras, and log only errors.
 
-    Call it in our own scripts only: a program that imports albert_tf keeps its own settings.
-    Environment variables that are already set stay as they are. With TF_CPP_MIN_LOG_LEVEL=0
-    TensorFlow's whole log is shown.
+    For our scripts only: a program that imports albert_tf keeps its own settings. Environment
+    variables that are already set keep their values. TF_CPP_MIN_LOG_LEVEL=0 shows the whole log.
     """
-    # TensorFlow 2.15 reports the second registration of CUDA plug-ins as errors on every start;
-    # what matters reaches Python as an exception.
+    # On every start TensorFlow 2.15 reports errors about CUDA plug-ins that are registered twice.
+    # Errors that matter reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # By default TensorFlow uses oneDNN's kernels only if the processor has AVX-512 VNNI or newer.
     # With AVX2 alone, a float32 step of base takes 0.87 of the time with them in TensorFlow 2.15,
@@ -48,11 +47,7 @@ def prepare_tensorflow() -> None:
 
 
 class _TensorFlowFinder(importlib.abc.MetaPathFinder):
-    """Runs `_import` in place of the plain import of TensorFlow.
-
-    Our functions import TensorFlow where they first need it, so no single line of code could do
-    this.
-    """
+    """Replaces the import of TensorFlow by `_import`, wherever it first happens."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -78,7 +73,7 @@ def _import(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
 
 
 def _keras_2_is_a_package() -> bool:
-    """Whether Keras 2 is the package tf_keras, as it is from TensorFlow 2.16 on."""
+    """Returns whether Keras 2 is the package tf_keras, as it is from TensorFlow 2.16 on."""
     try:
         return not metadata.version("tf_keras").startswith("2.15.")
     except metadata.PackageNotFoundError:

@@ -15,7 +15,7 @@ from typing import IO
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 
-#: Longer lines are refused by default: they are binary data or text without line ends.
+#: Default limit of a line; longer ones are binary data or text without line ends.
 MAX_LINE_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 20
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz")
@@ -23,9 +23,9 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 
 
 def _compressed(raw: IO[bytes], path: str, mode: str) -> IO[bytes]:
-    """`raw` itself, or a file that (de)compresses it, as the suffix of `path` says."""
+    """Returns `raw`, or a file that (de)compresses it according to the suffix of `path`."""
     if path.endswith(".gz"):
-        # No time stamp and no name, so that equal text gives equal bytes.
+        # No time stamp and no name, so that the same text makes the same bytes.
         return gzip.GzipFile(filename="", mode=mode, fileobj=raw, compresslevel=6, mtime=0)
     if path.endswith(".bz2"):
         return bz2.BZ2File(raw, mode)
@@ -50,7 +50,7 @@ def check_text_files(pattern: str) -> None:
 
 @contextlib.contextmanager
 def atomic_text_writer(path: str) -> Iterator[Callable[[str], None]]:
-    """Yields a function that appends text to `path` (UTF-8), compressed as its suffix says.
+    """Yields a function that appends text to `path` (UTF-8), compressed according to its suffix.
 
     On success `path` is complete; otherwise it is untouched.
     """
@@ -65,7 +65,7 @@ def atomic_text_writer(path: str) -> Iterator[Callable[[str], None]]:
 
 
 def _read_blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[bytes]:
-    """Blocks of at most _BLOCK_BYTES of the decompressed file, none empty."""
+    """Yields the decompressed file in blocks of at most _BLOCK_BYTES."""
     import tensorflow as tf
 
     check_text_file(path)
@@ -89,7 +89,7 @@ def _read_blocks(path: str, on_read: Callable[[int], None] | None) -> Iterator[b
 
 
 def _decode(data: bytes, path: str, lines_before: int) -> str:
-    """Text of `data`, whose first line is line number lines_before + 1 of `path`."""
+    """Decodes `data`, whose first line is line number lines_before + 1 of `path`."""
     nul = data.find(b"\0")
     if nul >= 0:
         line = lines_before + data.count(b"\n", 0, nul) + 1
@@ -115,13 +115,13 @@ def read_lines(
     at the beginning of the file is dropped.
 
     Args:
-      path: any path tf.io.gfile can read.
+      path: any path that tf.io.gfile can read.
       max_line_bytes: the longest line to accept, at least MAX_LINE_BYTES.
-      on_read: told, now and then, how many more bytes of the file (as stored) have been read.
+      on_read: called with the number of bytes of the file (as stored) read since the last call.
       long_line_advice: what to do about a line that is too long, for the error.
 
     Raises:
-      AlbertError: the file is missing, damaged or truncated, its lines end with CR alone, or a line
+      AlbertError: the file is missing, damaged or truncated, its lines end only with CR, or a line
         is not UTF-8, has a NUL byte or is too long.
     """
     lines_before = 0

@@ -22,13 +22,13 @@ _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical ba
 
 @dataclasses.dataclass(frozen=True)
 class TextColumns:
-    """Which columns of a table (keys of a JSON line) are used.
+    """The columns of a table (keys of a JSON line) to read.
 
     Attributes:
       text: the text.
       text_pair: the second text of a pair; None for single texts.
-      label: the label; None to leave labels unread.
-      id: what identifies a row; None numbers the rows from 0.
+      label: the label; None to read no labels.
+      id: the ID of a row; None numbers the rows from 0.
     """
 
     text: str
@@ -39,7 +39,7 @@ class TextColumns:
 
 @dataclasses.dataclass(frozen=True)
 class TextExample:
-    """One row: all fields as text. `where` is "file:line", for errors."""
+    """A row with all fields as text. `where` is "file:line", for errors."""
 
     id: str
     text: str
@@ -49,7 +49,7 @@ class TextExample:
 
 
 def check_table(path: str) -> None:
-    """Raises AlbertError unless there is a file at `path` and its name is that of a table."""
+    """Raises AlbertError unless there is a file at `path` with the name of a table."""
     _kind(path)
     check_text_file(path)
 
@@ -58,12 +58,12 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
     """Reads a table whose name ends in .tsv, .csv or .jsonl, possibly followed by .gz, .bz2 or .xz.
 
     TSV and CSV files begin with a line of column names. A TSV field is everything between two tabs,
-    quotes included, as in the GLUE files; CSV fields may be quoted and then span lines. A JSON line
-    is an object whose values are strings, numbers or booleans. Blank lines are passed over.
+    quotes included, as in the GLUE files; quoted CSV fields may span lines. A JSON line is an
+    object of strings, numbers or booleans. Blank lines are skipped.
 
     Raises:
-      AlbertError: the file is missing, empty, of another kind or malformed, lacks a column, or has
-        an id twice.
+      AlbertError: the file is missing, empty, of another kind or malformed, lacks a column, or
+        repeats an ID.
     """
     kind = _kind(path)
     rows = _json_rows(path) if kind == "jsonl" else _table_rows(path, kind, columns)
@@ -84,7 +84,7 @@ def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
         if first != where:
             raise AlbertError(
                 f"{where}: the id {shown(examples[-1].id)} in the column {columns.id!r} was used "
-                f"at {first} already; predictions are named by their ids, so each must be unique."
+                f"at {first} already; each must be unique, as predictions are named by their ids."
             )
     if not examples:
         raise AlbertError(f"{path} holds no examples.")
@@ -132,7 +132,7 @@ def _json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _table_rows(path: str, kind: str, columns: TextColumns) -> Iterator[tuple[int, dict[str, str]]]:
-    """Rows by column name; a row that spans lines is numbered by its last one."""
+    """Yields rows by column name; a row that spans lines has the number of its last line."""
     header: list[str] = []
     for number, fields in _csv_fields(path) if kind == "csv" else _tsv_fields(path):
         if not header:
@@ -158,14 +158,14 @@ def _check_header(path: str, header: list[str], columns: TextColumns) -> None:
 
 
 def _column_hint(name: str, names: Iterable[str]) -> str:
-    """A sentence on a column whose name is nearly the one wanted, " …" or ""."""
+    """Returns " Did you mean …?" if a column has almost the given name, or ""."""
     similar = [other for other in names if other.lower() == name.lower()]
     similar += difflib.get_close_matches(name, names, n=1)
     return f" Did you mean {shown(similar[0])}? Case matters." if similar else ""
 
 
 def _separator_hint(header: list[str]) -> str:
-    """A sentence on a first line that was not split into columns, " …" or ""."""
+    """Returns a sentence, after a space, if a header was not split into columns, or ""."""
     for separator, plural in _SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
             return (

@@ -1,11 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Work in other processes, with results in order, progress, and errors that stop everything."""
+"""Runs functions in worker processes: ordered results, progress, and an end at the first error."""
 
 from __future__ import annotations
 
 import collections
 import concurrent.futures
+import itertools
 import multiprocessing
 import os
 import signal
@@ -17,7 +18,7 @@ from typing import Any
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
-#: Seconds between looks at what the workers have done.
+#: Seconds between two checks of the workers' progress.
 _POLL_SECONDS = 0.5
 
 Advance = Callable[[int], None]
@@ -26,7 +27,7 @@ _worker: _Worker
 
 
 class _Worker:
-    """What a worker process keeps between tasks."""
+    """The state of a worker process."""
 
     def __init__(self, make_context: Callable[..., Any], args: tuple, done: Any, stop: Any) -> None:
         self.context = make_context(*args)
@@ -43,10 +44,10 @@ class _Worker:
 
 def _start(*args: Any) -> None:
     global _worker
-    # Ctrl-C reaches the whole process group; the parent alone decides what it means.
+    # Ctrl-C reaches the whole process group, but only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare_tensorflow()
-    # A parent that is killed cannot tell its workers, who would wait for work for ever.
+    # If the parent is killed, its workers would wait for work forever.
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _worker = _Worker(*args)
 
@@ -72,8 +73,8 @@ class Workers:
 
         Args:
           num_workers: number of processes.
-          make_context: called once in each with `args`; gives the functions' first argument.
-          args: picklable.
+          make_context: called once in each process; returns the functions' first argument.
+          args: the arguments of `make_context`, which must be picklable.
         """
         self._num_workers = num_workers
         self._executor = None
@@ -94,69 +95,54 @@ class Workers:
         items: Iterable[Any],
         on_progress: Advance,
     ) -> Iterator[Any]:
-        """Yields function(context, item, advance) of every item, in order.
+        """Yields function(context, item, advance) for each item, in order.
 
         Args:
           function: importable; calls `advance` with the amount of work it has done.
-          items: drawn only a little ahead of the results.
-          on_progress: told the sum of the amounts, now and then.
+          items: consumed only slightly ahead of the results.
+          on_progress: called from time to time with the amount done since the last call.
 
         Raises:
-          AlbertError: the first one a function raised, or a process was killed.
+          AlbertError: a function raised it, or a process was killed.
         """
         if self._executor is None:
             for item in items:
                 yield function(self._context, item, on_progress)
             return
+        try:
+            yield from self._results(function, iter(items), on_progress)
+        except BrokenProcessPool as error:
+            raise StoppedError(
+                "A worker process was killed, perhaps for lack of memory; to continue, run the "
+                "same command again with fewer workers."
+            ) from error
+
+    def _results(
+        self, function: Callable, items: Iterator[Any], on_progress: Advance
+    ) -> Iterator[Any]:
         waiting: collections.deque[concurrent.futures.Future] = collections.deque()
-        items = iter(items)
-        exhausted = False
-        while waiting or not exhausted:
-            while not exhausted and len(waiting) < 2 * self._num_workers:
-                for item in items:
-                    waiting.append(self._submit(function, item))
-                    break
-                else:
-                    exhausted = True
-            if waiting and self._finished(waiting, on_progress):
+        while True:
+            for item in itertools.islice(items, 2 * self._num_workers - len(waiting)):
+                waiting.append(self._executor.submit(_call, function, item))
+            if not waiting:
+                return
+            concurrent.futures.wait([waiting[0]], _POLL_SECONDS)
+            with self._done.get_lock():
+                amount, self._done.value = self._done.value, 0
+            if amount:
+                on_progress(amount)
+            for future in waiting:
+                if future.done():
+                    future.result()  # Raises the error of a worker.
+            if waiting[0].done():
                 yield waiting.popleft().result()
 
-    def _submit(self, function: Callable, item: Any) -> concurrent.futures.Future:
-        try:
-            return self._executor.submit(_call, function, item)
-        except BrokenProcessPool as error:
-            raise _killed() from error
-
-    def _finished(
-        self, waiting: collections.deque[concurrent.futures.Future], on_progress: Advance
-    ) -> bool:
-        """Waits a moment for the first result; whether it has come. Raises what failed."""
-        concurrent.futures.wait([waiting[0]], _POLL_SECONDS)
-        with self._done.get_lock():
-            amount, self._done.value = self._done.value, 0
-        if amount:
-            on_progress(amount)
-        for future in waiting:
-            error = future.exception() if future.done() else None
-            if isinstance(error, BrokenProcessPool):
-                raise _killed() from error
-            if error:
-                raise error
-        return waiting[0].done()
-
     def __enter__(self) -> Workers:
-        """Nothing to do: processes start with the first task."""
+        """Returns the workers, whose processes start with the first task."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Stops the workers; unfinished tasks are given up."""
+        """Stops the workers; unfinished tasks are cancelled."""
         if self._executor is not None:
             self._stop.set()
             self._executor.shutdown(cancel_futures=True)
-
-
-def _killed() -> StoppedError:
-    return StoppedError(
-        "A worker process was killed, perhaps for lack of memory; run the same command again, "
-        "with fewer workers, to continue."
-    )

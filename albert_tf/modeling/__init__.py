@@ -1,3 +1,3 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The ALBERT encoder and its heads, one concept a file."""
+"""The ALBERT encoder, its heads and the models, one concept per file."""

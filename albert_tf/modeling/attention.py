@@ -4,82 +4,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.kernels.attention_probs import attention_probs
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.fusion import custom_gradient, fused, fuses
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
-
-
-class PackedAttention(NamedTuple):
-    """An attention block's weights as the layers that share it use them, in the compute type.
-
-    Attributes:
-      qkv_kernel: [H, 3 H]: query, key, value side by side.
-      qkv_bias: [3 H].
-      output_kernel: [H, H].
-      output_bias: [H].
-    """
-
-    qkv_kernel: tf.Tensor
-    qkv_bias: tf.Tensor
-    output_kernel: tf.Tensor
-    output_bias: tf.Tensor
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.kernels.linear import affine, shared
+from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer, dimension
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     """Turns int [B, S] (1: may be attended to) into float32 [B, 1, 1, S] of 0 and -10000."""
-    # Not by indices with None: of these TensorFlow Lite takes one only.
+    # Not mask[:, None, None]: TensorFlow Lite supports only one None.
     mask = tf.expand_dims(tf.expand_dims(tf.cast(input_mask, tf.float32), 1), 1)
     return (mask - 1.0) * 10000.0
 
 
-@fused
-def _scores_gradient(probs: tf.Tensor, dprobs: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    p, dp = tf.cast(probs, tf.float32), tf.cast(dprobs, tf.float32)
-    dscores = p * (dp - tf.reduce_sum(p * dp, axis=-1, keepdims=True)) * scale
-    return tf.cast(dscores, probs.dtype)
-
-
-def attention_probs(
-    query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor, training: bool = False
-) -> tf.Tensor:
-    """Softmax of query · key / √d + mask.
-
-    Args:
-      query: [B, N, S, d].
-      key: [B, N, S, d] of the same type.
-      mask: float32 [B, 1, 1, S], see `additive_mask`.
-      training: whether a backward pass follows.
-
-    Returns:
-      [B, N, S, S] in the type of query.
-    """
-    scale = query.shape[3] ** -0.5
-
-    @custom_gradient
-    def function(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-        # Kept in one type, the product is scaled and masked within oneDNN's kernel, and the softmax
-        # is computed in float32 within its own. Other kernels would compute it in that type.
-        dtype = query.dtype if fuses(training) else tf.float32
-        scores = tf.matmul(query, key, transpose_b=True) * tf.constant(scale, query.dtype)
-        probs = tf.nn.softmax(tf.cast(scores, dtype) + tf.cast(mask, dtype))
-        probs = tf.cast(probs, query.dtype)
-
-        def grad(dprobs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            dscores = _scores_gradient(probs, dprobs, tf.constant(scale), training=training)
-            return tf.matmul(dscores, key), tf.matmul(dscores, query, transpose_a=True)
-
-        return probs, grad
-
-    return function(query, key)
-
-
 class Attention(WeightedLayer):
-    """Scaled dot-product attention of BERT; the normalisation comes after the residual sum."""
+    """Scaled dot-product attention of BERT, with layer normalisation after the residual sum."""
 
     def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
@@ -94,36 +37,40 @@ class Attention(WeightedLayer):
         self._output = self.dense("attention_1/output/dense", size, size)
         self._norm = self.norm("LayerNorm", size)
 
-    def pack(self, uses: int = 1) -> list[PackedAttention]:
-        """Joins and casts the weights once for `uses` layers."""
+    def packed_weights(self, uses: int = 1) -> list[PackedWeights]:
+        """Joins and casts the weights once, and returns a copy for each of `uses` layers.
+
+        A copy has the kernel [H, 3 H] and the bias [3 H] of query, key and value side by side, and
+        the kernel [H, H] and the bias [H] of the output, in the compute type.
+        """
         kernels, biases = zip(self._query, self._key, self._value)
         weights = (tf.concat(kernels, axis=1), tf.concat(biases, axis=0), *self._output)
-        copies = (shared(weight, self.compute_dtype, uses) for weight in weights)
-        return [PackedAttention(*weights) for weights in zip(*copies)]
+        return shared(weights, self.compute_dtype, uses)
 
     def call(
-        self, x: tf.Tensor, mask: tf.Tensor, packed: PackedAttention, training: bool = False
+        self, x: tf.Tensor, mask: tf.Tensor, weights: PackedWeights, training: bool = False
     ) -> tf.Tensor:
         """Applies the block.
 
         Args:
           x: [B * S, H] in the compute type.
           mask: float32 [B, 1, 1, S], see `additive_mask`.
-          packed: one of those that `pack` returned in this forward pass.
+          weights: a copy from `packed_weights`, made in this forward pass.
           training: whether dropout is active.
 
         Returns:
           [B * S, H].
         """
-        length = mask.shape[3] or tf.shape(mask)[3]
+        length = dimension(mask, 3)
         heads, head_size = self._heads, self._head_size
-        qkv = affine(x, packed.qkv_kernel, packed.qkv_bias)
+        qkv_kernel, qkv_bias, output_kernel, output_bias = weights
+        qkv = affine(x, qkv_kernel, qkv_bias)
         qkv = tf.reshape(qkv, [-1, length, 3, heads, head_size])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
         probs = attention_probs(query, key, mask, training)  # [B, N, S, S]
         probs = dropout(probs, self._probs_dropout, training)
         context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
         context = tf.reshape(context, [-1, heads * head_size])
-        output = affine(context, packed.output_kernel, packed.output_bias)
+        output = affine(context, output_kernel, output_bias)
         output = dropout(output, self._hidden_dropout, training)
         return layer_norm(output, *self._norm, residual=x, training=training)

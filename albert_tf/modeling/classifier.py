@@ -46,7 +46,7 @@ class AlbertClassifier(AlbertModel):
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` needs to make this model again, ready for JSON."""
+        """Returns the arguments of the constructor, ready for JSON."""
         own = {"num_labels": self.num_labels, "dropout_rate": self.dropout_rate}
         return {**super().get_config(), **own}
 

@@ -9,7 +9,8 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.layers import Policy, WeightedLayer, apply_dense, dimension
 
 
 class Embeddings(WeightedLayer):
@@ -32,15 +33,15 @@ class Embeddings(WeightedLayer):
         """Embeds int32 [B, S] word and segment ids; returns [B, S, E] in the compute type.
 
         Raises:
-          AlbertError: the sequence is longer than there are positions.
+          AlbertError: the sequence is longer than the table of positions.
         """
-        length = word_ids.shape[1] or tf.shape(word_ids)[1]
+        length = dimension(word_ids, 1)
         positions, size = self.position_embeddings.shape
         if isinstance(length, int) and length > positions:
             raise AlbertError(
                 f"The sequence length {length} exceeds max_position_embeddings {positions}."
             )
-        # Sparse gradients, as in the release; the training loop sums them before it clips.
+        # Sparse gradients, as in the release; the training loop adds them up before it clips.
         words = tf.gather(self.word_embeddings, word_ids)
         x = words + tf.gather(self.token_type_embeddings, type_ids)
         x = tf.reshape(x + self.position_embeddings[:length], [-1, size])  # [B * S, E]
@@ -50,7 +51,7 @@ class Embeddings(WeightedLayer):
 
 
 class EmbeddingProjection(WeightedLayer):
-    """Dense layer from width E to width H; models with E = H do without."""
+    """Dense layer from width E to width H; models with E = H have none."""
 
     def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__("bert/encoder", config.initializer_range, dtype)
@@ -60,5 +61,4 @@ class EmbeddingProjection(WeightedLayer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Projects [rows, E] to [rows, H]."""
-        kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)
-        return affine(x, kernel, bias)
+        return apply_dense(x, self._dense)

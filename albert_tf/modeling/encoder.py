@@ -17,10 +17,11 @@ from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import additive_mask
 from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings
 from albert_tf.modeling.heads import Pooler
-from albert_tf.modeling.layers import Policy
+from albert_tf.modeling.layers import Policy, dimension
 from albert_tf.modeling.transformer import Transformer
 
-#: What other libraries call the encoder's inputs.
+_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+#: Names of the encoder's inputs in other libraries.
 _OTHER_NAMES = {
     "input_ids": "input_word_ids",
     "attention_mask": "input_mask",
@@ -30,14 +31,14 @@ _OTHER_NAMES = {
 
 
 def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
-    """Checks what a model is called with, as far as a graph can tell.
+    """Checks the inputs of a model, as far as they are known while a graph is traced.
 
     Args:
-      inputs: should be the encoder's dict of tensors; other entries are left alone.
-      shape: of the tensors, in words.
+      inputs: the encoder's dict of tensors; other entries are ignored.
+      shape: the expected shape of the tensors, in words.
 
     Raises:
-      AlbertError: it is something else, in a sentence.
+      AlbertError: the inputs are no such dict, or a tensor has a wrong type or shape.
     """
     names = list(inputs) if isinstance(inputs, Mapping) else []
     for other, name in _OTHER_NAMES.items():
@@ -50,7 +51,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
             f"'input_mask' and 'input_type_ids', not {given}."
         )
     ids_shape = None
-    for name in ("input_word_ids", "input_mask", "input_type_ids"):
+    for name in _INPUTS:
         value = inputs.get(name)
         if value is None and name != "input_word_ids":
             continue
@@ -69,13 +70,13 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
         ids_shape = value_shape if ids_shape is None else ids_shape
         if not value_shape.is_compatible_with(ids_shape):
             raise AlbertError(
-                f"{name} has the shape {value_shape}, but input_word_ids {ids_shape}; they must "
-                "be the same."
+                f"{name} has the shape {value_shape}, but input_word_ids {ids_shape}; the shapes "
+                "must be equal."
             )
 
 
 class AlbertModel(keras.Model):
-    """What the encoder and the models around it have in common: their configuration.
+    """Base of the encoder and of the models around it: a Keras model with an AlbertConfig.
 
     Args:
       config: the architecture.
@@ -99,21 +100,21 @@ class AlbertModel(keras.Model):
         Raises:
           AlbertError: an input belongs to another Keras, or a layer of Keras 3 calls the model.
         """
-        given = inputs.values() if isinstance(inputs, Mapping) else [inputs]
-        check_same_keras(type(self).__name__, given)
-        # No code here is written for AutoGraph, whose conversion takes longer than the tracing.
+        values = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+        check_same_keras(type(self).__name__, values)
+        # The code needs no AutoGraph, whose conversion takes longer than the tracing.
         call = tf.autograph.experimental.do_not_convert(super().__call__)
         return call(inputs, *args, **kwargs)
 
     def named_weights(self) -> dict[str, tf.Variable]:
-        """Variables by their name in the TF1 release, in its order of creation."""
+        """Returns the variables by their names in the TF1 release, in its order of creation."""
         named: dict[str, tf.Variable] = {}
         for layer in self.layers:
             named.update(layer.named_weights())
         return named
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` needs to make this model again, ready for JSON."""
+        """Returns the arguments of the constructor, ready for JSON; see `from_config`."""
         policy = keras.mixed_precision.Policy
         return {
             "config": self.config.to_dict(),
@@ -126,7 +127,7 @@ class AlbertModel(keras.Model):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> AlbertModel:
-        """Makes a model from what `get_config` returned."""
+        """Builds a model from the result of `get_config`."""
         del custom_objects
         arguments = {**config, "config": AlbertConfig.from_dict(config["config"])}
         trainable = arguments.pop("trainable", True)
@@ -136,28 +137,28 @@ class AlbertModel(keras.Model):
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied are the class, its configuration and the weights by name."""
+        """Pickles and copies the model as its class, its configuration and its weights by name."""
         weights = {name: variable.numpy() for name, variable in self.named_weights().items()}
         added = {name: getattr(self, name) for name in _ADDED if hasattr(self, name)}
-        return _made_again, (type(self), self.get_config(), weights, added)
+        return _rebuilt, (type(self), self.get_config(), weights, added)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AlbertModel:
-        """See `__reduce__`. What load_pretrained adds is shared, as nothing changes it."""
-        make, arguments = self.__reduce__()
-        return memo.setdefault(id(self), make(*arguments))
+        """See `__reduce__`. The copy shares what load_pretrained adds, as nothing changes it."""
+        rebuild, arguments = self.__reduce__()
+        return memo.setdefault(id(self), rebuild(*arguments))
 
 
-#: The attributes that albert_tf.load_pretrained adds to a model.
+#: Attributes that albert_tf.load_pretrained adds to a model.
 _ADDED = ("tokenizer", "load_report")
 
 
-def _made_again(
+def _rebuilt(
     cls: type[AlbertModel],
     config: Mapping[str, Any],
     weights: Mapping[str, np.ndarray],
     added: Mapping[str, Any],
 ) -> AlbertModel:
-    """The model that `AlbertModel.__reduce__` has taken apart."""
+    """Builds a model from the parts that `AlbertModel.__reduce__` returns."""
     model = cls.from_config(config)
     for name, variable in model.named_weights().items():
         variable.assign(weights[name])
@@ -175,8 +176,8 @@ class AlbertEncoder(AlbertModel):
 
       sequence_output: [B, S, H] of the last layer, in the compute type.
       pooled_output: float32 [B, H].
-      encoder_outputs: list of the [B, S, H] outputs of all layers, in the compute type. (What the
-        first layer gets is given by `embed`.)
+      encoder_outputs: list of the [B, S, H] outputs of all layers, in the compute type. (`embed`
+        returns the input of the first layer.)
 
     Example:
       encoder = AlbertEncoder(AlbertConfig.from_preset("albert_base_v2"))
@@ -196,10 +197,14 @@ class AlbertEncoder(AlbertModel):
         self.built = True
 
     def embed(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """The input of the first layer, [B, S, H] in the compute type; `inputs` as in `call`.
+        """Returns the input of the first layer, [B, S, H] in the compute type.
+
+        Args:
+          inputs: as in `call`.
+          training: whether dropout is active.
 
         Raises:
-          AlbertError: the inputs are of another form, or longer than the model has positions.
+          AlbertError: as in `call`.
         """
         check_inputs(inputs)
         word_ids, type_ids = inputs["input_word_ids"], inputs.get("input_type_ids")
@@ -207,7 +212,7 @@ class AlbertEncoder(AlbertModel):
         x = self.embeddings(word_ids, type_ids, training=training)  # [B, S, E]
         if self.projection is None:
             return x
-        length = x.shape[1] or tf.shape(x)[1]
+        length = dimension(x, 1)
         x = self.projection(tf.reshape(x, [-1, self.config.embedding_size]))  # [B * S, H]
         return tf.reshape(x, [-1, length, self.config.hidden_size])
 
@@ -215,14 +220,14 @@ class AlbertEncoder(AlbertModel):
         """Encodes a batch; see the class.
 
         Raises:
-          AlbertError: the inputs are of another form, or longer than the model has positions.
+          AlbertError: the inputs have a wrong form, or are longer than max_position_embeddings.
         """
         check_inputs(inputs)
         mask = inputs.get("input_mask")
         mask = tf.ones_like(inputs["input_word_ids"]) if mask is None else mask
         x = self.embed(inputs, training)
-        length = x.shape[1] or tf.shape(x)[1]
-        # Two dimensions from here on: every product is one plain matrix product.
+        length = dimension(x, 1)
+        # Two dimensions from here on, so that every product is one plain matrix product.
         x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * S, H]
         outputs = self.transformer(x, additive_mask(mask), training=training)
         outputs = [tf.reshape(y, [-1, length, self.config.hidden_size]) for y in outputs]

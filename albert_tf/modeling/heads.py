@@ -8,10 +8,11 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.kernels.activations import get_activation
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.layers import Policy, WeightedLayer, apply_dense, dimension
 
-#: The release's run_classifier, run_race and run_squad_v1 initialise their heads with this standard
-#: deviation whatever the configuration says; run_pretraining and run_squad_v2 follow it.
+#: Standard deviation with which the release's run_classifier, run_race and run_squad_v1 initialise
+#: their heads, whatever the configuration says; run_pretraining and run_squad_v2 follow it.
 HEAD_INITIALIZER_RANGE = 0.02
 
 
@@ -24,9 +25,8 @@ class Pooler(WeightedLayer):
 
     def call(self, sequence_output: tf.Tensor) -> tf.Tensor:
         """Maps [B, S, H] to float32 [B, H]."""
-        first = sequence_output[:, 0]
-        kernel, bias = (tf.cast(weight, first.dtype) for weight in self._dense)
-        return tf.tanh(tf.cast(affine(first, kernel, bias), tf.float32))
+        y = apply_dense(sequence_output[:, 0], self._dense)
+        return tf.tanh(tf.cast(y, tf.float32))
 
 
 class MaskedLanguageModelHead(WeightedLayer):
@@ -59,13 +59,12 @@ class MaskedLanguageModelHead(WeightedLayer):
           float32 logits [B, P, V], or [B, S, V] without positions.
         """
         if positions is not None:
-            # The gradient computes with the positions, and with int32 it would do so on the CPU.
+            # The gradient computes with the positions; with int32 it would run on the CPU.
             positions = tf.cast(positions, tf.int64)
             sequence_output = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        count = sequence_output.shape[1] or tf.shape(sequence_output)[1]
+        count = dimension(sequence_output, 1)
         x = tf.reshape(sequence_output, [-1, sequence_output.shape[2]])  # [B * P, H]
-        kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)
-        x = self._activation(affine(x, kernel, bias), training)
+        x = self._activation(apply_dense(x, self._dense), training)
         x = layer_norm(x, *self._norm, training=training)  # [B * P, E]
         logits = tf.matmul(x, tf.cast(table, x.dtype), transpose_b=True)  # [B * P, V]
         logits = tf.nn.bias_add(tf.cast(logits, tf.float32), self._bias)

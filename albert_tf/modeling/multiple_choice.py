@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""AlbertMultipleChoice: the encoder reads every option, and one number says how well it fits."""
+"""AlbertMultipleChoice: the encoder reads each option, and a linear layer scores it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.heads import ClassificationHead
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.layers import Policy
+from albert_tf.modeling.layers import Policy, dimension
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
 class AlbertMultipleChoice(AlbertModel):
     """Choice among options, with one encoder for all of them (official `race_utils.create_model`).
 
-    Called with the encoder's dict, whose tensors are int32 [B, C, S]: C options, each in a sequence
-    of its own. Their number is free; the weights do not depend on it. Returns a dict: `logits`
-    float32 [B, C] and `pooled_output` float32 [B, C, H].
+    Called with the encoder's dict, but with int32 [B, C, S] tensors: C options, each in its own
+    sequence. C may vary from batch to batch; the weights do not depend on it. Returns a dict:
+    `logits` float32 [B, C] and `pooled_output` float32 [B, C, H].
 
     Args:
       config: the architecture.
@@ -44,14 +44,13 @@ class AlbertMultipleChoice(AlbertModel):
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` needs to make this model again, ready for JSON."""
+        """Returns the arguments of the constructor, ready for JSON."""
         return {**super().get_config(), "dropout_rate": self.dropout_rate}
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores the options of a batch; see the class."""
         check_inputs(inputs, "[batch, options, length]")
-        word_ids = inputs["input_word_ids"]
-        choices, length = (word_ids.shape[i] or tf.shape(word_ids)[i] for i in (1, 2))
+        choices, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))
         rows = {name: tf.reshape(value, [-1, length]) for name, value in inputs.items()}
         pooled = self.encoder(rows, training=training)["pooled_output"]  # [B * C, H]
         scores = self.head(dropout(pooled, self.dropout_rate, training))  # [B * C, 1]

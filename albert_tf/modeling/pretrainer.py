@@ -24,8 +24,8 @@ class AlbertPretrainer(AlbertModel):
 
       sequence_output: [B, S, H] in the compute type.
       pooled_output: float32 [B, H].
-      mlm_logits: float32 [B, P, V], or [B, S, V] for all positions when none are given.
-      sop_logits: float32 [B, 2]; class 1: the segments are swapped.
+      mlm_logits: float32 [B, P, V], or [B, S, V] without `masked_lm_positions`.
+      sop_logits: float32 [B, 2]; class 1 means that the segments are swapped.
     """
 
     def __init__(

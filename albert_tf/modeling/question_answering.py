@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Extractive question answering: two heads that point at an answer, and a model for each.
+"""Extractive question answering: two heads that score answer spans, and a model for each.
 
 Sequences are [CLS] question [SEP] context [SEP] (padding). Position 0 stands for "no answer".
 """
@@ -18,14 +18,16 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.heads import HEAD_INITIALIZER_RANGE
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.kernels.linear import affine
+from albert_tf.modeling.layers import Policy, WeightedLayer, dimension
 
 #: Score of a position that cannot be chosen; finite, so that no gradient becomes NaN.
 FORBIDDEN = -1e30
 
 
 def allowed_positions(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Where an answer may start or end: [CLS] and the context without its closing [SEP].
+    """Returns where answers may start and end: at [CLS] and in the context without its last [SEP].
 
     Args:
       inputs: `input_mask` and `input_type_ids`, int32 [B, S].
@@ -38,8 +40,10 @@ def allowed_positions(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """
     for name in ("input_mask", "input_type_ids"):
         if inputs.get(name) is None:
-            raise AlbertError(f"The inputs lack {name}, which tells question, context and padding.")
-    # TensorFlow computes with int32 on the CPU, also where the rest of the graph runs on a GPU.
+            raise AlbertError(
+                f"The inputs lack {name}, which distinguishes question, context and padding."
+            )
+    # With int32 TensorFlow would compute on the CPU even if the rest of the graph runs on a GPU.
     mask, type_ids = (tf.cast(inputs[name], tf.int64) for name in ("input_mask", "input_type_ids"))
     position = tf.range(tf.shape(mask, tf.int64)[1])
     before_last = position < tf.reduce_sum(mask, axis=1, keepdims=True) - 1
@@ -47,33 +51,33 @@ def allowed_positions(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
 
 
 def masked(scores: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
-    """Scores [B, S] with FORBIDDEN wherever `allowed`, bool [B, S], is false."""
+    """Returns scores [B, S] with FORBIDDEN wherever `allowed`, bool [B, S], is false."""
     return tf.where(allowed, scores, FORBIDDEN)
 
 
 def top_k(scores: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The k largest of the last axis and their positions, also where there are fewer than k.
+    """Returns the k largest scores of the last axis and their positions.
 
-    Missing ones have the score FORBIDDEN and the position 0.
+    If the axis is shorter than k, the rest has the score FORBIDDEN and the position 0.
 
     Args:
       scores: float32 [..., S].
-      k: how many.
+      k: number of results.
 
     Returns:
       float32 and int32 [..., k].
     """
-    size = scores.shape[-1] or tf.shape(scores)[-1]
-    found = min(k, size) if isinstance(size, int) else tf.minimum(k, size)
-    values, positions = tf.math.top_k(scores, found)
-    missing = [[0, 0]] * (len(scores.shape) - 1) + [[0, k - found]]
+    size = dimension(scores, -1)
+    count = min(k, size) if isinstance(size, int) else tf.minimum(k, size)
+    values, positions = tf.math.top_k(scores, count)
+    missing = [[0, 0]] * (len(scores.shape) - 1) + [[0, k - count]]
     values = tf.pad(values, missing, constant_values=FORBIDDEN)
     shape = [*scores.shape[:-1], k]
     return tf.ensure_shape(values, shape), tf.ensure_shape(tf.pad(positions, missing), shape)
 
 
 class SpanHead(WeightedLayer):
-    """Two scores a position, for the answer's start and its end (official run_squad_v1)."""
+    """Scores each position as start and as end of the answer (official run_squad_v1)."""
 
     def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__("cls/squad", HEAD_INITIALIZER_RANGE, dtype)
@@ -82,7 +86,7 @@ class SpanHead(WeightedLayer):
 
     def call(self, sequence_output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Maps [B, S, H] to start and end logits, float32 [B, S] each."""
-        length = sequence_output.shape[1] or tf.shape(sequence_output)[1]
+        length = dimension(sequence_output, 1)
         x = tf.reshape(tf.cast(sequence_output, tf.float32), [-1, sequence_output.shape[2]])
         logits = tf.nn.bias_add(tf.matmul(x, self._weights, transpose_b=True), self._bias)
         start, end = tf.unstack(tf.reshape(logits, [-1, length, 2]), axis=2)
@@ -90,16 +94,16 @@ class SpanHead(WeightedLayer):
 
 
 class BeamHead(WeightedLayer):
-    """Start, then end given the start, and whether there is an answer (official run_squad_v2).
+    """Scores starts, ends given the start, and answerability (official run_squad_v2).
 
-    While training the start is the gold one; afterwards ends are searched for the best starts. The
-    head is that of XLNet (Yang et al., 2019).
+    In training the start is the gold one; in prediction the head searches the ends of the best
+    starts, as in XLNet (Yang et al., 2019).
 
     Args:
       config: the architecture.
-      start_n_top: starts that are followed.
-      end_n_top: ends kept for each of them.
-      dropout_rate: dropout of the answerability's hidden layer.
+      start_n_top: number of starts whose ends are searched.
+      end_n_top: number of ends kept for each of them.
+      dropout_rate: dropout on the hidden layer of the answerability score.
     """
 
     def __init__(
@@ -132,12 +136,11 @@ class BeamHead(WeightedLayer):
 
         Args:
           sequence_output: [B, S, H].
-          allowed: bool [B, S], of which at least one in a row is true.
+          allowed: bool [B, S], with at least one true value in each row.
           start_positions: the gold starts, int32 [B]; None to search.
           training: whether a backward pass follows.
         """
-        kernel, bias = self._start
-        start_logits = _scalar(sequence_output, kernel, bias)
+        start_logits = _scalar(sequence_output, *self._start)
         start_log_probs = tf.nn.log_softmax(masked(start_logits, allowed))
         outputs = {"cls_logits": self._answerability(sequence_output, start_log_probs, training)}
 
@@ -160,22 +163,20 @@ class BeamHead(WeightedLayer):
         return outputs
 
     def _end_logits(self, sequence: tf.Tensor, start: tf.Tensor, training: bool) -> tf.Tensor:
-        """Scores [B, S] of the ends of answers that start at `start`, int32 [B]."""
-        length = sequence.shape[1] or tf.shape(sequence)[1]
-        size, dtype = sequence.shape[2], sequence.dtype
+        """Returns scores [B, S] for the ends of answers that start at `start`, int32 [B]."""
+        length, size, dtype = dimension(sequence, 1), sequence.shape[2], sequence.dtype
         kernel, bias = (tf.cast(weight, dtype) for weight in self._end_hidden)
-        # dense([h, h_start]) as a sum, which multiplies h_start once a row.
-        own = affine(tf.reshape(sequence, [-1, size]), kernel[:size], bias)
-        at_start = tf.matmul(tf.gather(sequence, start, batch_dims=1), kernel[size:])  # [B, H]
-        hidden = tf.tanh(tf.reshape(own, [-1, length, size]) + at_start[:, None])
+        # dense([h, h_start]) as a sum of two products, so that h_start is multiplied once per row.
+        of_end = affine(tf.reshape(sequence, [-1, size]), kernel[:size], bias)
+        of_start = tf.matmul(tf.gather(sequence, start, batch_dims=1), kernel[size:])  # [B, H]
+        hidden = tf.tanh(tf.reshape(of_end, [-1, length, size]) + of_start[:, None])
         normal = layer_norm(tf.reshape(hidden, [-1, size]), *self._end_norm, training=training)
-        kernel, bias = self._end
-        return _scalar(tf.reshape(normal, [-1, length, size]), kernel, bias)
+        return _scalar(tf.reshape(normal, [-1, length, size]), *self._end)
 
     def _answerability(
         self, sequence: tf.Tensor, start_log_probs: tf.Tensor, training: bool
     ) -> tf.Tensor:
-        """Logit [B] that there is no answer."""
+        """Returns the logit [B] that there is no answer."""
         x = tf.cast(sequence, tf.float32)
         expected = tf.matmul(tf.exp(start_log_probs)[:, None], x)[:, 0]  # [B, H]
         kernel, bias = self._answer_hidden
@@ -184,8 +185,8 @@ class BeamHead(WeightedLayer):
 
 
 def _scalar(sequence: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """A linear function of each position: [B, S, H] to float32 [B, S]."""
-    length = sequence.shape[1] or tf.shape(sequence)[1]
+    """Returns a linear function of each position: [B, S, H] to float32 [B, S]."""
+    length = dimension(sequence, 1)
     x = tf.reshape(tf.cast(sequence, tf.float32), [-1, sequence.shape[2]])
     return tf.reshape(tf.matmul(x, kernel) + bias, [-1, length])
 
@@ -195,7 +196,7 @@ class AlbertSpanAnswerer(AlbertModel):
     """The encoder with SpanHead, for SQuAD 1.1 and as the plain head for 2.0.
 
     Called with the encoder's dict. Returns a dict: `start_logits` and `end_logits`, float32
-    [B, S], of all positions, allowed or not.
+    [B, S], for all positions, allowed or not.
     """
 
     def __init__(
@@ -217,16 +218,16 @@ class AlbertSpanAnswerer(AlbertModel):
 class AlbertBeamAnswerer(AlbertModel):
     """The encoder with BeamHead, for SQuAD 2.0.
 
-    Called with the encoder's dict, `input_mask` and `input_type_ids` included, and optionally
-    `allowed_positions`, bool [B, S] (default: see the function of that name). Returns a dict:
+    Called with the encoder's dict, including `input_mask` and `input_type_ids`, and optionally
+    `allowed_positions`, bool [B, S] (default: the function `allowed_positions`). Returns a dict:
 
-      cls_logits: float32 [B]; the larger, the likelier there is no answer.
+      cls_logits: float32 [B]; the higher, the more likely there is no answer.
       start_top_log_probs, start_top_index: float32 and int32 [B, start_n_top].
       end_top_log_probs, end_top_index: float32 and int32 [B, start_n_top · end_n_top]; the ends of
         the first start come first.
 
-    With `start_positions`, int32 [B], as another input the last four are replaced by
-    `start_log_probs` and `end_log_probs`, float32 [B, S], the second given those starts.
+    With the additional input `start_positions`, int32 [B], it returns in place of the last four
+    `start_log_probs` and `end_log_probs`, float32 [B, S], the latter given these starts.
 
     Args:
       config: the architecture.
@@ -250,7 +251,7 @@ class AlbertBeamAnswerer(AlbertModel):
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` needs to make this model again, ready for JSON."""
+        """Returns the arguments of the constructor, ready for JSON."""
         own = {
             "start_n_top": self.start_n_top,
             "end_n_top": self.end_n_top,
@@ -259,7 +260,7 @@ class AlbertBeamAnswerer(AlbertModel):
         return {**super().get_config(), **own}
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
-        """Scores answers of a batch; see the class."""
+        """Scores the answers of a batch; see the class."""
         check_inputs(inputs)
         allowed = inputs.get("allowed_positions")
         allowed = allowed_positions(inputs) if allowed is None else allowed

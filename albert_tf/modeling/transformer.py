@@ -1,35 +1,28 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The feed-forward block, and the stack of layers with its groups of shared weights."""
+"""The feed-forward block, and the stack of layers with groups of shared weights."""
 
 from __future__ import annotations
 
 import collections
 import functools
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.attention import Attention, PackedAttention
+from albert_tf.modeling.attention import Attention
 from albert_tf.modeling.kernels.activations import get_activation
 from albert_tf.modeling.kernels.dropout import dropout
-from albert_tf.modeling.kernels.recompute import recomputed, recomputes
-from albert_tf.modeling.layers import Policy, WeightedLayer, affine, layer_norm, shared
-
-
-class PackedFeedForward(NamedTuple):
-    """A feed-forward block's weights in the compute type: H→F, then F→H."""
-
-    intermediate_kernel: tf.Tensor
-    intermediate_bias: tf.Tensor
-    output_kernel: tf.Tensor
-    output_bias: tf.Tensor
+from albert_tf.modeling.kernels.graph_mode import current_mode
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.kernels.linear import affine, shared
+from albert_tf.modeling.kernels.recompute import recomputed
+from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer
 
 
 class FeedForward(WeightedLayer):
-    """Position-wise network H→F→H; the normalisation comes after the residual sum."""
+    """Position-wise network H→F→H, with layer normalisation after the residual sum."""
 
     def __init__(self, config: AlbertConfig, prefix: str, dtype: Policy = None) -> None:
         super().__init__(prefix, config.initializer_range, dtype)
@@ -40,16 +33,15 @@ class FeedForward(WeightedLayer):
         self._output = self.dense("ffn_1/intermediate/output/dense", inner, size)
         self._norm = self.norm("LayerNorm_1", size)
 
-    def pack(self, uses: int = 1) -> list[PackedFeedForward]:
-        """Casts the weights once for `uses` layers."""
-        weights = (*self._intermediate, *self._output)
-        copies = (shared(weight, self.compute_dtype, uses) for weight in weights)
-        return [PackedFeedForward(*weights) for weights in zip(*copies)]
+    def packed_weights(self, uses: int = 1) -> list[PackedWeights]:
+        """Casts both kernels and biases once, and returns a copy for each of `uses` layers."""
+        return shared((*self._intermediate, *self._output), self.compute_dtype, uses)
 
-    def call(self, x: tf.Tensor, packed: PackedFeedForward, training: bool = False) -> tf.Tensor:
-        """Applies the block to x [rows, H] with one of those that `pack` returned."""
-        inner = affine(x, packed.intermediate_kernel, packed.intermediate_bias)  # [rows, F]
-        output = affine(self._activation(inner, training), packed.output_kernel, packed.output_bias)
+    def call(self, x: tf.Tensor, weights: PackedWeights, training: bool = False) -> tf.Tensor:
+        """Applies the block to x [rows, H]; `weights` is a copy from `packed_weights`."""
+        inner_kernel, inner_bias, output_kernel, output_bias = weights
+        inner = affine(x, inner_kernel, inner_bias)  # [rows, F]
+        output = affine(self._activation(inner, training), output_kernel, output_bias)
         output = dropout(output, self._dropout_rate, training)
         return layer_norm(output, *self._norm, residual=x, training=training)
 
@@ -65,7 +57,7 @@ class Transformer(keras.layers.Layer):
 
     def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__(name="bert_encoder_transformer", dtype=dtype, autocast=False)
-        #: Blocks in order of first use, and for every step of the stack the indices of its two.
+        #: The blocks in order of first use, and for each step of the stack the indices of its two.
         self.blocks: list[WeightedLayer] = []
         self._steps: list[tuple[int, int]] = []
         indices: dict[tuple[type, int, int], int] = {}
@@ -85,21 +77,21 @@ class Transformer(keras.layers.Layer):
         self.built = True
 
     def named_weights(self) -> dict[str, tf.Variable]:
-        """Variables by official name, in the order of creation."""
+        """Returns the variables by official name, in the order of creation."""
         named: dict[str, tf.Variable] = {}
         for block in self.blocks:
             named.update(block.named_weights())
         return named
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
-        """Applies the stack to x [B * S, H]; returns the [B * S, H] output of every block pair."""
+        """Applies the stack to x [B * S, H]; returns the [B * S, H] output of every step."""
         uses = collections.Counter(index for step in self._steps for index in step)
-        # What is computed again passes its weights on, to the next layer that shares them.
-        chained = recomputes()
-        packed = {
-            index: block.pack(1 if chained else uses[index])
+        # With recomputation a layer hands its weights to the next layer that shares them.
+        chained = current_mode().recompute
+        packed = [
+            block.packed_weights(1 if chained else uses[index])
             for index, block in enumerate(self.blocks)
-        }
+        ]
         outputs = []
         for step in self._steps:
             layer = functools.partial(self._layer, step, mask, training)
@@ -116,8 +108,8 @@ class Transformer(keras.layers.Layer):
         mask: tf.Tensor,
         training: bool,
         x: tf.Tensor,
-        attention_weights: PackedAttention,
-        ffn_weights: PackedFeedForward,
+        attention_weights: PackedWeights,
+        ffn_weights: PackedWeights,
     ) -> tf.Tensor:
         attention, ffn = (self.blocks[block] for block in step)
         x = attention(x, mask, attention_weights, training=training)

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """LAMB and AdamW with the release's numerics, and the learning rate schedule.
 
-What is defined here is what flags need, which are checked before TensorFlow is imported.
+This file has only what flags need, as they are checked before TensorFlow is imported.
 """
 
 import math
 
-#: Names `create_optimizer` knows.
+#: Names of optimizers, for `create_optimizer`.
 OPTIMIZERS = ("lamb", "adamw")
 BASE_LEARNING_RATE = 0.00176
 BASE_BATCH_SIZE = 4096
@@ -16,5 +16,5 @@ BASE_BATCH_SIZE = 4096
 def scaled_learning_rate(
     batch_size: int, base: float = BASE_LEARNING_RATE, base_batch: int = BASE_BATCH_SIZE
 ) -> float:
-    """Learning rate ∝ √batch; `base` belongs to `base_batch` examples (You et al., 2020)."""
+    """Scales `base`, the rate for `base_batch` examples, by √batch (You et al., 2020)."""
     return base * math.sqrt(batch_size / base_batch)

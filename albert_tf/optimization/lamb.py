@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The class LAMB: tensorflow-addons' where it works, otherwise our own with the same results.
+"""The class LAMB: tensorflow-addons' where it works, otherwise ours with the same results.
 
-The only module that imports tensorflow-addons, which works with TensorFlow 2.15 and older only.
+Only this module imports tensorflow-addons, which works with TensorFlow 2.15 and older.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["LAMB", "OwnLamb"]
 class OwnLamb(keras.optimizers.legacy.Optimizer):
     """LAMB (You et al., 2020, algorithm 2), for dense gradients.
 
-    Gives the same results as tensorflow_addons.optimizers.LAMB, bit for bit. It has the same slots
-    and hyperparameters, so checkpoints of one load in the other, and subclasses override the same
-    methods.
+    The results are those of tensorflow_addons.optimizers.LAMB, bit for bit. The slots and
+    hyperparameters are the same, so checkpoints of one load in the other, and subclasses override
+    the same methods.
 
     Args:
       learning_rate: a number, a schedule, or a function without arguments that returns a number.
       beta_1: decay of the first moment.
       beta_2: decay of the second moment.
-      epsilon: added to the root of the second moment.
-      weight_decay: the update of a weight includes this number times the weight.
+      epsilon: added to the square root of the second moment.
+      weight_decay: multiple of the weight that is added to its update.
       name: name of the optimizer.
       **kwargs: passed to the base class.
     """
@@ -46,7 +46,7 @@ class OwnLamb(keras.optimizers.legacy.Optimizer):
     ) -> None:
         super().__init__(name, **kwargs)
         self.epsilon = epsilon
-        # `decay` has no use here, but it is a variable in tensorflow-addons' checkpoints.
+        # `decay` is unused, but it is a variable in tensorflow-addons' checkpoints.
         for hyperparameter, value in {
             "learning_rate": learning_rate,
             "beta_1": beta_1,
@@ -83,16 +83,18 @@ class OwnLamb(keras.optimizers.legacy.Optimizer):
         self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None = None
     ) -> tf.Operation:
         place = var.device, var.dtype.base_dtype
-        given = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
+        coefficients = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
         m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
-        m_new = m.assign(m * given["beta_1_t"] + grad * given["one_minus_beta_1_t"])
-        v_new = v.assign(v * given["beta_2_t"] + grad * grad * given["one_minus_beta_2_t"])
-        m_unbiased = m_new / (1.0 - given["beta_1_power"])
-        v_unbiased = v_new / (1.0 - given["beta_2_power"])
-        update = m_unbiased / (tf.sqrt(v_unbiased) + given["epsilon"])
+        m_new = m.assign(m * coefficients["beta_1_t"] + grad * coefficients["one_minus_beta_1_t"])
+        v_new = v.assign(
+            v * coefficients["beta_2_t"] + grad * grad * coefficients["one_minus_beta_2_t"]
+        )
+        m_unbiased = m_new / (1.0 - coefficients["beta_1_power"])
+        v_unbiased = v_new / (1.0 - coefficients["beta_2_power"])
+        update = m_unbiased / (tf.sqrt(v_unbiased) + coefficients["epsilon"])
         if self._do_use_weight_decay(var):
-            update += given["weight_decay"] * var
-        step_size = given["lr_t"]
+            update += coefficients["weight_decay"] * var
+        step_size = coefficients["lr_t"]
         if self._do_layer_adaptation(var):
             weight_norm, update_norm = tf.norm(var), tf.norm(update)
             both_positive = (weight_norm > 0) & (update_norm > 0)
@@ -100,12 +102,12 @@ class OwnLamb(keras.optimizers.legacy.Optimizer):
         return var.assign(var - step_size * update)
 
     def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
-        """Whether the variable has weight decay; subclasses override this."""
+        """Returns whether the variable has weight decay; subclasses override this."""
         del variable
         return True
 
     def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
-        """Whether the update is scaled by the variable's norm; subclasses override this."""
+        """Returns whether the variable's norm scales its update; subclasses override this."""
         del variable
         return True
 
@@ -113,7 +115,7 @@ class OwnLamb(keras.optimizers.legacy.Optimizer):
 def _lamb() -> type[keras.optimizers.legacy.Optimizer]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # It warns of its end of life; its version is pinned.
+            warnings.simplefilter("ignore")  # Its end of life does not matter: it is pinned.
             from tensorflow_addons.optimizers import LAMB
     except ImportError:
         return OwnLamb

@@ -13,10 +13,12 @@ from albert_tf.errors import AlbertError
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.optimization.lamb import LAMB
 
-#: Weights without decay and without layer adaptation, by their official names.
+#: Decay of the moments β₁ and β₂, and ε, as in the release.
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
+#: Matches the official names of weights without decay and layer adaptation.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 
-#: With zero gradients, these make an update that changes nothing.
+#: Coefficients with which an update by zero gradients changes nothing.
 _IDLE_COEFFICIENTS = {
     "beta_1_t": 1.0,
     "beta_2_t": 1.0,
@@ -34,7 +36,7 @@ class AlbertOptimizer(LAMB):
     skipped without leaving the graph. Built by `create_optimizer`.
 
     Attributes:
-      named_weights: what it updates, by official name.
+      named_weights: the weights that it updates, by official name.
     """
 
     def __init__(
@@ -43,16 +45,12 @@ class AlbertOptimizer(LAMB):
         *,
         adapt_layers: bool,
         bias_correction: bool,
-        beta_1: float,
-        beta_2: float,
         **kwargs: object,
     ) -> None:
-        """Also creates the slots. The other arguments are those of the base class."""
-        super().__init__(beta_1=beta_1, beta_2=beta_2, **kwargs)
-        # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
-        self._one_minus_betas = (1.0 - beta_1, 1.0 - beta_2)
+        """Creates the slots, too. The other arguments are those of the base class."""
+        super().__init__(beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON, **kwargs)
         self.named_weights = dict(named_weights)
-        # An update is given one replica of a mirrored variable, so each has to be known.
+        # Updates get a single replica of a mirrored variable.
         local_replicas = tf.distribute.get_strategy().experimental_local_results
         self._official_names = {
             replica._unique_id: name
@@ -62,11 +60,11 @@ class AlbertOptimizer(LAMB):
         self._adapt_layers = adapt_layers
         self._bias_correction = bias_correction
         self._finite: tf.Tensor | None = None
-        # Slots made here, not while tracing the first step, can be restored before that step.
+        # Slots created before the first step is traced can be restored before that step.
         self._create_all_weights(list(named_weights.values()))
 
     def named_slots(self) -> dict[str, tf.Variable]:
-        """Both moments of every weight under the release's names, `<weight>/adam_m`, `…/adam_v`."""
+        """Returns both moments of each weight by the names `<weight>/adam_m` and `…/adam_v`."""
         return {
             f"{name}/adam_{slot}": self.get_slot(variable, slot)
             for name, variable in self.named_weights.items()
@@ -76,16 +74,16 @@ class AlbertOptimizer(LAMB):
     def apply_gradients_if(
         self, finite: tf.Tensor, grads_and_vars: Sequence[tuple[tf.Tensor | None, tf.Variable]]
     ) -> tf.Operation:
-        """Makes one update, or none where `finite` is False; `iterations` advances either way.
+        """Makes one update, or none if `finite` is False; `iterations` advances either way.
 
-        A skipped update leaves weights and slots as they are, bit for bit, whatever the gradients
-        hold. It needs no conditional, which MirroredStrategy forbids around an update: zeros take
-        the gradients' place, and the coefficients become those of an update that does nothing.
+        A skipped update changes no bit of weights and slots, whatever the gradients are. As
+        MirroredStrategy forbids a conditional around an update, it replaces the gradients by zeros
+        and the coefficients by those of an update that changes nothing.
 
         Args:
           finite: bool scalar, the same on all replicas.
-          grads_and_vars: gradients, already summed over replicas, with their weights; a weight
-            whose gradient is None is left alone.
+          grads_and_vars: gradients, already summed over replicas, with their weights. Weights
+            whose gradient is None do not change.
         """
         pairs = []
         for gradient, variable in grads_and_vars:
@@ -101,8 +99,9 @@ class AlbertOptimizer(LAMB):
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)
         coefficients = apply_state[var_device, var_dtype]
-        for name, value in zip(("one_minus_beta_1_t", "one_minus_beta_2_t"), self._one_minus_betas):
-            coefficients[name] = tf.constant(value, var_dtype)
+        # Subtracted in double precision, as in the release: 1 - float32(0.999) is 1e-5 off.
+        coefficients["one_minus_beta_1_t"] = tf.constant(1.0 - BETA_1, var_dtype)
+        coefficients["one_minus_beta_2_t"] = tf.constant(1.0 - BETA_2, var_dtype)
         if not self._bias_correction:
             for name in ("beta_1_power", "beta_2_power"):
                 coefficients[name] = tf.zeros([], var_dtype)
@@ -124,9 +123,6 @@ def create_optimizer(
     named_weights: Mapping[str, tf.Variable],
     *,
     weight_decay_rate: float = 0.01,
-    beta_1: float = 0.9,
-    beta_2: float = 0.999,
-    epsilon: float = 1e-6,
     bias_correction: bool = False,
 ) -> AlbertOptimizer:
     """Creates LAMB or AdamW and its slots; call it in the strategy's scope.
@@ -139,11 +135,8 @@ def create_optimizer(
     Args:
       name: one of OPTIMIZERS.
       schedule: learning rate, or a function of `iterations`, which counts updates from 0.
-      named_weights: trainable weights by official name; the name decides what is excluded.
+      named_weights: trainable weights by official name; EXCLUDED matches these names.
       weight_decay_rate: decay added to the update.
-      beta_1: decay of the first moment.
-      beta_2: decay of the second moment.
-      epsilon: added to √v.
       bias_correction: divides m by 1 − β₁ᵗ and v by 1 − β₂ᵗ as in You et al.; t counts all steps,
         skipped ones included.
 
@@ -158,9 +151,6 @@ def create_optimizer(
         bias_correction=bias_correction,
         learning_rate=schedule,
         weight_decay=weight_decay_rate,
-        beta_1=beta_1,
-        beta_2=beta_2,
-        epsilon=epsilon,
         name=name,
     )
 
@@ -170,9 +160,9 @@ def clip_by_global_norm(
 ) -> tuple[list[tf.Tensor | tf.IndexedSlices | None], tf.Tensor]:
     """Scales gradients so that their joint norm is at most `clip_norm`.
 
-    Give it gradients already summed over replicas and micro-batches, as tensors: it clips the whole
-    step once. Of tf.IndexedSlices the parts are measured, not their sum; that is what the release
-    does with segment embeddings on CPU and GPU, and not on TPU.
+    Pass gradients already summed over replicas and micro-batches, as tensors, so that the whole
+    step is clipped once. The norm of tf.IndexedSlices is that of the parts, not of their sum; so
+    the release clips segment embeddings on CPU and GPU, but not on TPU.
 
     Returns:
       The clipped gradients (all NaN if the norm is not finite) and the norm before clipping.

@@ -21,15 +21,15 @@ def learning_rate_at(
     poly_power: float = 1.0,
     start_warmup_step: int = 0,
 ) -> Any:
-    """Learning rate of update number `step`, counted from 0: linear warm-up, polynomial decay.
+    """Returns the rate of update number `step`, from 0: linear warm-up, then polynomial decay.
 
-    As in the release, the decay is measured from step 0, so the rate drops a little where the
-    warm-up hands over. Unlike there, it is 0 rather than negative before `start_warmup_step`
-    (google-research/albert optimization.create_optimizer).
+    As in the release (google-research/albert optimization.create_optimizer), the decay starts at
+    step 0, so the rate drops slightly at the end of the warm-up. Unlike there, it is 0 rather than
+    negative before `start_warmup_step`.
 
     Args:
-      step: a tensor of any shape (gives float32), or a number or NumPy array (gives float64).
-      learning_rate: the rate that the warm-up aims at.
+      step: a tensor of any shape (returns float32), or a number or NumPy array (returns float64).
+      learning_rate: the rate that the warm-up approaches.
       num_train_steps: the step at which the rate reaches 0.
       num_warmup_steps: length of the warm-up; 0 for none.
       poly_power: exponent of the decay.
@@ -54,20 +54,20 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
     """`learning_rate_at` as a Keras schedule; takes the same keyword arguments.
 
     Args:
-      factor: multiplies every rate; a variable where it is to change.
+      factor: multiplies all rates; a variable if it may change.
       **arguments: `learning_rate`, `num_train_steps` and the rest of `learning_rate_at`.
     """
 
     def __init__(self, *, factor: tf.Variable | float = 1.0, **arguments: float) -> None:
         super().__init__()
         self._factor = factor
-        learning_rate_at(0, **arguments)  # A wrong argument should fail here, not while tracing.
+        learning_rate_at(0, **arguments)  # Wrong arguments should fail here, not while tracing.
         self._arguments = arguments
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
-        """Float32 learning rate of update number `step`."""
+        """Returns the float32 learning rate of update number `step`."""
         return self._factor * learning_rate_at(tf.convert_to_tensor(step), **self._arguments)
 
     def get_config(self) -> dict[str, float]:
-        """The constructor's arguments."""
+        """Returns the arguments of the constructor."""
         return {"factor": float(self._factor), **self._arguments}

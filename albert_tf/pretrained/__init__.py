@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pretrained models that come with this package, by name.
 
-Each lies in a folder of its name: a Hugging Face folder with float16 weights, README.md (its model
+Each has a folder of its name: a Hugging Face folder with float16 weights, README.md (the model
 card) and manifest.json (sizes and checksums of the files, and how they were made).
 """
 
@@ -13,18 +13,17 @@ import os
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 
-#: Where the models' folders are.
+#: The folder that contains the models' folders.
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 MANIFEST_FILE = "manifest.json"
-#: What fine-tuning starts from if nothing else is asked for.
+#: The model that fine-tuning starts from by default.
 DEFAULT = "albert_tiny_books"
-#: In the place of a model: random weights.
+#: Stands for random weights in place of a model.
 NONE = "none"
 
 
 def bundled_names() -> list[str]:
-    """The names of the bundled models, sorted."""
-    # Part of the package, hence on the local file system.
+    """Returns the names of the bundled models, sorted."""
     return sorted(
         entry.name
         for entry in os.scandir(FOLDER)
@@ -33,22 +32,18 @@ def bundled_names() -> list[str]:
 
 
 def resolve_name(path: str) -> str:
-    """The folder of the bundled model whose name `path` is; else, or if `path` exists, `path`."""
-    return path if _is_there(path) or path not in bundled_names() else os.path.join(FOLDER, path)
+    """Returns the folder of a bundled model, given its name; other and existing paths unchanged."""
+    return path if _exists(path) or path not in bundled_names() else os.path.join(FOLDER, path)
 
 
 def check_model(path: str) -> None:
-    """Raises AlbertError if nothing lies at a path that could be a model, and none has that name.
-
-    Args:
-      path: what --init_checkpoint takes.
-    """
-    if path not in (NONE, *bundled_names()) and not _is_there(path):
+    """Raises AlbertError unless `path` exists, or is the name of a bundled model or NONE."""
+    if path not in (NONE, *bundled_names()) and not _exists(path):
         raise no_model(path)
 
 
 def no_model(path: str) -> AlbertError:
-    """The error for a path where there is no model."""
+    """Returns the error for a path where there is no model."""
     return AlbertError(
         f"There is no checkpoint at {path}; give an output directory of a run, a folder or "
         "archive of a release, a Hugging Face folder, a SavedModel, the name of a checkpoint "
@@ -56,5 +51,5 @@ def no_model(path: str) -> AlbertError:
     )
 
 
-def _is_there(path: str) -> bool:
+def _exists(path: str) -> bool:
     return any(files.exists(name) for name in (path, f"{path}.index"))

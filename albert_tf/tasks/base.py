@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
+from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
 from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -322,7 +322,7 @@ def load_model_files(
     ):
         if not found:
             if not source:
-                raise not_told(flag)
+                raise missing_setting(flag)
             # Where there is no such folder, asking for the weights' place tells it.
             place = checkpoint if tf.io.gfile.exists(checkpoint) else source.location
             raise AlbertError(f"{flag} is needed: there is no {name} beside {place}.")

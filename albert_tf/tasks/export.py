@@ -15,7 +15,7 @@ from albert_tf.export.model_card import CARD_FILE, model_card
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.publish import REPORT_FILE
 from albert_tf.export.serving import input_specs
-from albert_tf.io import files
+from albert_tf.io import files, folders
 from albert_tf.io.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.base import FineTuningTask
@@ -53,7 +53,7 @@ def export_saved_model(directory: str, path: str, overwrite: bool = False) -> No
     Args:
       directory: the output directory of a run, or any model that load_pretrained takes.
       path: the folder to make.
-      overwrite: replace an earlier export at `path`; see files.new_folder.
+      overwrite: replace an earlier export at `path`; see folders.new_folder.
 
     Raises:
       AlbertError: there is no model, it has no vocabulary, there is something at `path`, or one
@@ -108,7 +108,7 @@ def export_lite(
     source.load(model)
     content = tflite.convert(function, model.named_weights(), quantization)
     report = tflite.numerics(content, function, model.config, quantization)
-    with files.new_folder(path, overwrite, source.path) as folder:
+    with folders.new_folder(path, overwrite, source.path) as folder:
         files.write_bytes(os.path.join(folder, "model.tflite"), content)
         tokenizer.save(folder)
         if labels:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from albert_tf.cli.path_flags import check_vocabulary, define_path
-from albert_tf.config import AlbertConfig, not_told
+from albert_tf.config import AlbertConfig, missing_setting
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, NONE, resolve_name
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
@@ -228,9 +228,9 @@ def check_settings(recipe: str | None) -> FineTuneConfig | None:
     if FLAGS.init_checkpoint in (None, "", NONE):
         vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
         if vocabulary and not FLAGS.albert_config_file:
-            raise not_told("--albert_config_file")
+            raise missing_setting("--albert_config_file")
         if FLAGS.albert_config_file and not vocabulary:
-            raise not_told(VOCABULARY_SETTINGS)
+            raise missing_setting(VOCABULARY_SETTINGS)
     model = _config_at_hand()
     known = model is not None and recipe is not None
     config = fine_tune_config(recipe if known else None, model)

@@ -14,8 +14,7 @@ from albert_tf.data.context import InputContext, InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
-from albert_tf.modeling.kernels.fusion import compiled_graph, fused_inference
-from albert_tf.modeling.kernels.recompute import recomputation
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.training.specs import RunConfig
 from albert_tf.training.task import Batch, Task
 
@@ -215,11 +214,10 @@ class TrainLoop:
     def _micro_batch_gradients(
         self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        recompute = recomputation(self._config.recompute)
-        with compiled_graph(self._compiled):
+        with graph_mode(compiled=self._compiled, recompute=self._config.recompute):
             # There is no backward pass for weights that are not watched.
             tape = tf.GradientTape(watch_accessed_variables=False)
-            with tape, dropout_seed(seed), recompute:
+            with tape, dropout_seed(seed):
                 tape.watch(self._variables)
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
@@ -276,5 +274,5 @@ class Predictor:
         return {**self._compute(dict(batch)), "example_index": batch["example_index"]}
 
     def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
-        with fused_inference(), compiled_graph(self._compiled):
+        with graph_mode(fused_inference=True, compiled=self._compiled):
             return self._task.predict(self._model, batch)

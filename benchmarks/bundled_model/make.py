@@ -24,7 +24,7 @@ from albert_tf.export.conversion import ConversionOptions, convert
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.weight_formats import FLOAT16
-from albert_tf.io import files
+from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.text_files import read_lines
 from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
@@ -101,15 +101,15 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
                 "bytes": os.path.getsize(os.path.join(folder, file)),
                 "sha256": files.sha256(os.path.join(folder, file)),
             }
-            for file in files.names_below(folder)
+            for file in folders.names_below(folder)
         },
         "made": made,
         "heldout": figures["metrics"],
     }
     files.write_json(os.path.join(folder, pretrained.MANIFEST_FILE), manifest)
     target = os.path.join(pretrained.FOLDER, name)
-    with files.new_folder(f"{target}.new") as new:
-        files.copy_folder(folder, new)
+    with folders.new_folder(f"{target}.new") as new:
+        folders.copy_folder(folder, new)
     shutil.rmtree(target, ignore_errors=True)
     os.rename(f"{target}.new", target)
     return manifest

@@ -74,7 +74,7 @@ def test_a_second_build_at_the_same_time_is_refused_unless_records_are_complete(
 )
 def test_other_files_are_not_overwritten(tmp_path, text, vocabulary, name):
     (tmp_path / name).write_text("{}")
-    with pytest.raises(AlbertError, match=f"{name} is there already; .*overwrite"):
+    with pytest.raises(AlbertError, match=f"{name} already exists; .*overwrite"):
         build(text, vocabulary, tmp_path, num_shards=2)
     assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "{}"
     build(text, vocabulary, tmp_path, num_shards=2, overwrite=True)
@@ -85,14 +85,14 @@ def test_input_files_are_never_overwritten(tmp_path, vocabulary):
     text = tmp_path / "text.txt"
     text.write_text(corpus())
     for overwrite in (False, True):
-        with pytest.raises(AlbertError, match=r"text\.txt is read as well; give another path"):
+        with pytest.raises(AlbertError, match=r"text\.txt is also an input; give another path"):
             build(str(text), vocabulary, tmp_path, names=["a", "text.txt"], overwrite=overwrite)
     assert os.listdir(tmp_path) == ["text.txt"]
     # A shard of another build that has been replaced by text.
     build(str(text), vocabulary, tmp_path, names=["a", "b"])
     (tmp_path / "b").write_text(corpus(seed=1))
     before = sorted(os.listdir(tmp_path))
-    with pytest.raises(AlbertError, match="/b is read as well"):
+    with pytest.raises(AlbertError, match="/b is also an input"):
         build(f"{tmp_path}/b", vocabulary, tmp_path, names=["c"], overwrite=True)
     assert sorted(os.listdir(tmp_path)) == before
 

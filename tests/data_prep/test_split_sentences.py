@@ -181,7 +181,7 @@ def test_input_files_are_never_overwritten(run_script, tmp_path, name):
         flags = f"--input_file={given}", f"--output_file={output}", "--overwrite"
         done = run_script(split_sentences_module, *flags)
         assert done.returncode == 1
-        assert done.stderr.startswith(f"error: {output} is read as well")
+        assert done.stderr.startswith(f"error: {output} is also an input")
     assert (tmp_path / "in/a.txt").read_text() == output.read_text() == text
     assert sorted(os.listdir(tmp_path)) == ["hard.txt", "in", "link.txt"]
 
@@ -193,7 +193,7 @@ def test_an_existing_output_is_kept_without_overwrite(run_script, tmp_path, hold
     flags = f"--input_file={tmp_path}/in.txt", f"--output_file={output}"
     done = run_script(split_sentences_module, *flags)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: --output_file: {output} is there already; give")
+    assert done.stderr.startswith(f"error: --output_file: {output} already exists; give")
     with hold(output, file=True):
         done = run_script(split_sentences_module, *flags, "--overwrite")
         assert done.returncode == 1 and f"error: {output} is in use: process" in done.stderr

@@ -95,11 +95,11 @@ def test_the_same_training_again_does_nothing_and_another_is_refused(tmp_path, c
     assert len(before) == 4
     capsys.readouterr()
     assert train_sentencepiece([corpus], prefix, SETTINGS) == first
-    assert "is there already" in capsys.readouterr().out
+    assert "already exists" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
     other = Settings(vocab_size=180)
     for other_prefix in (prefix, str(tmp_path / "second")):
-        with pytest.raises(AlbertError, match="is there already, made from other text"):
+        with pytest.raises(AlbertError, match="already exists, made from other text"):
             train_sentencepiece([corpus], other_prefix, other)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
     train_sentencepiece([corpus], prefix, other, overwrite=True)
@@ -108,11 +108,11 @@ def test_the_same_training_again_does_nothing_and_another_is_refused(tmp_path, c
 
 def test_input_files_and_other_files_are_not_overwritten(tmp_path, corpus):
     shutil.copy(corpus, tmp_path / "text.vocab")
-    with pytest.raises(AlbertError, match=r"text\.vocab is read as well"):
+    with pytest.raises(AlbertError, match=r"text\.vocab is also an input"):
         train_sentencepiece(
             [str(tmp_path / "text.vocab")], str(tmp_path / "text"), SETTINGS, overwrite=True
         )
-    with pytest.raises(AlbertError, match=r"text\.vocab is there already"):
+    with pytest.raises(AlbertError, match=r"text\.vocab already exists"):
         train_sentencepiece([corpus], str(tmp_path / "text"), SETTINGS)
     assert [path.name for path in tmp_path.iterdir()] == ["text.vocab"]
     assert filecmp.cmp(corpus, tmp_path / "text.vocab", shallow=False)

@@ -18,7 +18,7 @@ from albert_tf.export.model_card import ModelFacts
 from albert_tf.export.publish import publish
 from albert_tf.export.saved_model import write_saved_model
 from albert_tf.export.self_check import Probe, self_check
-from albert_tf.io import files
+from albert_tf.io import folders
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from tests.support.builders import tiny_config
 
@@ -40,7 +40,7 @@ def saved(export, tmp_path_factory):
 
 
 def write_export(export, path):
-    with files.new_folder(str(path)) as folder:
+    with folders.new_folder(str(path)) as folder:
         publish(export, folder, ModelFacts("small", CONFIG))
     return path
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C in a script's first moments: one line, status 130, no stack trace."""
+"""Ctrl-C while a script imports: one line and status 130, no stack trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCRIPTS = [
 
 
 def interrupt(command, after):
-    """Starts Python, sends SIGINT when a module has been imported; status and standard error."""
+    """Starts Python and sends SIGINT after the import of a module; returns status and errors."""
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", *command],
         cwd=ROOT,
@@ -41,8 +41,8 @@ def interrupt(command, after):
             break
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1]
-    said = [line for line in errors.splitlines() if not line.startswith("import time:")]
-    return process.returncode, "\n".join(said)
+    lines = [line for line in errors.splitlines() if not line.startswith("import time:")]
+    return process.returncode, "\n".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -64,35 +64,35 @@ def test_an_interrupt_while_a_script_imports_is_one_line(script, after):
 def test_an_interrupt_while_tensorflow_is_imported_is_one_line(after, tmp_path):
     (tmp_path / "x").touch()
     command = ["run_pretraining.py", f"--input_file={tmp_path}/x", f"--output_dir={tmp_path}/run"]
-    status, said = interrupt([*command, "--albert_config_file=albert_tiny"], after)
-    assert (status, said) == (130, "Stopped by SIGINT.")
+    outcome = interrupt([*command, "--albert_config_file=albert_tiny"], after)
+    assert outcome == (130, "Stopped by SIGINT.")
 
 
-def test_a_script_that_was_started_to_ignore_interrupts_ignores_them():
-    # As a shell does with what it runs in the background.
+def test_interrupts_that_were_ignored_at_the_start_stay_ignored():
+    # Shells start background processes like this.
     program = (
         "import os, signal\n"
         "from albert_tf.io.interrupts import end_on_interrupt\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "end_on_interrupt()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
-        "print('went on')\n"
+        "print('continued')\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
-    assert (done.returncode, done.stdout) == (0, "went on\n")
+    assert (done.returncode, done.stdout) == (0, "continued\n")
 
 
-def test_every_script_is_ready_for_interrupts_before_it_imports_anything():
-    found = []
+def test_every_script_handles_interrupts_before_its_other_imports():
+    scripts = []
     for path in SCRIPTS:
         text = path.read_text("utf-8")
         starts = re.search(r"script\.run(_command)?\b", text)
         if not starts or path.name in ("script.py", "task_script.py"):
             continue
-        found.append(path)
+        scripts.append(path)
         statements = ast.parse(text).body
         is_docstring, is_future = isinstance(statements[0], ast.Expr), statements[1]
         assert is_docstring and is_future.module == "__future__"
@@ -101,4 +101,4 @@ def test_every_script_is_ready_for_interrupts_before_it_imports_anything():
             "    from albert_tf.io.interrupts import end_on_interrupt",
             "    end_on_interrupt()",
         ], path
-    assert len(found) >= 16
+    assert len(scripts) >= 16

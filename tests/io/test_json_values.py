@@ -1,5 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+"""JSON that becomes dataclasses, and errors about JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def test_json_values_become_a_dataclass():
         ({"steps": 1, "rate": "1"}, "'rate' must be of type float, not '1'"),
     ],
 )
-def test_values_that_do_not_fit_are_refused(values, message):
+def test_values_that_do_not_fit_the_dataclass_are_refused(values, message):
     with pytest.raises(AlbertError, match=message):
         from_json(Settings, values, "it")
 
@@ -50,12 +51,12 @@ def test_values_that_do_not_fit_are_refused(values, message):
         ("1" * 10_000, "It is not JSON: a number is too long"),
     ],
 )
-def test_what_is_no_json_is_told(text, message):
+def test_text_that_is_not_json_is_refused_with_the_reason(text, message):
     with pytest.raises(AlbertError, match=message):
         parse_json(text, "It")
 
 
-def test_what_is_shown_of_long_values_is_short():
+def test_long_values_are_cut_in_messages():
     assert shown("abc") == "'abc'"
     assert len(shown("x" * 5000)) == 60
     assert shown_names(["a", "b"]) == "a, b" and shown_names([]) == "none"

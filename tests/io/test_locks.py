@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Locks on outputs: one process at a time, and none that outlives its process."""
+"""Locks on outputs: one process at a time, and no lock outlives its process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from albert_tf.io.locks import lock_folder, lock_output
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_second_process_is_told_who_is_there_since_when(tmp_path, hold):
+def test_a_second_process_is_refused_with_the_holder_and_the_time(tmp_path, hold):
     folder = tmp_path / "run"
     with hold(folder) as other:
         with pytest.raises(AlbertError) as refusal, lock_folder(str(folder), "training"):
@@ -40,7 +40,7 @@ def test_a_second_process_is_told_who_is_there_since_when(tmp_path, hold):
         assert os.listdir(folder) == [".lock"]
 
 
-def test_a_killed_process_holds_nothing_though_its_children_live(tmp_path, hold):
+def test_a_killed_process_holds_no_lock_even_if_its_children_live(tmp_path, hold):
     folder = tmp_path / "run"
     children = (
         "import os, subprocess, time; pid = os.fork(); pid or time.sleep(60); "
@@ -60,7 +60,7 @@ def test_a_killed_process_holds_nothing_though_its_children_live(tmp_path, hold)
     assert not os.listdir(folder)
 
 
-def test_processes_that_come_and_go_never_hold_a_folder_together(tmp_path):
+def test_processes_in_turn_never_hold_a_folder_together(tmp_path):
     # Each release deletes the file that the others are opening.
     script = """
 import os, sys
@@ -114,7 +114,7 @@ def test_files_of_one_folder_are_locked_one_by_one(tmp_path):
     assert not os.listdir(tmp_path)
 
 
-def test_folders_made_for_a_lock_stay_only_with_something_in_them(tmp_path):
+def test_folders_created_for_a_lock_are_removed_again_if_empty(tmp_path):
     for name in ("", "result"):
         with lock_folder(f"{tmp_path}/a/b/c", "training"):
             if name:
@@ -123,7 +123,7 @@ def test_folders_made_for_a_lock_stay_only_with_something_in_them(tmp_path):
     assert os.listdir(tmp_path / "a/b") == ["result"]
 
 
-def test_a_place_that_cannot_be_written_to_is_told_in_a_sentence(tmp_path):
+def test_a_folder_that_cannot_be_written_to_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file/run", Path("/proc/run")):
         refused = pytest.raises(AlbertError, match=rf"{folder} cannot be written to \(")
@@ -131,7 +131,7 @@ def test_a_place_that_cannot_be_written_to_is_told_in_a_sentence(tmp_path):
             pass
 
 
-def test_damaged_locks_are_those_of_unknown_processes(tmp_path, hold):
+def test_a_damaged_lock_belongs_to_an_unknown_process(tmp_path, hold):
     with hold(tmp_path):
         (tmp_path / ".lock").write_text('{"pid": "x"}')
         refused = pytest.raises(AlbertError, match="is in use by another process; wait")
@@ -141,7 +141,7 @@ def test_damaged_locks_are_those_of_unknown_processes(tmp_path, hold):
 
 @pytest.fixture
 def lease(monkeypatch):
-    """Makes leases, as of several processes, that expire soon."""
+    """Makes leases that expire soon, like those of several processes."""
     monkeypatch.setattr(locks, "RENEWAL_SECONDS", 0.05)
     monkeypatch.setattr(locks, "EXPIRY_SECONDS", 0.6)
     monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.1)
@@ -161,11 +161,20 @@ def exists():
     return tf.io.gfile.exists("ram://leases/run/.lock")
 
 
+def overwrite_lease():
+    """Waits for a lease and replaces it by that of another process."""
+    while not exists():
+        time.sleep(0.01)
+    tf.io.gfile.remove("ram://leases/run/.lock")  # Writing to it would append.
+    with tf.io.gfile.GFile("ram://leases/run/.lock", "wb") as f:
+        f.write(locks._Holder.this_process("building records").to_bytes())
+
+
 def test_a_lease_excludes_others_until_it_is_released(lease, capfd):
     first = lease()
     with pytest.raises(AlbertError, match=f"process {os.getpid()} on .* has been training there"):
         lease()
-    assert "Looking for up to 1 s whether it is still alive" in capfd.readouterr().err
+    assert "Checking for up to 1 s whether it is still alive" in capfd.readouterr().err
     first.release()
     assert not exists()
     lease().release()
@@ -185,18 +194,9 @@ def test_the_lease_of_a_killed_process_expires(lease):
     assert not exists()
 
 
-def test_of_two_leases_at_once_the_overwritten_one_is_given_up(lease, monkeypatch):
+def test_of_two_simultaneous_leases_the_overwritten_one_is_given_up(lease, monkeypatch):
     monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.5)
-    winner = locks._Holder.this_process("building records")
-
-    def write():
-        while not exists():
-            time.sleep(0.01)
-        tf.io.gfile.remove("ram://leases/run/.lock")  # To write there would append.
-        with tf.io.gfile.GFile("ram://leases/run/.lock", "wb") as f:
-            f.write(winner.to_bytes())
-
-    thread = threading.Thread(target=write)
+    thread = threading.Thread(target=overwrite_lease)
     thread.start()
     with pytest.raises(AlbertError, match="has been building records there"):
         lease()
@@ -206,19 +206,16 @@ def test_of_two_leases_at_once_the_overwritten_one_is_given_up(lease, monkeypatc
 
 def test_a_process_that_has_lost_its_lease_ends(lease, monkeypatch):
     ends = []
-    monkeypatch.setattr(locks, "_end", ends.append)  # This process is to go on.
+    monkeypatch.setattr(locks, "_end", ends.append)  # This process must not end.
     lease()
-    other = locks._Holder.this_process("building records")
-    tf.io.gfile.remove("ram://leases/run/.lock")
-    with tf.io.gfile.GFile("ram://leases/run/.lock", "wb") as f:
-        f.write(other.to_bytes())
+    overwrite_lease()
     end = time.monotonic() + 10
     while not ends and time.monotonic() < end:
         time.sleep(0.02)
     assert re.search(r"building records there since .* has lost the lease\.$", ends[0])
 
 
-def test_paths_without_locks_of_the_system_get_a_lease(monkeypatch):
+def test_remote_paths_have_a_lease(monkeypatch):
     monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.0)
     with lock_folder("ram://leases/again", "training"):
         with lock_folder("ram://leases/again", "training"):

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts do on SIGTERM and SIGINT outside of training, as processes with real signals."""
+"""SIGTERM and SIGINT outside of training, with real processes and signals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def compute():  # In C, where no exception comes.
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 
 def save(seconds=5):
-    with signals.StopSignals(lambda number: print("told", number, flush=True)) as stop:
+    with signals.StopSignals(lambda number: print("received", number, flush=True)) as stop:
         print("saving", flush=True)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -80,7 +80,7 @@ def test_a_signal_ends_a_script_with_its_status_and_one_line(start, number):
     assert (out, err) == ("cleaned up\n", f"Stopped by {number.name}.\n")
 
 
-def test_a_signal_ends_a_script_that_no_exception_reaches(start):
+def test_a_signal_ends_a_script_even_in_native_code(start):
     process = start("compute")
     time.sleep(1.0)  # It has begun to compute.
     began = time.monotonic()
@@ -91,7 +91,7 @@ def test_a_signal_ends_a_script_that_no_exception_reaches(start):
     assert err == "\nStopped by SIGTERM.\n"
 
 
-def test_a_second_signal_ends_it_at_once(start):
+def test_a_second_signal_ends_the_script_at_once(start):
     process = start("save", "saving")
     process.send_signal(signal.SIGTERM)
     time.sleep(0.7)
@@ -100,7 +100,7 @@ def test_a_second_signal_ends_it_at_once(start):
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert time.monotonic() - began < 3
-    assert (out, err) == ("told 15\n", "\nStopped by SIGINT.\n")
+    assert (out, err) == ("received 15\n", "\nStopped by SIGINT.\n")
 
 
 def test_two_signals_at_once_are_one_request(start):
@@ -110,14 +110,14 @@ def test_two_signals_at_once_are_one_request(start):
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (143, "told 15\n", "")
+    assert (process.returncode, out, err) == (143, "received 15\n", "")
 
 
-def test_what_it_was_started_to_ignore_it_ignores(start):
+def test_signals_that_were_ignored_at_the_start_stay_ignored(start):
     ignore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
     process = start("save_briefly", "saving", **ignore)
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=30)
-    assert (process.returncode, out) == (143, "told 15\n")
+    assert (process.returncode, out) == (143, "received 15\n")

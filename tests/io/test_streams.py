@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""albert_tf.io.streams: what of standard error is dropped, and that nothing else is."""
+"""Standard error: matching lines are dropped, and no others."""
 
 import os
 import subprocess
@@ -24,25 +24,24 @@ def standard_error(body, **kwargs):
     return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, timeout=60, **kwargs).stderr
 
 
-def test_only_lines_that_match_are_dropped():
+def test_only_matching_lines_are_dropped():
     assert standard_error(BODY) == b"an error\n\xffnoise: 2\nafter\n"
 
 
-def test_what_a_process_says_before_it_crashes_is_passed_on():
+def test_messages_before_a_crash_are_passed_on():
     assert standard_error(BODY + "os.write(2, b'fatal'); os.abort()") == (
         b"an error\n\xffnoise: 2\nfatal"
     )
 
 
-def test_an_exception_leaves_standard_error_as_it_was():
-    found = standard_error("print('noise: 1', file=sys.stderr); raise SystemExit('noise: 2')")
-    assert found == b"noise: 2\n"
+def test_standard_error_is_restored_after_an_exception():
+    body = "print('noise: 1', file=sys.stderr); raise SystemExit('noise: 2')"
+    assert standard_error(body) == b"noise: 2\n"
 
 
-def test_everything_passes_without_sed():
-    environment = {**os.environ, "PATH": ""}
-    found = standard_error(BODY, env=environment)
-    assert found == b"noise: 1\nan error\n\xffnoise: 2\nnoise: 3\nafter\n"
+def test_without_sed_nothing_is_dropped():
+    written = standard_error(BODY, env={**os.environ, "PATH": ""})
+    assert written == b"noise: 1\nan error\n\xffnoise: 2\nnoise: 3\nafter\n"
 
 
 def test_a_closed_standard_error_is_no_error():

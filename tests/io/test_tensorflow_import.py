@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""albert_tf.io.tensorflow_import: what a script's standard error shows of TensorFlow's import."""
+"""The import of TensorFlow: its settings, and what a script shows of its messages."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ ERROR = "E0000 00:00:1.5 7 loader.cc:9] The library was compiled for another mac
 
 
 def start(code, *paths, **environment):
-    """Runs code in a process that is not this one's; gives what it wrote, both streams."""
+    """Runs code in another process and returns its standard output and error."""
     kept = {key: value for key, value in os.environ.items() if key not in SETTINGS}
     path = os.pathsep.join(map(str, [*paths, ROOT]))
     done = subprocess.run(
@@ -35,7 +35,7 @@ def start(code, *paths, **environment):
 
 @pytest.fixture
 def loud(tmp_path):
-    """A folder with a TensorFlow that writes what the real one writes, and an error."""
+    """A folder with a module tensorflow that writes the real one's messages, and an error."""
     package = tmp_path / "tensorflow"
     package.mkdir()
     lines = "\n".join([ABSEIL, NO_GPU, ERROR, ABSEIL, NO_GPU, ""])
@@ -63,21 +63,21 @@ def test_log_level_0_shows_everything(loud):
     assert shown.splitlines() == [ABSEIL, NO_GPU, ERROR, ABSEIL, NO_GPU, NO_GPU]
 
 
-@pytest.mark.parametrize(("given", "used"), [({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")])
-def test_scripts_use_onednn_s_kernels_unless_they_are_told_not_to(loud, given, used):
+@pytest.mark.parametrize(("settings", "value"), [({}, "1"), ({"TF_ENABLE_ONEDNN_OPTS": "0"}, "0")])
+def test_scripts_use_onednn_s_kernels_by_default(loud, settings, value):
     code = "from albert_tf.io.tensorflow_import import prepare_tensorflow as p; p()\n"
     code += "import os, tensorflow; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
-    assert start(code, loud, **given)[0] == f"{used}\n"
+    assert start(code, loud, **settings)[0] == f"{value}\n"
 
 
-def test_a_program_that_imports_the_package_keeps_its_own_settings(loud):
+def test_importing_the_package_changes_no_settings(loud):
     code = "import albert_tf.cli.script, os, tensorflow\n"
     code += f"print([name for name in {SETTINGS} if name in os.environ])"
     shown, error = start(code, loud)
     assert shown == "[]\n" and NO_GPU in error
 
 
-def test_a_script_shows_no_warning_of_what_tensorflow_hub_imports(tmp_path):
+def test_scripts_hide_the_warning_about_pkg_resources(tmp_path):
     (tmp_path / "tensorflow_hub.py").write_text(
         "import warnings\n"
         "warnings.warn('pkg_resources is deprecated as an API. See the docs.')\n"
@@ -93,14 +93,14 @@ script.run(main, lambda: None)
     assert "Something else." in shown and "pkg_resources" not in shown
 
 
-def test_without_tensorflow_the_import_error_is_python_s(tmp_path):
+def test_without_tensorflow_python_s_import_error_is_raised(tmp_path):
     code = "from albert_tf.io.tensorflow_import import prepare_tensorflow as p; p()\n"
     code += "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p]\n"
     code += "try:\n  import tensorflow\nexcept ModuleNotFoundError as e:\n  print(e.name)"
     assert start(code) == ("tensorflow\n", "")
 
 
-def test_a_script_imports_one_keras_and_shows_nothing_of_tensorflow_s_log(tmp_path):
+def test_a_script_imports_only_one_keras_and_shows_no_log(tmp_path):
     code = f"""
 import sys
 from albert_tf.cli import script

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reading lines of good and bad text files."""
+"""Text files: lines of good and bad files, compressed or not, and writing them."""
 
 import bz2
 import functools
@@ -19,6 +19,7 @@ COMPRESSORS = {
     ".bz2": bz2.compress,
     ".xz": functools.partial(lzma.compress, preset=0),  # To be fast.
 }
+SQUARES = b"".join(b"line %d\n" % (i * i) for i in range(10_000))
 LINES = ["one", "", "zwei é 漢字", "  three  "]
 
 
@@ -28,22 +29,25 @@ def write(path, data):
 
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
-def test_lines_come_without_line_ends_whatever_the_compression(tmp_path, suffix):
+def test_lines_have_no_line_ends_whatever_the_compression(tmp_path, suffix):
     data = "\n".join(LINES).encode() + b"\n"
     assert list(read_lines(write(tmp_path / f"a{suffix}", COMPRESSORS[suffix](data)))) == LINES
 
 
-def test_crlf_is_read_like_lf(tmp_path):
-    assert list(read_lines(write(tmp_path / "a", "\r\n".join(LINES).encode()))) == LINES
-
-
-def test_a_byte_order_mark_is_dropped_at_the_beginning_only(tmp_path):
-    path = write(tmp_path / "a", b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n")
-    assert list(read_lines(path)) == ["one", "\ufefftwo"]
-
-
-def test_an_empty_file_has_no_lines(tmp_path):
-    assert list(read_lines(write(tmp_path / "a", b""))) == []
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        ("\r\n".join(LINES).encode(), LINES),
+        (b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n", ["one", "\ufefftwo"]),
+        (b"", []),
+        ("a\x0bb\x0cc\x1dd\x85e\u2028f".encode(), ["a\x0bb\x0cc\x1dd\x85e\u2028f"]),
+    ],
+    ids=["CRLF", "byte order mark", "empty", "other separators"],
+)
+def test_only_line_feeds_end_lines_and_only_the_first_byte_order_mark_is_dropped(
+    tmp_path, data, lines
+):
+    assert list(read_lines(write(tmp_path / "a", data))) == lines
 
 
 def test_lines_across_block_borders_are_whole(tmp_path):
@@ -53,13 +57,8 @@ def test_lines_across_block_borders_are_whole(tmp_path):
     assert list(read_lines(path)) == lines
 
 
-def test_other_separators_do_not_end_a_line(tmp_path):
-    text = "a\x0bb\x0cc\x1dd\x85e\u2028f"
-    assert list(read_lines(write(tmp_path / "a", text.encode()))) == [text]
-
-
 @pytest.mark.parametrize("name", ["missing.txt", "missing.txt.gz"])
-def test_a_missing_file_is_named(tmp_path, name):
+def test_a_missing_file_is_refused_by_name(tmp_path, name):
     with pytest.raises(AlbertError, match=rf"{name} does not exist"):
         list(read_lines(str(tmp_path / name)))
 
@@ -70,36 +69,29 @@ def test_a_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("lines_before", [0, 2, 200_000])
-def test_bad_utf8_is_refused_with_its_line(tmp_path, lines_before):
-    path = write(tmp_path / "a", b"0123456789\n" * lines_before + b"caf\xe9 au lait\n")
-    with pytest.raises(AlbertError, match=rf"a:{lines_before + 1}: not UTF-8 \(byte 0xe9\)"):
-        list(read_lines(path))
-
-
-@pytest.mark.parametrize("lines_before", [0, 2, 200_000])
-def test_a_nul_byte_is_refused_with_its_line(tmp_path, lines_before):
-    path = write(tmp_path / "a", b"0123456789\n" * lines_before + b"a\0b\n")
-    with pytest.raises(AlbertError, match=rf"a:{lines_before + 1}: a NUL byte"):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [(b"caf\xe9 au lait\n", r"not UTF-8 \(byte 0xe9\)"), (b"a\0b\n", "a NUL byte")],
+)
+def test_bytes_that_are_not_text_are_refused_with_their_line(tmp_path, lines_before, line, message):
+    path = write(tmp_path / "a", b"0123456789\n" * lines_before + line)
+    with pytest.raises(AlbertError, match=rf"a:{lines_before + 1}: {message}"):
         list(read_lines(path))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
-def test_a_truncated_file_is_refused(tmp_path, suffix):
-    data = COMPRESSORS[suffix](b"".join(b"line %d\n" % (i * i) for i in range(10_000)))
+def test_truncated_files_and_wrong_suffixes_are_refused(tmp_path, suffix):
+    data = COMPRESSORS[suffix](SQUARES)
     path = write(tmp_path / f"a{suffix}", data[: len(data) // 2])
     with pytest.raises(AlbertError, match=rf"a{suffix} is truncated"):
         list(read_lines(path))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
-def test_a_file_with_the_wrong_suffix_is_refused(tmp_path, suffix):
-    path = write(tmp_path / f"a{suffix}", b"plain text\n" * 100)
+    path = write(tmp_path / f"b{suffix}", b"plain text\n" * 100)
     with pytest.raises(AlbertError, match="cannot be decompressed"):
         list(read_lines(path))
 
 
-def test_a_damaged_gzip_is_refused(tmp_path):
-    data = bytearray(gzip.compress(b"".join(b"line %d\n" % (i * i) for i in range(10_000))))
+def test_a_damaged_gzip_file_is_refused(tmp_path):
+    data = bytearray(gzip.compress(SQUARES))
     data[len(data) // 2] ^= 0xFF
     with pytest.raises(AlbertError, match="cannot be decompressed"):
         list(read_lines(write(tmp_path / "a.gz", bytes(data))))
@@ -141,7 +133,7 @@ def test_progress_adds_up_to_the_stored_size(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
-def test_what_is_written_is_read_back(tmp_path, suffix):
+def test_written_text_is_read_back(tmp_path, suffix):
     path = tmp_path / f"out{suffix}"
     with atomic_text_writer(str(path)) as write_text:
         for line in LINES:
@@ -150,7 +142,7 @@ def test_what_is_written_is_read_back(tmp_path, suffix):
     assert path.read_bytes()[:2] == COMPRESSORS[suffix](b"on")[:2]
 
 
-def test_a_writer_that_fails_leaves_nothing(tmp_path):
+def test_a_failing_writer_leaves_no_file(tmp_path):
     with pytest.raises(ValueError), atomic_text_writer(str(tmp_path / "out.gz")) as write_text:
         write_text("half\n")
         raise ValueError

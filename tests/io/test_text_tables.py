@@ -19,7 +19,7 @@ def fields(examples):
     return [(e.id, e.text, e.text_pair, e.label) for e in examples]
 
 
-def test_columns_are_found_by_name_whatever_their_order(tmp_path):
+def test_columns_are_read_by_name_in_any_order(tmp_path):
     path = write(tmp_path / "a.tsv", "label\tsecond\tkey\tfirst\nyes\tB b\t7\tA a\nno\tD\t8\tC\n")
     examples = read_text_table(path, ALL)
     assert fields(examples) == [("7", "A a", "B b", "yes"), ("8", "C", "D", "no")]
@@ -82,7 +82,7 @@ BAD = {
 @pytest.mark.parametrize(
     ("name", "content", "message"), [(name, *case) for name, cases in BAD.items() for case in cases]
 )
-def test_bad_table_is_one_sentence_with_its_place(name, content, message, tmp_path):
+def test_a_bad_table_is_refused_in_a_sentence_with_the_place(name, content, message, tmp_path):
     path = write(tmp_path / name, content)
     with pytest.raises(AlbertError) as error:
         read_text_table(path, TextColumns("text"))
@@ -90,7 +90,7 @@ def test_bad_table_is_one_sentence_with_its_place(name, content, message, tmp_pa
     assert message in str(error.value)
 
 
-def test_a_text_of_megabytes_is_to_be_shortened_not_broken_into_lines(tmp_path):
+def test_the_error_for_a_long_line_advises_to_shorten_the_text(tmp_path):
     path = write(tmp_path / "a.tsv", "text\n" + "a " * (1 << 20))
     with pytest.raises(AlbertError, match=r"tsv:2: the line is longer than .*; shorten its texts"):
         read_text_table(path, TextColumns("text"))
@@ -106,13 +106,13 @@ def test_a_text_of_megabytes_is_to_be_shortened_not_broken_into_lines(tmp_path):
         ),
     ],
 )
-def test_an_id_that_occurs_twice_is_an_error_with_both_places(name, content, tmp_path):
+def test_a_repeated_id_is_refused_with_both_places(name, content, tmp_path):
     path = write(tmp_path / name, content)
     with pytest.raises(AlbertError, match=rf"{name}:4: the id '7' .*{name}:(1|2) already"):
         read_text_table(path, TextColumns("text", id="key"))
     assert len(read_text_table(path, TextColumns("text"))) == 3
 
 
-def test_missing_file_is_one_sentence(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(AlbertError, match="does not exist"):
         read_text_table(str(tmp_path / "a.tsv"), TextColumns("text"))

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Workers: order, progress, and errors that stop everything."""
+"""Workers: order, progress, and errors that stop all of them."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def test_results_come_in_order_and_progress_adds_up(num_workers):
         assert list(workers.map(multiply, [], amounts.append)) == []
 
 
-def test_workers_show_no_more_of_tensorflow_s_import_than_scripts_do(tmp_path):
+def test_workers_drop_the_same_lines_of_tensorflow_s_import_as_scripts(tmp_path):
     (tmp_path / "tensorflow.py").write_text(
         "import os\n"
         "os.write(2, b'I0000 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU "
@@ -67,7 +67,7 @@ def test_workers_show_no_more_of_tensorflow_s_import_than_scripts_do(tmp_path):
     assert shown == b"E0000 An error.\n"
 
 
-def test_an_error_of_any_worker_stops_all_at_once():
+def test_an_error_in_a_worker_stops_all_workers():
     began = time.monotonic()
     with pytest.raises(AlbertError, match="item 1 is bad"), Workers(2, make_context, (1,)) as w:
         list(w.map(fail, range(4), lambda amount: None))
@@ -75,6 +75,6 @@ def test_an_error_of_any_worker_stops_all_at_once():
     assert time.monotonic() - began < 15
 
 
-def test_a_killed_worker_is_told():
+def test_a_killed_worker_is_an_error():
     with pytest.raises(AlbertError, match="killed"), Workers(2, make_context, (1,)) as w:
         list(w.map(die, range(4), lambda amount: None))

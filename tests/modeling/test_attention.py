@@ -40,7 +40,7 @@ def test_attention_block_computes_the_formula(small_config):
         weights["/".join(name.split("/")[-2:])] = value
     x = generator.normal(size=[2, 5, 32])
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0]])
-    (packed,) = block.pack()
+    (packed,) = block.packed_weights()
     output = block(
         tf.constant(x.reshape(10, 32), tf.float32), additive_mask(tf.constant(mask)), packed
     )

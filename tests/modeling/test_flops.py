@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Counted operations against those TensorFlow's profiler counts in the graph."""
+"""Counted operations against the matrix products in the graph."""
 
 from __future__ import annotations
 

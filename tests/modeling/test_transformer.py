@@ -31,7 +31,7 @@ def groups(config, part):
         ("none", [0, 1, 2], [0, 1, 2]),
     ],
 )
-def test_parts_that_are_not_shared_are_named_by_layer(small_config, sharing, attention, ffn):
+def test_parts_that_are_not_shared_have_a_group_per_layer(small_config, sharing, attention, ffn):
     config = dataclasses.replace(small_config, parameter_sharing=sharing)
     assert groups(config, "/attention_1/") == groups(config, "/LayerNorm/") == attention
     assert groups(config, "/ffn_1/") == groups(config, "/LayerNorm_1/") == ffn
@@ -54,7 +54,7 @@ def assign_equal(source, target):
 
 
 @pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
-def test_unshared_layers_with_equal_weights_compute_what_shared_ones_do(small_config, sharing):
+def test_unshared_layers_with_equal_weights_compute_the_same_as_shared_ones(small_config, sharing):
     shared = Transformer(small_config)
     unshared = Transformer(dataclasses.replace(small_config, parameter_sharing=sharing))
     assign_equal(shared, unshared)

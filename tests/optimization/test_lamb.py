@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Our LAMB and tensorflow-addons' compute the same bits, eagerly, in graphs and under XLA."""
+"""Our LAMB computes the same bits as tensorflow-addons', eagerly, in graphs and under XLA."""
 
 import importlib.util
 import sys
@@ -18,7 +18,7 @@ SHAPES = {"kernel": [5, 4], "bias": [4], "zeros": [3]}
 
 
 def excluding(base):
-    """A LAMB whose bias neither decays nor adapts, by the methods that subclasses override."""
+    """Returns a subclass whose bias has neither decay nor layer adaptation."""
 
     class Excluding(base):
         def _do_use_weight_decay(self, variable):
@@ -31,7 +31,7 @@ def excluding(base):
 
 
 def trained(base, compiled, steps=8, **hyperparameters):
-    """Weights, both slots and hyperparameters after some steps, one with a gradient of zeros."""
+    """Returns weights, slots and hyperparameters after some steps, one with a zero gradient."""
     rng = np.random.default_rng(0)
     weights = [
         tf.Variable(rng.normal(size=shape) * (name != "zeros"), dtype=tf.float32, name=name)
@@ -54,7 +54,7 @@ def trained(base, compiled, steps=8, **hyperparameters):
 @needs_addons
 @pytest.mark.parametrize("base", [lambda base: base, excluding], ids=["plain", "excluding"])
 @pytest.mark.parametrize("compiled", [None, False, True], ids=["eager", "graph", "xla"])
-def test_every_bit_is_that_of_tensorflow_addons(compiled, base):
+def test_results_equal_tensorflow_addons_in_every_bit(compiled, base):
     expected = trained(base(lamb.LAMB), compiled)
     for ours, theirs in zip(trained(base(lamb.OwnLamb), compiled), expected):
         np.testing.assert_array_equal(ours, theirs)
@@ -86,7 +86,7 @@ def test_checkpoints_of_either_load_in_the_other(tmp_path):
 
 @pytest.fixture
 def without_addons(monkeypatch):
-    """The module `optimizer` as it is where tensorflow-addons cannot be imported."""
+    """The module `optimizer` as imported without tensorflow-addons."""
     modules = {}
     monkeypatch.setitem(sys.modules, "tensorflow_addons.optimizers", None)
     for module in (lamb, optimizer):
@@ -97,13 +97,13 @@ def without_addons(monkeypatch):
     return modules[optimizer]
 
 
-def test_the_optimizer_is_built_on_our_class_without_tensorflow_addons(without_addons):
+def test_without_tensorflow_addons_the_optimizer_extends_our_class(without_addons):
     assert without_addons.AlbertOptimizer.__mro__[1].__name__ == "OwnLamb"
 
 
 @needs_addons
 @pytest.mark.parametrize("name", optimizer.OPTIMIZERS)
-def test_the_optimizers_on_both_classes_are_equal_in_every_bit(without_addons, name):
+def test_the_optimizers_on_both_classes_give_the_same_bits(without_addons, name):
     results = []
     for module in (optimizer, without_addons):
         rng = np.random.default_rng(1)

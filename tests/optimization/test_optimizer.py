@@ -1,5 +1,7 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+"""LAMB and AdamW against the release, NumPy and themselves; clipping; skipped steps."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -25,7 +27,7 @@ UNIT_VECTORS = {
 
 
 @pytest.mark.parametrize(("name", "weight"), UNIT_VECTORS)
-def test_two_steps_give_the_release_values(name, weight):
+def test_two_steps_give_the_values_of_the_release(name, weight):
     variable = tf.Variable([0.1, -0.2, 0.3], name="unrelated")
     optimizer = create_optimizer(name, 0.1, {weight: variable})
     for expected in UNIT_VECTORS[name, weight]:
@@ -76,14 +78,14 @@ def test_twenty_random_steps_follow_numpy(name, bias_correction):
         np.testing.assert_allclose(slots[f"{k}/adam_v"].numpy(), v, rtol=0, atol=1e-6)
 
 
-def test_weight_without_norm_still_moves():
+def test_a_weight_of_zeros_moves():
     variable = tf.Variable([0.0, 0.0])
     optimizer = create_optimizer("lamb", 0.1, {KERNEL: variable})
     optimizer.apply_gradients_if(tf.constant(True), [(tf.constant([1.0, -1.0]), variable)])
     np.testing.assert_allclose(variable.numpy(), [-0.1 / np.sqrt(0.1), 0.1 / np.sqrt(0.1)], 1e-4)
 
 
-def test_weight_without_gradient_is_left_alone():
+def test_a_weight_without_gradient_does_not_change():
     used, unused = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 4.0])
     optimizer = create_optimizer("lamb", 0.1, {KERNEL: used, "other/kernel": unused})
     gradients, _ = clip_by_global_norm([tf.constant([1.0, 1.0]), None])
@@ -92,12 +94,12 @@ def test_weight_without_gradient_is_left_alone():
     np.testing.assert_array_equal(unused.numpy(), [3.0, 4.0])
 
 
-def test_unknown_optimizer_is_one_sentence_with_the_choices():
+def test_an_unknown_optimizer_is_refused_with_the_choices():
     with pytest.raises(AlbertError, match=r"Unknown optimizer 'lamp'; choose one of lamb, adamw\."):
         create_optimizer("lamp", 0.1, {})
 
 
-def test_clip_scales_the_whole_step_once_and_reports_the_norm_before():
+def test_clipping_scales_all_gradients_together_and_returns_the_norm_before():
     gradients = [tf.constant([3.0, 0.0]), None, tf.constant([[4.0]])]
     clipped, norm = clip_by_global_norm(gradients)
     assert norm.numpy() == pytest.approx(5.0)
@@ -108,7 +110,7 @@ def test_clip_scales_the_whole_step_once_and_reports_the_norm_before():
     np.testing.assert_array_equal(same[0].numpy(), [3.0, 0.0])
 
 
-def test_sparse_gradient_is_applied_as_the_sum_of_its_parts():
+def test_a_sparse_gradient_is_applied_as_the_sum_of_its_parts():
     weights = [tf.Variable([[1.0], [2.0], [3.0]]) for _ in range(2)]
     parts = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([1, 1]), [3, 1])
     for weight, gradient in zip(weights, (parts, tf.convert_to_tensor(parts))):
@@ -117,12 +119,10 @@ def test_sparse_gradient_is_applied_as_the_sum_of_its_parts():
     np.testing.assert_array_equal(weights[0].numpy(), weights[1].numpy())
 
 
-def test_clip_reports_a_norm_that_is_not_finite():
+def test_clipping_returns_a_norm_that_is_not_finite():
     _, norm = clip_by_global_norm([tf.constant([1.0, np.inf]), tf.constant([2.0])])
     assert not np.isfinite(norm.numpy())
 
-
-# Skipping a step.
 
 ONE_DEVICE = "one device"
 TWO_REPLICAS = "two replicas"
@@ -176,7 +176,7 @@ CASES = [
 
 @pytest.mark.parametrize(("strategy_name", "name", "jit_compile"), CASES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_skipped_step_changes_no_bit_but_counts(strategy_name, name, jit_compile, bad):
+def test_a_skipped_step_changes_no_bit_but_counts(strategy_name, name, jit_compile, bad):
     strategy = make_strategy(strategy_name)
     weights, optimizer = build(strategy, name)
     train_steps = train_step_fn(strategy, weights, optimizer, jit_compile)
@@ -196,8 +196,8 @@ def test_skipped_step_changes_no_bit_but_counts(strategy_name, name, jit_compile
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_replicas_apply_the_given_sum_once_and_stay_equal(name):
-    """The gradient of two replicas is that of one device given twice the gradient."""
+def test_replicas_apply_the_sum_once_and_stay_equal(name):
+    """Two replicas sum their gradients to twice that of one device."""
     results = {}
     for strategy_name, scale in ((ONE_DEVICE, 0.02), (TWO_REPLICAS, 0.01)):
         strategy = make_strategy(strategy_name)
@@ -212,7 +212,7 @@ def test_replicas_apply_the_given_sum_once_and_stay_equal(name):
         np.testing.assert_allclose(results[TWO_REPLICAS][k], results[ONE_DEVICE][k], atol=1e-6)
 
 
-def test_update_is_the_same_in_a_compiled_graph():
+def test_a_compiled_graph_makes_the_same_update():
     results = []
     for jit_compile in (False, True):
         strategy = make_strategy(ONE_DEVICE)
@@ -224,7 +224,7 @@ def test_update_is_the_same_in_a_compiled_graph():
 
 
 @pytest.mark.parametrize("strategy_name", [ONE_DEVICE, TWO_REPLICAS])
-def test_official_names_alone_decide_what_is_excluded(strategy_name):
+def test_only_official_names_exclude_weights(strategy_name):
     """Also for the wrapped variables of mixed-precision layers."""
     strategy = make_strategy(strategy_name)
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
@@ -246,7 +246,6 @@ def test_official_names_alone_decide_what_is_excluded(strategy_name):
     before = {k: w.numpy() for k, w in weights.items()}
     tf.function(lambda: strategy.run(replica_step))()
     moved = {k: np.linalg.norm(w.numpy() - before[k]) for k, w in weights.items()}
-    # With the trust ratio a weight moves by lr times its own norm, without it by lr times that of
-    # the update.
+    # With the trust ratio a weight moves by lr times its norm, otherwise by lr times the update's.
     assert moved[KERNEL] == pytest.approx(0.1 * np.linalg.norm(before[KERNEL]), rel=1e-3)
     assert moved[LAYER_NORM] == pytest.approx(0.1 * np.sqrt(12) * 0.1 / np.sqrt(0.001), rel=1e-3)

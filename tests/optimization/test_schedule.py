@@ -1,5 +1,7 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+"""The learning rate: published values, warm-up, decay and scaling."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,7 +20,7 @@ RELEASE_RATES = {
 }
 
 
-def test_release_schedule_has_its_published_rates():
+def test_the_schedule_of_the_release_has_its_published_rates():
     for step, rate in RELEASE_RATES.items():
         assert learning_rate_at(step, **RELEASE) == pytest.approx(rate, abs=5e-9)
         tensor = learning_rate_at(tf.constant(step, tf.int64), **RELEASE)
@@ -39,7 +41,7 @@ def test_numbers_arrays_and_tensors_agree_and_are_never_negative():
     assert tensor.min() == 0.0
 
 
-def test_warmup_starts_late_and_power_bends_the_decay():
+def test_warm_up_can_start_later_and_the_decay_has_a_power():
     arguments = dict(RELEASE, start_warmup_step=1000, poly_power=2.0)
     assert learning_rate_at(1000, **arguments) == 0.0
     assert learning_rate_at(1625, **arguments) == pytest.approx(0.00176 * 625 / 3125)
@@ -50,7 +52,7 @@ def test_without_warmup_the_first_update_has_the_full_rate():
     assert learning_rate_at(0, learning_rate=0.5, num_train_steps=10) == 0.5
 
 
-def test_keras_schedule_follows_the_optimizer_step_in_a_graph():
+def test_the_keras_schedule_gives_the_same_rates_in_a_graph():
     schedule = WarmupPolynomialDecay(**RELEASE)
     traced = tf.function(schedule)
     for step, rate in RELEASE_RATES.items():
@@ -58,7 +60,7 @@ def test_keras_schedule_follows_the_optimizer_step_in_a_graph():
     assert WarmupPolynomialDecay.from_config(schedule.get_config())(1562) == schedule(1562)
 
 
-def test_scaling_is_by_the_square_root_of_the_batch():
+def test_the_rate_scales_with_the_square_root_of_the_batch():
     assert scaled_learning_rate(4096) == 0.00176
     assert scaled_learning_rate(1024) == pytest.approx(0.00088)
     assert scaled_learning_rate(64) == pytest.approx(0.00022)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Bundled models are found by name, wherever a path to weights is asked for."""
+"""Bundled models can be given by name in place of any path to weights."""
 
 from __future__ import annotations
 
@@ -41,36 +41,36 @@ def test_a_name_loads_the_bundled_model(bundled):
         np.testing.assert_array_equal(by_name.named_weights()[name], weight)
 
 
-def test_what_lies_at_the_name_goes_first(bundled, tmp_path, monkeypatch):
+def test_a_path_of_the_same_name_takes_precedence(bundled, tmp_path, monkeypatch):
     local = tmp_path / "here"
     shutil.copytree(tmp_path / "run", local / NAME)
     monkeypatch.chdir(local)
     assert load_pretrained(NAME).load_report.checkpoint.startswith(f"{NAME}/")
 
 
-def test_an_unknown_name_is_told_those_there_are(bundled):
+def test_the_error_for_an_unknown_name_lists_the_bundled_models(bundled):
     with pytest.raises(AlbertError, match=rf"no checkpoint at albert_tiny_boks; .*\({NAME}\)\.$"):
         load_pretrained("albert_tiny_boks")
 
 
 @pytest.mark.parametrize(
-    ("script", "given"),
+    ("script", "arguments"),
     [
         (run_classifier, ["--do_train", "--train_file=texts.tsv"]),
         (run_pretraining, ["--do_train=false", "--do_eval", "--eval_input_file=records"]),
     ],
 )
-def test_a_runner_tells_of_them_too_where_it_looks_for_a_configuration(
-    bundled, run_script, texts, tmp_path, monkeypatch, script, given
+def test_runners_list_the_bundled_models_too(
+    bundled, run_script, texts, tmp_path, monkeypatch, script, arguments
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "records").write_bytes(b"")
-    done = run_script(script, "--init_checkpoint=boks", f"--output_dir={tmp_path}/out", *given)
+    done = run_script(script, "--init_checkpoint=boks", f"--output_dir={tmp_path}/out", *arguments)
     assert done.returncode == 1
     assert "There is no checkpoint at boks; " in done.stderr and f"({NAME})." in done.stderr
 
 
-def test_the_converter_takes_the_name(bundled, run_script, tmp_path):
+def test_the_converter_takes_a_name(bundled, run_script, tmp_path):
     done = run_script(
         convert_checkpoint, f"--from_path={NAME}", "--to=tf1", f"--output_dir={tmp_path}/tf1"
     )
@@ -80,7 +80,7 @@ def test_the_converter_takes_the_name(bundled, run_script, tmp_path):
 
 @pytest.fixture
 def texts(tmp_path):
-    """Labelled sentences of the vocabulary's words."""
+    """A table of labelled sentences of the vocabulary's words."""
     rng = random.Random(0)
     rows = [(" ".join(rng.choices(WORDS, k=4)), str(i % 2)) for i in range(16)]
     path = tmp_path / "texts.tsv"
@@ -90,13 +90,13 @@ def texts(tmp_path):
 
 @pytest.fixture
 def classify(run_script, texts, tmp_path):
-    """Trains a classifier for two steps; gives what it printed, and its run's folder."""
+    """Trains a classifier for two steps; returns its output and its folder."""
 
-    def run(*given):
+    def run(*arguments):
         done = run_script(
             run_classifier, "--do_train", f"--train_file={texts}", "--train_step=2",
             "--train_batch_size=8", "--max_seq_length=8", "--precision=float32",
-            f"--output_dir={tmp_path}/out", *given,
+            f"--output_dir={tmp_path}/out", *arguments,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout, tmp_path / "out"
@@ -105,11 +105,11 @@ def classify(run_script, texts, tmp_path):
 
 
 def initial(folder):
-    """What a run says that it started from."""
+    """Returns the recorded initial weights of a run."""
     return json.loads((folder / "run_config.json").read_text())["run"]["init_checkpoint"]
 
 
-def test_a_classifier_starts_from_the_default_says_so_and_needs_it_no_more(
+def test_a_classifier_starts_from_the_default_says_so_and_needs_it_only_once(
     bundled, classify, run_script, texts
 ):
     printed, folder = classify()
@@ -125,7 +125,7 @@ def test_a_classifier_starts_from_the_default_says_so_and_needs_it_no_more(
 
 
 @pytest.mark.slow
-def test_random_weights_of_the_default_are_to_be_had_by_asking(bundled, classify):
+def test_none_trains_the_default_s_architecture_from_random_weights(bundled, classify):
     printed, folder = classify("--init_checkpoint=none")
     assert RANDOM_LINE in printed and DEFAULT_LINE not in printed
     assert initial(folder) is None
@@ -133,25 +133,25 @@ def test_random_weights_of_the_default_are_to_be_had_by_asking(bundled, classify
 
 
 @contextlib.contextmanager
-def parsed(script, given):
-    """The flags of a script."""
-    known = set(flags.FLAGS)
+def parsed(script, arguments):
+    """Defines and parses the flags of a script."""
+    before = set(flags.FLAGS)
     script.define_flags()
     try:
-        flags.FLAGS([script.__name__, *given])
+        flags.FLAGS([script.__name__, *arguments])
         yield
     finally:
         flags.FLAGS.unparse_flags()
-        for name in set(flags.FLAGS) - known:
+        for name in set(flags.FLAGS) - before:
             delattr(flags.FLAGS, name)
 
 
 @pytest.fixture
 def opened(tmp_path):
-    """Configuration, vocabulary and initial weights that a runner takes by these flags."""
+    """Returns the configuration, vocabulary size and initial weights that flags mean."""
 
-    def opened(*given):
-        with parsed(run_classifier, [f"--output_dir={tmp_path}/out", *given]):
+    def opened(*arguments):
+        with parsed(run_classifier, [f"--output_dir={tmp_path}/out", *arguments]):
             config, tokenizer = shared.open_model_files()
             run = shared.fine_tune_config(None, config).run
             return config, tokenizer.vocab_size, run.init_checkpoint
@@ -164,32 +164,35 @@ def test_another_configuration_and_vocabulary_mean_random_weights(bundled, opene
     other = dataclasses.replace(CONFIG, vocab_size=len(PIECES) + 1, hidden_size=4)
     other.to_json(str(tmp_path / "other.json"))
     (tmp_path / "other.txt").write_text("\n".join([*PIECES, "moon"]) + "\n")
-    given = (f"--albert_config_file={tmp_path}/other.json", f"--vocab_file={tmp_path}/other.txt")
-    config, vocab_size, initial = opened("--do_train", *given, *init)
+    arguments = (
+        f"--albert_config_file={tmp_path}/other.json",
+        f"--vocab_file={tmp_path}/other.txt",
+    )
+    config, vocab_size, initial = opened("--do_train", *arguments, *init)
     assert (config, vocab_size) == (other, len(PIECES) + 1) and not initial
 
 
-def test_weights_that_are_named_go_before_the_default(bundled, opened, tmp_path):
+def test_given_weights_take_precedence_over_the_default(bundled, opened, tmp_path):
     config, _, initial = opened("--do_train", f"--init_checkpoint={tmp_path}/run")
     assert (config, initial) == (CONFIG, f"{tmp_path}/run")
     assert opened("--do_train")[2] == NAME
 
 
 @pytest.mark.parametrize("init", [(), ("--init_checkpoint=none",)])
-def test_half_of_another_model_is_an_error_and_not_mixed_with_the_default(
+def test_a_vocabulary_without_a_configuration_is_not_mixed_with_the_default(
     bundled, opened, tmp_path, init
 ):
-    with pytest.raises(AlbertError, match="albert_config_file is needed: no --init_checkpoint"):
+    with pytest.raises(AlbertError, match="config_file is needed: there is no `init_checkpoint`"):
         opened("--do_train", f"--vocab_file={tmp_path}/vocab.txt", *init)
 
 
 @pytest.mark.parametrize(
-    ("script", "given"),
+    ("script", "arguments"),
     [(run_squad, ["--version=1.1", "--max_query_length=8"]), (run_race, ["--num_choices=2"])],
 )
-def test_tasks_with_questions_are_opened_with_the_default(bundled, tmp_path, capsys, script, given):
-    given = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *given]
-    with parsed(script, given):
+def test_squad_and_race_open_the_default(bundled, tmp_path, capsys, script, arguments):
+    arguments = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *arguments]
+    with parsed(script, arguments):
         task, config = script._open_task(None)
         assert config.run.init_checkpoint == NAME
     assert (task.config.hidden_size, task.tokenizer.vocab_size) == (16, len(PIECES))
@@ -225,11 +228,11 @@ def test_race_starts_from_the_default(bundled, run_script, tmp_path):
     assert DEFAULT_LINE in done.stdout and initial(tmp_path / "race") == NAME
 
 
-def test_pretraining_needs_a_configuration_or_weights_that_tell_it(run_script, tmp_path):
+def test_pretraining_needs_a_configuration_or_weights_with_one(run_script, tmp_path):
     records = ROOT / "tests/golden/tf1_records/pretrain_128.tfrecord"
-    given = (f"--input_file={records}", f"--output_dir={tmp_path}/run")
-    done = run_script(run_pretraining, *given)
+    arguments = (f"--input_file={records}", f"--output_dir={tmp_path}/run")
+    done = run_script(run_pretraining, *arguments)
     assert done.returncode == 1
-    assert "--albert_config_file is needed: no --init_checkpoint tells it" in done.stderr
-    done = run_script(run_pretraining, *given[1:])
+    assert "--albert_config_file is needed: there is no --init_checkpoint" in done.stderr
+    done = run_script(run_pretraining, *arguments[1:])
     assert done.returncode == 1 and "--do_train needs --input_file" in done.stderr

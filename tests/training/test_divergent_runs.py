@@ -95,7 +95,7 @@ def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
     assert len(re.findall(r"Warning: the masked LM loss is 3\.\d+ in the 500 steps", text)) == 1
     assert "before step 510, where 3.55" in text
     assert len(re.findall(r"Warning: the sentence order accuracy is (49|50)\.\d%", text)) == 1
-    assert "--sop_weight=0" in text
+    assert "sop_weight=0" in text
     assert "loss jumped" not in text and "exploded" not in text
 
 

@@ -300,7 +300,7 @@ class TestScript:
             assert done.returncode == 1 and done.stderr.startswith("error: ")
             assert text in done.stderr and not (tmp_path / "out").exists()
         done = run(release, "tf2", f"--output_dir={release}")
-        assert done.returncode == 1 and "is there already" in done.stderr
+        assert done.returncode == 1 and "already exists" in done.stderr
 
     def test_a_model_is_replaced_on_demand_and_the_source_never(self, run, release, tmp_path):
         def inodes():
@@ -309,9 +309,9 @@ class TestScript:
         assert run(release, "hf").returncode == 0
         before = inodes()
         for source, to, flags, message in (
-            (release, "hf", [], "out is there already; delete it"),
-            (release, "tf2", ["--overwrite"], "holds more than is to be overwritten"),
-            (tmp_path / "out", "hf", ["--overwrite"], "holds what is read"),
+            (release, "hf", [], "out already exists; delete it"),
+            (release, "tf2", ["--overwrite"], "contains more than this would replace"),
+            (tmp_path / "out", "hf", ["--overwrite"], "contains the input"),
         ):
             done = run(source, to, *flags)
             assert done.returncode == 1 and message in done.stderr

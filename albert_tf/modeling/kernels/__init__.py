@@ -1,3 +1,3 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Faster forms of the model's operations, with their gradients."""
+"""Everything that is there for speed: fused operations with their gradients, and the graph mode."""

@@ -14,7 +14,7 @@ from albert_tf.modeling.kernels.fusion import custom_gradient, fused
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
-#: Takes a tensor and whether training is on.
+#: A function of a tensor and of `training`.
 Activation = Callable[[tf.Tensor, bool], tf.Tensor]
 
 
@@ -22,7 +22,8 @@ Activation = Callable[[tf.Tensor, bool], tf.Tensor]
 def _gelu(x: tf.Tensor) -> tf.Tensor:
     z = tf.cast(x, tf.float32)
     t = tf.tanh(z * (_SCALE + (_SCALE * _CUBIC) * (z * z)))
-    # Not 0.5 * z: TensorFlow Lite's converter would make it a second product with halved weights.
+    # Not 0.5 * z: TensorFlow Lite's converter would turn it into a second product with halved
+    # weights.
     return tf.cast(z * (0.5 * (1.0 + t)), x.dtype)
 
 
@@ -36,9 +37,9 @@ def _gelu_gradient(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
 
 
 def gelu(x: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """Gaussian error linear unit in the tanh approximation, as the TF1 release has it.
+    """Returns the Gaussian error linear unit in the tanh approximation, as the TF1 release does.
 
-    Computed in float32, returned in the type of x. The backward pass keeps x alone.
+    Computes in float32 and returns the type of x. Keeps only x for the backward pass.
     """
 
     @custom_gradient

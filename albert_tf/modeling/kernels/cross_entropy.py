@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import compiles, custom_gradient, fused
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+from albert_tf.modeling.kernels.graph_mode import current_mode
 
 
 @fused
@@ -21,10 +22,11 @@ def _gradient(logits: tf.Tensor, log_sum: tf.Tensor, labels: tf.Tensor, dy: tf.T
 
 
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """The negative log probability of each label.
+    """Returns the negative log probability of each label.
 
-    What XLA compiles keeps the logits alone for the backward pass. Elsewhere, as on a GPU, it is
-    TensorFlow's own kernel, which writes the gradient down with the losses (on CPUs in one thread).
+    Compiled by XLA it keeps only the logits for the backward pass. Elsewhere, as on a GPU, it uses
+    TensorFlow's kernel, which computes the gradient together with the losses (on CPUs in one
+    thread).
 
     Args:
       logits: float32 [..., classes].
@@ -34,7 +36,7 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, training: bool = False) 
     Returns:
       float32 [...].
     """
-    if not compiles(training):
+    if not current_mode().compiles(training):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     flat_labels = tf.reshape(labels, [-1])
 

@@ -5,73 +5,39 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Iterator
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import compiles, custom_gradient, fused
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+from albert_tf.modeling.kernels.graph_mode import DropoutStream, current_mode, graph_mode
 
 
-class _Stream(threading.local):
-    """The seed in force in this thread and how many calls have drawn from it."""
-
-    seed: tf.Tensor | None = None
-    calls: int = 0
-
-
-_stream = _Stream()
-
-
-@contextlib.contextmanager
-def dropout_seed(seed: tf.Tensor, calls: int = 0) -> Iterator[None]:
-    """Makes every dropout mask drawn inside a function of `seed` and of the call's position.
-
-    The position is counted while the graph is traced, from `calls` at the entry. A function that is
-    traced again gets the same masks inside `dropout_seed(*position)`, with what `dropout_position`
-    gave before the first time. The context belongs to the thread: under MirroredStrategy enter it
-    inside the replica function.
+def dropout_seed(seed: tf.Tensor) -> contextlib.AbstractContextManager[None]:
+    """Makes the masks of all dropout calls inside a function of `seed` and the call's position.
 
     Args:
       seed: int32 [2]; derive it from the step and the replica.
-      calls: how many calls are taken to have drawn already.
     """
-    previous = _stream.seed, _stream.calls
-    _stream.seed, _stream.calls = tf.convert_to_tensor(seed, tf.int32), calls
-    try:
-        yield
-    finally:
-        _stream.seed, _stream.calls = previous
-
-
-def dropout_position() -> tuple[tf.Tensor, int]:
-    """The arguments with which `dropout_seed` makes the next masks come again.
-
-    Raises:
-      ValueError: outside of `dropout_seed`, where masks are random.
-    """
-    if _stream.seed is None:
-        raise ValueError("Masks can come again only inside dropout_seed.")
-    return _stream.seed, _stream.calls
+    return graph_mode(dropout=DropoutStream(tf.convert_to_tensor(seed, tf.int32)))
 
 
 def _next_seed() -> tf.Tensor:
     """Returns the next int32 [2] seed of the stream; outside `dropout_seed` a random one."""
-    if _stream.seed is None:
+    stream = current_mode().dropout
+    if stream is None:
         return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    seed = tf.random.experimental.stateless_fold_in(_stream.seed, _stream.calls)
-    _stream.calls += 1
+    seed = tf.random.experimental.stateless_fold_in(stream.seed, stream.calls)
+    stream.calls += 1
     return seed
 
 
 def _hashed_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Hashes 0 .. count - 1 (int64; repeats after 2^32) under `seed` to uint32.
+    """Returns `count` (int64) random uint32 values, which repeat after 2^32.
 
-    A multiply-xorshift hash (constants: C. Wellons, "lowbias32") keyed with both halves of the
-    seed. Compiled by XLA it is a tenth of the work of the counter-based generators behind
-    tf.random, which would take a third of a training step, and random enough for masks.
+    Hashes 0 .. count - 1 with a multiply-xorshift hash (constants: C. Wellons, "lowbias32") keyed
+    with both halves of the seed. Compiled by XLA this takes a tenth of the time of the
+    counter-based generators behind tf.random, which would be a third of a training step.
     """
-
     xor = tf.bitwise.bitwise_xor
 
     def fold(bits: tf.Tensor, shift: int) -> tf.Tensor:
@@ -90,15 +56,15 @@ def _hashed_bits(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _generated_bits(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Random uint32 in the shape of x by one kernel of TensorFlow's, on a GPU as well."""
-    # Else the graph optimizer would find the backward pass's to be the same, and keep these.
+    """Returns random uint32 values in the shape of x by one TensorFlow kernel, on a GPU as well."""
+    # Otherwise the graph optimizer would merge this with the backward pass and keep the values.
     with tf.control_dependencies([x]):
         return tf.random.stateless_uniform(tf.shape(x), seed, None, None, dtype=tf.uint32)
 
 
 @fused
 def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    if compiles(training=True):
+    if current_mode().compiles(training=True):
         bits = tf.reshape(_hashed_bits(tf.size(x, tf.int64), seed), tf.shape(x))
     else:
         bits = _generated_bits(x, seed)
@@ -108,7 +74,7 @@ def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor)
 def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     """Zeroes elements of `x` with probability `rate` and scales the others by 1 / (1 - rate).
 
-    The backward pass makes the mask again from its seed instead of keeping it. Adds no operation
+    The backward pass draws the mask again from its seed instead of keeping it. Returns `x` itself
     when not training or when the rate is 0.
     """
     if not training or not rate:

@@ -26,7 +26,7 @@ from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.kernels.fusion import portable_graph
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.classification.task import TextClassificationTask
 from albert_tf.tasks.probes import predict_examples
 
@@ -67,7 +67,7 @@ def build_classifier(
     # All signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
     @tf.function(autograph=False, input_signature=[input_specs()])
     def logits_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        with portable_graph():
+        with graph_mode(portable=True):
             return model(cut_padding(inputs), training=False)["logits"]
 
     @tf.function(autograph=False)

@@ -22,7 +22,7 @@ from albert_tf.export.serving import cut_padding, strings
 from albert_tf.export.text_probes import OPTIONS, QUESTIONS, as_bytes
 from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.keras2 import keras
-from albert_tf.modeling.kernels.fusion import portable_graph
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -83,7 +83,7 @@ def build_multiple_choice(
         inputs = cut_padding(join([texts, ends], [ones, ones], spec.max_seq_length, task.tokenizer))
         length = tf.shape(inputs["input_mask"])[1]
         inputs = {k: tf.reshape(v, [-1, choices, length]) for k, v in inputs.items()}
-        with portable_graph():
+        with graph_mode(portable=True):
             logits = model(inputs, training=False)["logits"]
         best = tf.argmax(logits, axis=-1, output_type=tf.int32)
         return {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import CONFIG_FILE, AlbertConfig, not_told
+from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
 from albert_tf.data.context import InputContext
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import find_manifest, record_files
@@ -73,7 +73,7 @@ class PretrainingTask(Task):
             chance=lambda: masked_lm_entropy(self._source),
             name="the masked LM loss",
             advice="The model has learned the frequencies of the pieces and nothing else: try half "
-            "the `learning_rate` or a longer `num_warmup_steps`, and look at the records with "
+            "the learning rate or a longer warm-up, and look at the records with "
             "data_prep/inspect_records.py.",
             steps=500,
         )
@@ -82,8 +82,8 @@ class PretrainingTask(Task):
             chance=lambda: 0.5,
             name="the sentence order accuracy",
             advice="Sentence order is not learned: check with data_prep/inspect_records.py that "
-            "the two segments are consecutive text of one document, try half the `learning_rate` "
-            "or a longer `num_warmup_steps`, or train without it by `sop_weight`=0.",
+            "the two segments are consecutive text of one document, try half the learning rate or "
+            "a longer warm-up, or train without it (sop_weight=0).",
             accuracy=True,
             steps=500,
             examples=40_000,
@@ -213,7 +213,7 @@ def model_config(
             return config
         return dataclasses.replace(config, vocab_size=manifest.tokenizer_value("vocab_size", int))
     if not checkpoint:
-        raise not_told("--albert_config_file")
+        raise missing_setting("`albert_config_file`")
     source = open_source(checkpoint)
     config = source.config()
     if config is None:

@@ -25,7 +25,7 @@ from albert_tf.export.text_graph import character_class, valid_utf8
 from albert_tf.export.text_probes import QUESTIONS, as_bytes, text_batches
 from albert_tf.export.tokenizer_graph import SentencePieceGraph
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.modeling.kernels.fusion import portable_graph
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.thresholds import DEFAULT
@@ -185,7 +185,7 @@ def build_squad(
         ones = tf.ones_like(windows.pair)
         segments = [tf.gather(queries, windows.pair), tf.gather(ids.values, windows.pieces)]
         packed = join(segments, [ones, ones], spec.windows.max_seq_length, tokenizer)
-        with portable_graph():
+        with graph_mode(portable=True):
             outputs = task.predict(model, cut_padding(packed))
         best = _best_spans(
             outputs,

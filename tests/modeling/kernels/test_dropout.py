@@ -14,7 +14,7 @@ from albert_tf.modeling.kernels.dropout import dropout, dropout_seed
 
 @pytest.fixture(params=["compiled by XLA", "on a GPU"])
 def device(request, monkeypatch):
-    """Both ways to draw a mask; what a GPU computes without XLA, any CPU computes as well."""
+    """Both ways to draw a mask. A CPU can also run the operations that a GPU runs without XLA."""
     if request.param == "on a GPU":
         monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
     return request.param
@@ -45,9 +45,8 @@ def test_masks_are_independent_within_and_between_calls(device):
         b = mask([1000, 1000], 0.5, seed)
         assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 5 * deviation, seed
     with dropout_seed(tf.constant([1, 2])):
-        first, second = (
-            (dropout(tf.ones([1000, 1000]), 0.5, True) == 0).numpy().ravel() for _ in range(2)
-        )
+        x = tf.ones([1000, 1000])
+        first, second = ((dropout(x, 0.5, True) == 0).numpy().ravel() for _ in range(2))
     np.testing.assert_array_equal(first, a.ravel())
     assert abs(np.corrcoef(first, second)[0, 1]) < 5 * deviation
 
@@ -57,28 +56,23 @@ def test_rows_and_columns_have_binomial_counts():
     for counts in (a.sum(0), a.sum(1), a.reshape(-1, 8, 125).sum(2).ravel()):
         trials = a.size / counts.size
         chi_square = ((counts - trials * 0.1) ** 2).sum() / (trials * 0.09)
-        # Its mean is the number of counts n, its deviation √(2 n).
+        # The mean is the number of counts n, the deviation √(2 n).
         assert abs(chi_square - counts.size) < 5 * np.sqrt(2 * counts.size)
 
 
-def test_seed_and_position_of_the_call_decide_the_mask(device):
-    np.testing.assert_array_equal(mask([50, 50]), mask([50, 50]))
-    assert (mask([50, 50]) != mask([50, 50], seed=(1, 3))).any()
-
-
-def test_graph_and_xla_draw_the_masks_that_eager_mode_draws(device):
+def test_graphs_and_xla_draw_the_same_masks_as_eager_mode(device):
     def draw(seed):
         with dropout_seed(seed):
             return [dropout(tf.ones([40, 30]), 0.3, training=True) for _ in range(2)]
 
     seed = tf.constant([5, 6])
-    # On a GPU a program that XLA compiles draws masks of its own.
+    # On a GPU programs compiled by XLA draw other masks.
     for jit in (None, True) if device == "compiled by XLA" else (None,):
         for a, b in zip(draw(seed), tf.function(draw, autograph=False, jit_compile=jit)(seed)):
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_new_seed_gives_a_new_mask_without_tracing_again():
+def test_a_new_seed_makes_a_new_mask_without_retracing():
     traces = []
 
     @tf.function(autograph=False)
@@ -100,7 +94,7 @@ def test_gradient_uses_the_mask_of_the_forward_pass(device):
     np.testing.assert_allclose(tape.gradient(y, x), np.where(y == 0, 0, 1 / 0.6), rtol=1e-6)
 
 
-def test_recomputation_repeats_the_masks(device):
+def test_tensorflow_s_recompute_grad_repeats_the_masks(device):
     def network(x):
         with dropout_seed(tf.constant([1, 2])):
             return dropout(tf.sin(dropout(x, 0.5, True)), 0.5, True)
@@ -116,7 +110,7 @@ def test_recomputation_repeats_the_masks(device):
     np.testing.assert_array_equal(gradient(network), gradient(tf.recompute_grad(network)))
 
 
-def test_contexts_nest_and_end(device):
+def test_seeds_can_be_nested(device):
     with dropout_seed(tf.constant([1, 2])):
         with dropout_seed(tf.constant([3, 4])):
             inner = dropout(tf.ones([50]), 0.5, True)
@@ -125,7 +119,7 @@ def test_contexts_nest_and_end(device):
     np.testing.assert_array_equal(inner == 0, mask([50], 0.5, (3, 4)))
 
 
-def test_the_backward_pass_on_a_gpu_draws_the_mask_again_and_keeps_none(monkeypatch):
+def test_on_a_gpu_the_backward_pass_draws_the_mask_again_instead_of_keeping_it(monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind=None: ["a GPU"])
 
     @tf.function(autograph=False)
@@ -148,7 +142,7 @@ def test_the_backward_pass_on_a_gpu_draws_the_mask_again_and_keeps_none(monkeypa
 
 
 @pytest.mark.parametrize("shape", [[2**15, 2**16], [2, 2, 2**15, 2**15]])
-def test_tensors_of_two_to_the_thirty_one_elements_have_masks(shape, device):
+def test_tensors_may_have_two_to_the_thirty_one_elements(shape, device):
     # Traced, as it would take gigabytes to run.
     def draw(x):
         with dropout_seed(tf.constant([1, 2])):
@@ -165,7 +159,7 @@ def test_without_a_seed_masks_differ_from_call_to_call():
     assert (a.numpy() != b.numpy()).any()
 
 
-def test_no_operation_is_added_at_rate_zero_or_outside_of_training():
+def test_nothing_is_added_at_rate_zero_or_outside_of_training():
     x = tf.ones([3])
     assert dropout(x, 0.0, training=True) is x
     assert dropout(x, 0.5, training=False) is x

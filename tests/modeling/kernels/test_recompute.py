@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Recomputation changes what is kept, and neither losses nor gradients."""
+"""Recomputation changes what is kept, but neither losses nor gradients."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.dropout import dropout, dropout_seed
-from albert_tf.modeling.kernels.recompute import recomputation, recomputed
+from albert_tf.modeling.kernels.dropout import dropout
+from albert_tf.modeling.kernels.graph_mode import DropoutStream, graph_mode
+from albert_tf.modeling.kernels.recompute import recomputed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 
@@ -27,13 +28,17 @@ def config(small_config):
     )
 
 
+def recomputing(wanted, seed=(1, 2)):
+    return graph_mode(recompute=wanted, dropout=DropoutStream(tf.constant(seed)))
+
+
 def gradients(model, inputs, wanted, seed=(1, 2)):
-    """The loss, and the gradient of every weight."""
-    with tf.GradientTape() as tape, dropout_seed(tf.constant(seed)), recomputation(wanted):
+    """Returns the loss and the gradients of all weights."""
+    with tf.GradientTape() as tape, recomputing(wanted, seed):
         outputs = model(inputs, training=True)
         loss = tf.reduce_mean(outputs["mlm_logits"] ** 2) + tf.reduce_sum(outputs["sop_logits"])
-    found = tape.gradient(loss, list(model.named_weights().values()))
-    return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+    computed = tape.gradient(loss, list(model.named_weights().values()))
+    return loss, [tf.convert_to_tensor(gradient) for gradient in computed]
 
 
 @pytest.mark.parametrize(("policy", "tolerance"), [("float32", 0.0), ("mixed_bfloat16", 0.01)])
@@ -51,7 +56,7 @@ def test_losses_and_gradients_are_the_same(config, small_inputs, policy, toleran
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jit", [None, True])
-def test_graphs_give_the_same_up_to_the_order_of_sums(config, small_inputs, jit):
+def test_graphs_compute_the_same_up_to_the_order_of_sums(config, small_inputs, jit):
     model = AlbertPretrainer(config, "float32")
     graph = tf.function(gradients, autograph=False, jit_compile=jit)
     loss, kept = graph(model, small_inputs, False)
@@ -59,13 +64,13 @@ def test_graphs_give_the_same_up_to_the_order_of_sums(config, small_inputs, jit)
     np.testing.assert_allclose(loss, again, rtol=1e-6)
     for name, a, b in zip(model.named_weights(), kept, computed):
         difference = np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)
-        # Keys have a bias whose true gradient is zero; what is left of it is rounding.
+        # The true gradient of a key's bias is zero; the rest is rounding.
         assert difference < 1e-5 or "key/bias" in name, (name, difference)
 
 
-def test_what_is_drawn_after_a_recomputed_function_goes_on_where_it_ended():
+def test_masks_after_a_recomputed_function_are_the_same_as_without_recomputation():
     def draw(wanted):
-        with dropout_seed(tf.constant([1, 2])), recomputation(wanted):
+        with recomputing(wanted):
             (x,) = recomputed(lambda x: dropout(x, 0.5, True), tf.ones([20, 30]))
             return x, dropout(tf.ones([20, 30]), 0.5, True)
 
@@ -73,7 +78,7 @@ def test_what_is_drawn_after_a_recomputed_function_goes_on_where_it_ended():
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_function_runs_again_in_the_backward_pass_and_only_if_asked():
+def test_only_with_recomputation_the_backward_pass_calls_the_function_again():
     calls = []
 
     def function(x, weights):
@@ -82,7 +87,7 @@ def test_the_function_runs_again_in_the_backward_pass_and_only_if_asked():
 
     def backward(wanted):
         x, weights = tf.ones([3, 4]), (tf.ones([4, 4]), tf.ones([4]))
-        with tf.GradientTape() as tape, dropout_seed(tf.constant([1, 2])), recomputation(wanted):
+        with tf.GradientTape() as tape, recomputing(wanted):
             tape.watch([x, *weights])
             y, _ = recomputed(function, x, weights)
         return tape.gradient(y, [x, *weights])
@@ -94,12 +99,12 @@ def test_the_function_runs_again_in_the_backward_pass_and_only_if_asked():
     assert len(calls) == 3
 
 
-def test_a_layer_is_done_with_before_the_backward_pass_goes_on_to_the_next():
-    """Inner values that wait for the gradient of a weight would pile up."""
+def test_the_backward_pass_finishes_a_layer_before_it_starts_the_next():
+    """Otherwise inner values would pile up, waiting for the gradients of weights."""
 
     @tf.function(autograph=False)
     def backward(x, weight):
-        with tf.GradientTape() as tape, dropout_seed(tf.constant([1, 2])), recomputation():
+        with tf.GradientTape() as tape, recomputing(True):
             tape.watch([x, weight])
             y, weights = recomputed(lambda x, w: tf.matmul(x, w[0], name="lower"), x, (weight,))
             y, _ = recomputed(lambda x, w: tf.matmul(x, w[0], name="upper"), y, weights)
@@ -116,8 +121,8 @@ def test_a_layer_is_done_with_before_the_backward_pass_goes_on_to_the_next():
     assert {"gradient_tape/upper_1/MatMul", "gradient_tape/upper_1/MatMul_1"} <= needed, needed
 
 
-def test_random_masks_that_could_not_come_again_are_refused():
-    with recomputation(), pytest.raises(ValueError, match="dropout_seed"):
+def test_recomputation_without_a_dropout_seed_is_refused():
+    with graph_mode(recompute=True), pytest.raises(ValueError, match="dropout_seed"):
         recomputed(lambda x: x, tf.ones([2, 2]))
 
 

@@ -101,10 +101,10 @@ def test_an_archive_that_is_there_is_kept_without_overwrite(tmp_path, run_script
         return run_script(glue_command, "make_submission", *given, *flags)
 
     done = make(tmp_path / "out.zip")
-    assert done.returncode == 1 and "out.zip is there already; give" in done.stderr
+    assert done.returncode == 1 and "out.zip already exists; give" in done.stderr
     assert (tmp_path / "out.zip").read_text() == "kept"
     done = make(predictions, "--overwrite")
-    assert done.returncode == 1 and "WNLI.tsv is read as well" in done.stderr
+    assert done.returncode == 1 and "WNLI.tsv is also an input" in done.stderr
     assert predictions.read_text() == before
     assert make(tmp_path / "out.zip", "--overwrite").returncode == 0
     assert len(answers(tmp_path / "out.zip", "WNLI.tsv")) == FILES["WNLI.tsv"]

@@ -45,7 +45,7 @@ def test_the_mean_of_two_models_corrects_the_mistakes_of_each(members, race, run
     np.testing.assert_allclose(found, probabilities.mean(axis=0), rtol=0, atol=1e-6)
     assert "mean of 2 runs" in done.stdout
     done = run_script(command, "ensemble", *given)
-    assert done.returncode == 1 and "predictions.tsv is there already" in done.stderr
+    assert done.returncode == 1 and "predictions.tsv already exists" in done.stderr
 
 
 def test_predictions_for_unlabelled_json_lines_are_averaged(members, run_script, tmp_path):

@@ -73,7 +73,7 @@ def test_the_command_writes_and_scores_the_answers_of_2_0(ensemble, tmp_path):
     assert read("predictions.json") == {"q1": "two", "q2": ""}
     assert texts(read("nbest_predictions.json")["q1"]) == [("two", 0.65), ("one", 0.35)]
     low = ensemble("--null_score_diff_threshold=-2")
-    assert low.returncode == 1 and "predictions.json is there already" in low.stderr
+    assert low.returncode == 1 and "predictions.json already exists" in low.stderr
     assert read("predictions.json") == {"q1": "two", "q2": ""}
     low = ensemble("--null_score_diff_threshold=-2", "--overwrite")
     assert low.returncode == 0 and read("predictions.json") == {"q1": "", "q2": ""}

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Hand-written gradients against automatic ones, fused kernels against plain operations."""
+"""Kernels: hand-written gradients against automatic ones, fused against plain operations."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.attention import attention_probs
 from albert_tf.modeling.kernels.activations import gelu, get_activation
+from albert_tf.modeling.kernels.attention_probs import attention_probs
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
-from albert_tf.modeling.layers import affine, layer_norm, shared
+from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.kernels.linear import affine, shared
 
 
 def textbook_layer_norm(x, gamma, beta):
@@ -125,11 +126,11 @@ def test_affine():
     check(affine, lambda x, k, b: tf.matmul(x, k) + b, [normal(5, 8), normal(8, 6), normal(6)])
 
 
-def test_gradients_of_a_shared_weight_are_added_up_in_float32():
+def test_gradients_of_a_shared_weight_are_summed_in_float32():
     weight = tf.constant([1.0, 2.0])
     with tf.GradientTape() as tape:
         tape.watch(weight)
-        copies = shared(weight, tf.bfloat16, 300)
+        copies = [copy for (copy,) in shared([weight], tf.bfloat16, 300)]
         # In bfloat16, 256 + 1 is 256.
         loss = tf.add_n([tf.reduce_sum(tf.cast(copy, tf.float32)) for copy in copies])
     gradient = tape.gradient(loss, weight)
@@ -143,7 +144,7 @@ def test_gelu_is_the_tanh_approximation():
     np.testing.assert_allclose(values, [0.8411920, -0.0036374], rtol=0, atol=1e-6)
 
 
-def test_other_activations_are_what_their_names_say():
+def test_other_activations_are_those_of_their_names():
     x = tf.constant([-2.0, 0.5])
     np.testing.assert_allclose(get_activation("relu")(x, True), [0, 0.5])
     np.testing.assert_allclose(get_activation("tanh")(x, True), np.tanh([-2, 0.5]), rtol=1e-6)
@@ -152,7 +153,7 @@ def test_other_activations_are_what_their_names_say():
     np.testing.assert_allclose(erf, [0.8413447, -0.0040497], rtol=0, atol=1e-6)
 
 
-def test_fused_kernels_serve_any_number_of_shapes_without_a_warning(caplog):
+def test_fused_kernels_take_any_number_of_shapes_without_a_warning(caplog):
     for rows in range(1, 12):
         gelu(normal(rows, 4), training=True)
     assert not [record for record in caplog.records if "retracing" in record.getMessage()]

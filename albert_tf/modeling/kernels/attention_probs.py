@@ -1,0 +1,51 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Attention probabilities from queries and keys."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+from albert_tf.modeling.kernels.graph_mode import current_mode
+
+
+@fused
+def _scores_gradient(probs: tf.Tensor, dprobs: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    p, dp = tf.cast(probs, tf.float32), tf.cast(dprobs, tf.float32)
+    dscores = p * (dp - tf.reduce_sum(p * dp, axis=-1, keepdims=True)) * scale
+    return tf.cast(dscores, probs.dtype)
+
+
+def attention_probs(
+    query: tf.Tensor, key: tf.Tensor, mask: tf.Tensor, training: bool = False
+) -> tf.Tensor:
+    """Returns softmax(query · key / √d + mask).
+
+    Args:
+      query: [B, N, S, d].
+      key: [B, N, S, d] of the same type.
+      mask: float32 [B, 1, 1, S], see `attention.additive_mask`.
+      training: whether a backward pass follows.
+
+    Returns:
+      [B, N, S, S] in the type of query.
+    """
+    scale = query.shape[3] ** -0.5
+    # In one type, oneDNN's product also scales and masks, and its softmax computes in float32. The
+    # softmax of other kernels would compute in that type.
+    dtype = query.dtype if current_mode().fuses(training) else tf.float32
+
+    @custom_gradient
+    def function(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+        scores = tf.matmul(query, key, transpose_b=True) * tf.constant(scale, query.dtype)
+        probs = tf.nn.softmax(tf.cast(scores, dtype) + tf.cast(mask, dtype))
+        probs = tf.cast(probs, query.dtype)
+
+        def grad(dprobs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            dscores = _scores_gradient(probs, dprobs, tf.constant(scale), training=training)
+            return tf.matmul(dscores, key), tf.matmul(dscores, query, transpose_a=True)
+
+        return probs, grad
+
+    return function(query, key)

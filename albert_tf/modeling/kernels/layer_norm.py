@@ -1,0 +1,78 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Layer normalisation, with or without a residual connection, in one kernel each way."""
+
+from __future__ import annotations
+
+import functools
+
+import tensorflow as tf
+
+from albert_tf.config import LAYER_NORM_EPSILON
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+from albert_tf.modeling.kernels.linear import column_sums
+
+
+def _row_mean(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(x, axis=-1, keepdims=True)
+
+
+@fused
+def _normalise(*tensors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Takes the terms of the input, gamma, beta; returns output, normalised rows, their scale."""
+    *terms, gamma, beta = tensors
+    dtype = terms[0].dtype
+    x = functools.reduce(tf.add, [tf.cast(term, tf.float32) for term in terms])
+    centred = x - _row_mean(x)
+    scale = tf.math.rsqrt(_row_mean(centred * centred) + LAYER_NORM_EPSILON)
+    normal = centred * scale
+    return tf.cast(normal * gamma + beta, dtype), tf.cast(normal, dtype), scale
+
+
+@fused
+def _gradient(
+    normal: tf.Tensor, scale: tf.Tensor, gamma: tf.Tensor, dy: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the gradient of the rows, and dy * normal: its column sums are gamma's gradient."""
+    dtype = normal.dtype
+    normal, dy = tf.cast(normal, tf.float32), tf.cast(dy, tf.float32)
+    dnormal = dy * gamma
+    dx = (dnormal - _row_mean(dnormal) - normal * _row_mean(dnormal * normal)) * scale
+    return tf.cast(dx, dtype), tf.cast(dy * normal, dtype)
+
+
+def layer_norm(
+    x: tf.Tensor,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    residual: tf.Tensor | None = None,
+    training: bool = False,
+) -> tf.Tensor:
+    """Normalises the rows of x, or of x + residual: biased variance, epsilon 1e-12, in float32.
+
+    Args:
+      x: [rows, size] of any float type.
+      gamma: float32 [size].
+      beta: float32 [size].
+      residual: same shape and type as x, or None.
+      training: whether a backward pass follows.
+
+    Returns:
+      [rows, size] in the type of x.
+    """
+    terms = [x] if residual is None else [x, residual]
+
+    @custom_gradient
+    def function(*tensors: tf.Tensor) -> tf.Tensor:
+        y, normal, scale = _normalise(*tensors, training=training)
+        gamma = tensors[-2]
+
+        def grad(dy: tf.Tensor) -> list[tf.Tensor]:
+            dx, products = _gradient(normal, scale, gamma, dy, training=training)
+            # XLA's sums over rows would take as long as the rest of the gradient.
+            dgamma, dbeta = (tf.cast(column_sums(z), gamma.dtype) for z in (products, dy))
+            return [*(dx for _ in terms), dgamma, dbeta]
+
+        return y, grad
+
+    return function(*terms, tf.convert_to_tensor(gamma), tf.convert_to_tensor(beta))

@@ -1,0 +1,53 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dense products, and weights that several layers share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+
+
+def column_sums(x: tf.Tensor) -> tf.Tensor:
+    """Sums the rows of a matrix; as a product this accumulates in float32 whatever the type."""
+    return tf.matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
+
+
+@custom_gradient
+def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Returns x @ kernel + bias for a matrix x [rows, inputs]; all three of one type."""
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return (
+            tf.matmul(dy, kernel, transpose_b=True),
+            tf.matmul(x, dy, transpose_a=True),
+            column_sums(dy),
+        )
+
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias), grad
+
+
+@fused
+def _sum_in_float32(*tensors: tf.Tensor) -> tf.Tensor:
+    return functools.reduce(tf.add, [tf.cast(tensor, tf.float32) for tensor in tensors])
+
+
+def shared(weights: Sequence[tf.Tensor], dtype: tf.DType, uses: int) -> list[tuple[tf.Tensor, ...]]:
+    """Casts float32 weights once, and returns a copy of all for each of the `uses` layers.
+
+    One kernel adds up the gradients of the layers in float32. TensorFlow's own sum would be rounded
+    to `dtype` and take four times as long in bfloat16.
+    """
+
+    @custom_gradient
+    def copies(weight: tf.Tensor) -> Any:
+        cast = tf.cast(weight, dtype)
+        grad = functools.partial(_sum_in_float32, training=True)
+        return [tf.identity(cast) for _ in range(uses)], grad
+
+    return list(zip(*(copies(tf.convert_to_tensor(weight)) for weight in weights)))

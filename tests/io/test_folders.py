@@ -1,0 +1,107 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that appear only when complete, what they may replace, and scratch folders."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.io import files, folders, locks
+
+
+def make_export(path, *names, **options):
+    with folders.new_folder(str(path), **options) as folder:
+        for name in names:
+            files.write_text(f"{folder}/{name}", "new")
+
+
+def test_leftovers_of_a_killed_export_are_reported_and_do_no_harm(tmp_path, capsys):
+    left = tmp_path / "export.tmp-0a1b2c3d"
+    (left / "variables").mkdir(parents=True)
+    make_export(tmp_path / "export", "a")
+    assert (tmp_path / "export/a").read_text() == "new"
+    assert f"{left} was left by a process that was killed" in capsys.readouterr().out
+    with pytest.raises(AlbertError, match="already exists"):
+        make_export(tmp_path)
+
+
+def test_a_folder_is_replaced_only_if_the_new_one_has_all_its_names(tmp_path):
+    export = tmp_path / "export"
+    make_export(export, "model", "assets/vocabulary")
+    with pytest.raises(AlbertError, match="export already exists"):
+        make_export(export, "model")
+    (export / "model").write_text("old")
+    with pytest.raises(AlbertError, match="more than this would replace, such as assets; delete"):
+        make_export(export, "model", overwrite=True)
+    assert (export / "model").read_text() == "old"
+    (tmp_path / "link").symlink_to(export)
+    make_export(tmp_path / "link", "model", "assets/other", overwrite=True)
+    assert folders.names_below(str(export)) == ["assets/other", "model"]
+    assert (export / "model").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["export", "link"]
+
+
+def test_a_folder_is_replaced_where_folders_are_only_prefixes_of_names(monkeypatch):
+    monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.0)
+    path = "ram://overwritten/export"
+    make_export(path, "model", "old/vocabulary")
+    with pytest.raises(AlbertError, match="export already exists"):
+        make_export(path, "model")
+    make_export(path, "model", "old/other", overwrite=True)
+    assert folders.names_below(path) == ["model", "old/other"]
+    assert folders.names_below("ram://overwritten") == ["export/model", "export/old/other"]
+    tf.io.gfile.rmtree("ram://overwritten")
+
+
+def test_a_folder_that_contains_the_input_is_not_replaced(tmp_path, monkeypatch):
+    make_export(tmp_path / "model", "model")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    for target, source in (("model", "link"), ("link", "model"), ("model", "model/model")):
+        with pytest.raises(AlbertError, match="model contains the input"):
+            make_export(target, "model", overwrite=True, source=source)
+    with pytest.raises(AlbertError, match="contains the input"):
+        make_export(tmp_path, "model", overwrite=True, source="model")
+    make_export(tmp_path / "model/export", "model", source="model")
+
+
+def test_locks_do_not_count_as_files_of_a_folder(tmp_path):
+    (tmp_path / "from").mkdir()
+    for name in (".lock", ".a.txt.lock", "a.txt", "poetry.lock"):
+        (tmp_path / "from" / name).touch()
+    assert folders.names_below(f"{tmp_path}/from") == ["a.txt", "poetry.lock"]
+    folders.copy_folder(f"{tmp_path}/from", f"{tmp_path}/to")
+    assert sorted(os.listdir(tmp_path / "to")) == ["a.txt", "poetry.lock"]
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/.lock").touch()  # Left by a run that was killed before it wrote anything.
+    make_export(tmp_path / "new", "a.txt")
+    assert os.listdir(tmp_path / "new") == ["a.txt"]
+
+
+def test_a_folder_that_another_process_writes_is_refused(tmp_path, hold):
+    path = tmp_path / "export"
+    refused = pytest.raises(AlbertError, match=f"^{path} is in use: process ")
+    with hold(path, file=True), refused:
+        make_export(f"{path}/")
+    assert os.listdir(tmp_path) == [".export.lock"]  # Left by the killed process.
+    make_export(path)
+    assert os.listdir(tmp_path) == ["export"]
+
+
+def test_a_scratch_folder_exists_until_the_end_of_the_block(tmp_path):
+    with folders.scratch_folder(str(tmp_path / "build/copies")) as folder:
+        (tmp_path / "build" / os.path.basename(folder) / "copy").touch()
+    assert os.listdir(tmp_path / "build") == []
+    with pytest.raises(AlbertError, match="stop"), folders.scratch_folder(str(tmp_path / "x")):
+        raise AlbertError("stop")
+    # The one that a killed process leaves is recognised by its name.
+    with folders.scratch_folder(str(tmp_path / "x")):
+        files.remove_temporary(str(tmp_path))
+        assert os.listdir(tmp_path) == ["build"]
+    with folders.scratch_folder("ram://scratch/copies") as folder:
+        assert os.path.isdir(folder)  # On this machine, where reading is fast.
+    assert not os.path.exists(folder)
