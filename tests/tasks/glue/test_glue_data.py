@@ -78,17 +78,21 @@ def test_a_broken_row_of_qqp_s_test_set_is_an_error_because_every_row_needs_an_a
     path = glue_dir / "QQP/test.tsv"
     path.write_text("id\tquestion1\tquestion2\n0\tWhy?\n", "utf-8")
     task = find_task("qqp")
-    with pytest.raises(AlbertError, match=r"test\.tsv:2: 2 fields instead of 3"):
+    with pytest.raises(AlbertError, match=r"test\.tsv:2: 2 fields, but the table has 3"):
         read_split(task, task.of("test")[0], str(glue_dir))
 
 
 BAD = {
-    "no header": ("rte", "0\tA\tB\tentailment\n", ":1: RTE's train file has a column 'sentence1'"),
-    "other task": ("mrpc", "sentence\tlabel\nA\t1\n", ":1: MRPC's train file has a column '#1 St"),
-    "empty": ("rte", "", "here are none"),
+    "no header": ("rte", "0\tA\tB\tentailment\n", "has no column 'sentence1'; it has 0, A, B, ent"),
+    "other task": (
+        "mrpc",
+        "sentence\tlabel\nA\t1\n",
+        "has no column '#1 String'; it has sent",
+    ),
+    "empty": ("rte", "", "holds no examples"),
     "only a header": ("sst-2", "sentence\tlabel\n", "holds no examples"),
-    "short row": ("sst-2", "sentence\tlabel\nA\t1\nB\n", ":3: 1 fields instead of 2"),
-    "long row": ("cola", "a\t1\t\tA\tB\n", ":1: 5 fields instead of 4"),
+    "short row": ("sst-2", "sentence\tlabel\nA\t1\nB\n", ":3: 1 fields, but the table has 2"),
+    "long row": ("cola", "a\t1\t\tA\tB\n", ":1: 5 fields, but the table has 4"),
     "unknown label": ("cola", "a\t1\t\tA\na\t2\t\tB\n", ":2: CoLA has no label '2'; it has 0, 1"),
     "no gold label": (
         "qnli",
@@ -127,7 +131,7 @@ def test_missing_file_and_missing_folder_are_named(tmp_path):
     task = find_task("rte")
     with pytest.raises(AlbertError, match=r"RTE/train\.tsv does not exist"):
         read_split(task, task.splits[0], str(tmp_path))
-    with pytest.raises(AlbertError, match="--data_dir is needed"):
+    with pytest.raises(AlbertError, match="`data_dir` is needed"):
         read_split(task, task.splits[0], None)
     with pytest.raises(AlbertError, match=r"has no file of RTE, such as RTE/train\.tsv"):
         describe(task, str(tmp_path))

@@ -87,7 +87,7 @@ def test_one_run_and_an_ensemble_go_into_one_complete_zip(tmp_path, run_script):
     assert set(answers(output, "QQP.tsv")) == {"0"}
     printed = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "3,000 answers, mean of 2 runs" in printed["RTE.tsv"]
-    assert "always 0, for want of predictions" in printed["QQP.tsv"]
+    assert "always 0, as there are no predictions" in printed["QQP.tsv"]
 
 
 def test_an_archive_that_is_there_is_kept_without_overwrite(tmp_path, run_script):
@@ -163,7 +163,7 @@ def test_bad_predictions_are_refused_with_their_line(case, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("id\tprediction\tentailment\tnot_entailment\n", ":1: these are no predictions for WNLI"),
+        ("id\tprediction\tentailment\tnot_entailment\n", ":1: these are not predictions for WNLI"),
         ("id\tprediction\t0\t1\n0\t0\t1.0\n", ":2: 3 fields instead of 4"),
         ("id\tprediction\t0\t1\n0\t0\tx\t1\n", ":2: a prediction is not a number"),
     ],
