@@ -131,8 +131,8 @@ class TokenClassificationTask(FineTuningTask):
             yield from records.encode_examples({**columns, "tags": np.array(tags)}, features)
 
         path = cached_records(options.cache_dir, self.name, key, features, self.tokenizer, encode)
-        print(f"{name}: {len(examples):,} sentences")
-        return self.record_set(examples, name, path, features, options)
+        source = self.open_records(path, features, options)
+        return ExampleSet(name, examples, source, f"{name}: {len(examples):,} sentences")
 
     def _row(self, sentence: Sentence, numbers: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
         """Ids [tokens], and tags [max_seq_length], 0 for a word whose tag is not known."""

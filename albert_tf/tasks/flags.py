@@ -171,7 +171,7 @@ def open_model_files() -> tuple[AlbertConfig, Tokenizer]:
         checkpoint = DEFAULT
     elif checkpoint == NONE:
         checkpoint = None if config_file or vocabulary else DEFAULT
-    return load_model_files(config_file, vocabulary, FLAGS.do_lower_case, checkpoint)
+    return load_model_files(checkpoint, config_file, vocabulary, FLAGS.do_lower_case)
 
 
 def fine_tune_config(

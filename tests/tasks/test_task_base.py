@@ -66,23 +66,23 @@ def task(tokenizer):
 def test_model_files_are_found_from_any_name_of_a_checkpoint(task, tokenizer, tmp_path):
     task.save_files(str(tmp_path))
     for name in ("", "checkpoints", "checkpoints/ckpt-10", "best/ckpt-10"):
-        config, found = load_model_files(None, None, None, str(tmp_path / name))
+        config, found = load_model_files(str(tmp_path / name))
         assert config == task.config
         assert found.spec == tokenizer.spec
 
 
 def test_preset_takes_the_size_of_the_vocabulary(tokenizer, tmp_path):
     tokenizer.save(str(tmp_path))
-    config, _ = load_model_files("albert_test", str(tmp_path / "vocab.txt"), None, None)
+    config, _ = load_model_files(None, "albert_test", str(tmp_path / "vocab.txt"))
     assert config.vocab_size == len(PIECES)
 
 
 def test_missing_model_file_names_the_flag(tokenizer, tmp_path):
     tokenizer.save(str(tmp_path))
-    with pytest.raises(AlbertError, match="--albert_config_file is needed: there is no albert_con"):
-        load_model_files(None, None, None, str(tmp_path))
+    with pytest.raises(AlbertError, match="`albert_config_file` is needed: there is no albert_con"):
+        load_model_files(str(tmp_path))
     with pytest.raises(AlbertError, match="--vocab_file is needed: no --init_checkpoint tells it"):
-        load_model_files("albert_test", None, None, None)
+        load_model_files(None, "albert_test")
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def pretrained(task, tokenizer, tmp_path):
 @pytest.mark.parametrize("kind", ["archive", "tf1", "hf"])
 def test_a_model_of_any_origin_is_a_start(pretrained, kind, tokenizer):
     paths, weights = pretrained
-    config, found = load_model_files(None, None, None, str(paths[kind]))
+    config, found = load_model_files(str(paths[kind]))
     assert found.encode_batch(["a b c"]) == tokenizer.encode_batch(["a b c"])
     task = TextClassificationTask(config, found, ClassificationSpec(("x", "y"), 64))
     model = task.build_model()
@@ -118,7 +118,7 @@ def test_a_configuration_that_would_ruin_the_outputs_is_refused(pretrained, key,
     config.to_json(str(tmp_path / "other.json"))
     for path in pretrained[0].values():
         with pytest.raises(AlbertError, match=f"was trained with {key}="):
-            load_model_files(str(tmp_path / "other.json"), None, None, str(path))
+            load_model_files(str(path), str(tmp_path / "other.json"))
 
 
 def test_a_folder_of_another_task_or_of_none_is_refused(task, tmp_path):

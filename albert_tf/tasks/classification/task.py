@@ -121,11 +121,11 @@ class TextClassificationTask(FineTuningTask):
             labelled=options.labelled,
             shuffle_seed=options.train_seed,
         )
-        data = self.record_set(examples, name, path, record_features(self.spec.labels), options)
-        print(_summary(name, self.spec.max_seq_length, data.source.manifest.statistics))
+        source = self.open_records(path, record_features(self.spec.labels), options)
+        summary = _summary(name, self.spec.max_seq_length, source.manifest.statistics)
         if warning := empty_text_warning(examples, name):
-            print(warning)
-        return data
+            summary += f"\n{warning}"
+        return ExampleSet(name, examples, source, summary)
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str

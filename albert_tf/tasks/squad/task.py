@@ -169,11 +169,11 @@ class SquadTask(FineTuningTask):
             shuffle_seed=options.train_seed,
             cut=None if training else lambda _: windows(),
         )
-        source = self.record_set(asked, name, path, squad_features(training), options).source
-        line = f"{name}: {len(asked):,} questions, {source.num_examples:,} windows"
+        source = self.open_records(path, squad_features(training), options)
+        summary = f"{name}: {len(asked):,} questions, {source.num_examples:,} windows"
         left_out = source.manifest.statistics.get("windows_left_out")
-        print(line + (f", {left_out:,} more without the answer left out" if left_out else ""))
-        return QuestionSet(name, asked, source, windows, self.extract)
+        summary += f", {left_out:,} more without the answer left out" if left_out else ""
+        return QuestionSet(name, asked, source, summary, windows, self.extract)
 
     def extract(self, windows: Windows, outputs: Mapping[str, np.ndarray]) -> Answers:
         """The best answers in windows, from the outputs of `predict` for these."""
