@@ -10,6 +10,7 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
+from albert_tf.tasks.base import InputOptions
 from albert_tf.tasks.classification.features import (
     build_records,
     empty_text_warning,
@@ -84,9 +85,8 @@ def test_labels_that_allow_no_training_are_refused():
 
 
 def build(folder, tokenizer, examples, length=8, labels=("x", "y"), **options):
-    return build_records(
-        str(folder), examples, tokenizer, length, labels, **{"labelled": True, **options}
-    )
+    options = InputOptions(str(folder), **options)
+    return build_records(examples, tokenizer, length, labels, options)
 
 
 def read(path, length=8, dtype="int64"):
@@ -151,7 +151,7 @@ def test_records_are_reused_only_if_nothing_that_makes_them_changed(tmp_path, to
     others = {
         build(tmp_path, tokenizer, examples, length=9),
         build(tmp_path, tokenizer, examples, labels=("x", "y", "z")),
-        build(tmp_path, tokenizer, examples, shuffle_seed=1),
+        build(tmp_path, tokenizer, examples, train_seed=1),
         build(tmp_path, tokenizer, examples, labelled=False),
         build(tmp_path, tokenizer, [example("a"), example("c", label="y")]),
         build(tmp_path, tokenizer, [example("a"), example("b", label="x")]),
@@ -171,7 +171,7 @@ def test_build_that_was_cut_off_is_done_again(tmp_path, tokenizer):
 def test_training_records_sorted_by_label_are_mixed_and_none_is_lost(tmp_path, tokenizer):
     examples = [example(LETTERS[i % 10], label="x" if i < 500 else "y") for i in range(1000)]
     kept = read(build(tmp_path, tokenizer, examples))["label_ids"]
-    mixed = read(build(tmp_path, tokenizer, examples, shuffle_seed=3))["label_ids"]
+    mixed = read(build(tmp_path, tokenizer, examples, train_seed=3))["label_ids"]
     np.testing.assert_array_equal(kept, [0] * 500 + [1] * 500)
     assert mixed.sum() == 500
     assert 200 < mixed[:500].sum() < 300
@@ -190,7 +190,7 @@ def test_wrong_label_leaves_nothing_behind(tmp_path, tokenizer):
 
 
 def test_manifest_names_tokenizer_and_options(tmp_path, tokenizer):
-    path = build(tmp_path, tokenizer, [example("a"), example("b", label="y")], shuffle_seed=5)
+    path = build(tmp_path, tokenizer, [example("a"), example("b", label="y")], train_seed=5)
     manifest = json.loads(pathlib.Path(path).with_name("manifest.json").read_text())
     assert manifest["kind"] == "classification"
     assert manifest["tokenizer"] == tokenizer.spec.to_dict()

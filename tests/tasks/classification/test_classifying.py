@@ -81,7 +81,7 @@ def test_a_regression_model_gives_values_and_no_labels(run, tmp_path):
     classifier = TextClassifier.load(folder)
     np.testing.assert_allclose(classifier.values(texts), expected, atol=1e-5)
     assert expected.std() > 1e-3
-    with pytest.raises(AlbertError, match="gives numbers, not labels"):
+    with pytest.raises(AlbertError, match="predicts numbers, not labels"):
         classifier.classify(texts)
 
 
@@ -103,12 +103,12 @@ def test_what_cannot_be_classified_is_told_in_a_sentence(run):
     ):
         with pytest.raises(AlbertError, match=message):
             classifier.classify(*arguments)
-    with pytest.raises(AlbertError, match="gives labels, not numbers"):
+    with pytest.raises(AlbertError, match="predicts labels, not numbers"):
         classifier.values(["w1"])
 
 
 @pytest.mark.parametrize(
-    ("told", "takes_pairs"),
+    ("changes", "takes_pairs"),
     [
         ({"columns": TextColumns("text", label="label")}, False),
         ({"columns": TextColumns("a", "b", "label")}, True),
@@ -118,10 +118,10 @@ def test_what_cannot_be_classified_is_told_in_a_sentence(run):
     ],
 )
 def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(
-    told, takes_pairs, run
+    changes, takes_pairs, run
 ):
     task, folder = run(("no", "yes"))
-    task.spec = dataclasses.replace(task.spec, **told)
+    task.spec = dataclasses.replace(task.spec, **changes)
     task.save_files(folder)
     classifier = TextClassifier.load(folder)
     if takes_pairs:
