@@ -81,7 +81,7 @@ def test_missing_model_file_names_the_flag(tokenizer, tmp_path):
     tokenizer.save(str(tmp_path))
     with pytest.raises(AlbertError, match="`albert_config_file` is needed: there is no albert_con"):
         load_model_files(str(tmp_path))
-    with pytest.raises(AlbertError, match="--vocab_file is needed: no --init_checkpoint tells it"):
+    with pytest.raises(AlbertError, match=r"vocab_file`? is needed: "):
         load_model_files(None, "albert_test")
 
 
