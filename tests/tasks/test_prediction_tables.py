@@ -27,44 +27,39 @@ def test_predictions_are_read_back(labels, tmp_path):
     np.testing.assert_allclose(found, values, rtol=0, atol=5e-7)
 
 
+NO_SUM = ":2: the prediction is not probabilities that sum to 1."
+
+
 @pytest.mark.parametrize(
     ("rows", "ids", "message"),
     [
-        (
-            ["a\tno\t0.5\t0.5", "b\tno\t1\t0"],
-            ["a", "x"],
-            ":3: the id is 'b' instead of 'x'; again.",
-        ),
-        (
-            ["a\tno\t0.5\t0.5", "b\tno\t1\t0"],
-            ["a"],
-            "has 2 predictions, but the set has 1 examples.",
-        ),
-        (["a\tno\t0.5\t0.5"], ["a", "b"], "has 1 predictions, but the set has 2 examples."),
-        (["a\tno\t1.0"], ["a"], ":2: 3 fields instead of 4."),
-        (["a\tno\tx\t1"], ["a"], ":2: a prediction is not a number."),
-        (["a\tno\tnan\t0.5"], ["a"], ":2: the prediction is not probabilities that sum to 1."),
-        (["a\tno\t0.5\t0.6"], ["a"], ":2: the prediction is not probabilities that sum to 1."),
-        (["a\tno\t-0.5\t1.5"], ["a"], ":2: the prediction is not probabilities that sum to 1."),
+        (["a\t\t1\t0", "b\t\t1\t0"], ["a", "x"], ":3: the id is 'b' instead of 'x'; advice."),
+        (["a\t\t1\t0", "b\t\t1\t0"], ["a"], " 2 predictions, but the set has 1 examples."),
+        (["a\t\t1\t0"], ["a", "b"], " 1 predictions, but the set has 2 examples."),
+        (["a\t\t1.0"], ["a"], ":2: 3 fields instead of 4."),
+        (["a\t\tx\t1"], ["a"], ":2: a prediction is not a number."),
+        (["a\t\tnan\t0.5"], ["a"], NO_SUM),
+        (["a\t\t0.5\t0.6"], ["a"], NO_SUM),
+        (["a\t\t-0.5\t1.5"], ["a"], NO_SUM),
     ],
 )
 def test_wrong_or_damaged_rows_are_refused(rows, ids, message, tmp_path):
     path = tmp_path / "predictions.tsv"
     path.write_text("\n".join(["id\tprediction\tno\tyes", *rows]) + "\n")
     with pytest.raises(AlbertError) as error:
-        read_predictions(str(path), ids, LABELS, "the set", "again")
+        read_predictions(str(path), ids, LABELS, "the set", "advice")
     assert str(error.value).startswith(str(path)) and str(error.value).endswith(message)
 
 
-def test_predictions_for_other_labels_and_infinite_values_are_refused(tmp_path):
-    path = tmp_path / "predictions.tsv"
-    for labels, message in (
-        (
-            LABELS,
-            ":1: these are not predictions for the set: the columns should be id, prediction, no",
-        ),
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS, ":1: these are not predictions for the set: the columns should be id, pred"),
         ((), ":2: the prediction is not a finite number"),
-    ):
-        path.write_text("id\tprediction\na\tinf\n")
-        with pytest.raises(AlbertError, match=message):
-            read_predictions(str(path), ["a"], labels, "the set", "again")
+    ],
+)
+def test_other_columns_and_infinite_values_are_refused(labels, message, tmp_path):
+    path = tmp_path / "predictions.tsv"
+    path.write_text("id\tprediction\na\tinf\n")
+    with pytest.raises(AlbertError, match=message):
+        read_predictions(str(path), ["a"], labels, "the set", "advice")
