@@ -30,12 +30,13 @@ from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, folders
 from albert_tf.pretrained import check_model
-from albert_tf.tasks.registry import BUILT_IN, task_by_export_type
+from albert_tf.tasks.registry import BUILT_IN, find_task
 from albert_tf.weights.model_folders import check_trained, model_folder
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
-TASKS = [task.export_type for task in BUILT_IN]
+#: Names of tasks by the export types of fine-tuned models.
+TASKS = {task.export_type: task.name for task in BUILT_IN}
 
 
 def define_flags() -> None:
@@ -114,7 +115,7 @@ def _main() -> None:
     logging.set_verbosity(logging.WARNING)
     source = ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
     path, kind, overwrite = FLAGS.export_path, FLAGS.export_type, FLAGS.overwrite
-    task = task_by_export_type(kind) if kind in TASKS else None
+    task = find_task(TASKS.get(kind))
     if FLAGS.format == "tflite":
         export_lite(source, task, path, FLAGS.quantization, overwrite)
     elif task:

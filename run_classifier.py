@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes ALBERT to classify texts or pairs of texts, or to give them a number: GLUE, or yours.
+"""Fine-tunes ALBERT for classification of, or regression on, texts and pairs: GLUE's or your own.
 
   python run_classifier.py --task_name=rte --data_dir=glue --do_train --do_eval --do_predict \\
     --init_checkpoint=runs/base --output_dir=runs/rte
@@ -8,11 +8,11 @@
     --text_column=sentence --label_column=label --init_checkpoint=runs/base --output_dir=runs/mine
   python run_classifier.py --do_predict --predict_file=new.tsv --output_dir=runs/mine
 
-Evaluating writes eval_results.json into the output directory. Predicting writes predictions.tsv,
-or for GLUE predictions/RTE.tsv (probabilities) and submission/RTE.tsv (for GLUE's server).
---task_name=all runs all tasks found in --data_dir, each in a folder of its own, and prints GLUE's
-table; run again, it goes on where it was. Labels, columns, vocabulary and configuration are kept
-with the model, so that predicting needs no more. Settings come from recipes by model size.
+Evaluating writes eval_results.json to the output directory. Predicting writes predictions.tsv, or
+for GLUE predictions/RTE.tsv (probabilities) and submission/RTE.tsv (for GLUE's server).
+--task_name=all runs all tasks found in --data_dir, each in its own folder, and prints GLUE's table;
+the same command resumes it. Labels, columns, vocabulary and configuration are saved with the model,
+so predicting needs only the model and the texts. Recipes by model size provide default settings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown_names
-from albert_tf.io.text_tables import check_table
+from albert_tf.io.text_tables import TextColumns, check_table, read_text_table
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, find_task
 from albert_tf.tasks.flags import (
     check_finetuning_modes,
@@ -45,20 +45,18 @@ from albert_tf.tasks.flags import (
     fine_tune_config,
     open_model_files,
 )
-from albert_tf.tasks.glue.data import DATA_SOURCES, check_splits, find_tasks
+from albert_tf.tasks.glue.data import DATA_SOURCES, Actions, check_splits, find_tasks
 from albert_tf.tasks.training_flags import lock_for_training
 
 if TYPE_CHECKING:
-    from albert_tf.io.text_tables import TextColumns
     from albert_tf.tasks.classification.task import TextClassificationTask
     from albert_tf.tasks.fine_tune_config import FineTuneConfig
-    from albert_tf.tasks.glue.run import Actions
     from albert_tf.tasks.runner import Examples
 
 FLAGS = flags.FLAGS
-#: The flag that names the data of each thing to do.
+#: Data flags by action flag.
 FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
-#: Flags that describe the user's own data, and those that describe GLUE's.
+#: Flags for the user's own data, and those for GLUE.
 CUSTOM_ONLY = (*FILES.values(), "text_column", "text_pair_column", "label_column", "id_column",
                "regression")  # fmt: skip
 GLUE_ONLY = ("data_dir", "data_source")
@@ -69,49 +67,33 @@ def define_flags() -> None:
     define_finetuning_flags()
     names = ["custom", *(task.name for task in GLUE_TASKS), "all"]
     flags.DEFINE_enum(
-        "task_name", "custom", names, "custom: your own labelled texts; a GLUE task (ax, the "
-        "diagnostic set, is predicted with a model of mnli); or all that are in --data_dir.",
+        "task_name", "custom", names, "custom: your own labelled texts; the name of a GLUE task "
+        "(ax, the diagnostic set, is predicted with a model of mnli); or all in --data_dir.",
         case_sensitive=False
     )  # fmt: skip
     define_path(
-        "data_dir",
-        None,
-        "The folder with GLUE's CoLA, SST-2, … in it.",
-        check=files.check_folder,
-        when=_reads_glue_files,
-    )
+        "data_dir", None, "The folder with GLUE's CoLA, SST-2, … in it.",
+        check=files.check_folder, when=_reads_glue_files,
+    )  # fmt: skip
     flags.DEFINE_enum("data_source", "files", DATA_SOURCES, "tfds: TensorFlow Datasets.")
-    table = "a .tsv, .csv or .jsonl file (.gz, .bz2 and .xz too) with named columns."
-    define_path(
-        "train_file",
-        None,
-        f"Training examples: {table}",
-        check=check_table,
-        when=lambda: _reads("do_train"),
-    )
-    define_path(
-        "eval_file",
-        None,
-        f"Examples to evaluate on: {table}",
-        check=check_table,
-        when=lambda: _reads("do_eval"),
-    )
-    define_path(
-        "predict_file",
-        None,
-        f"Examples to predict, labelled or not: {table}",
-        check=check_table,
-        when=lambda: _reads("do_predict"),
-    )
+    table = "a .tsv, .csv or .jsonl file (also .gz, .bz2 or .xz) with named columns."
+    for action, purpose in (
+        ("do_train", "Training examples"),
+        ("do_eval", "Examples to evaluate on"),
+        ("do_predict", "Examples to predict, labelled or not"),
+    ):
+        define_path(
+            FILES[action], None, f"{purpose}: {table}",
+            check=check_table, when=functools.partial(_reads_table, action),
+        )  # fmt: skip
     flags.DEFINE_string("text_column", None, "Column of the text. Default: text.")
     flags.DEFINE_string("text_pair_column", None, "Column of the second text, for pairs.")
     flags.DEFINE_string("label_column", None, "Column of the label. Default: label.")
-    flags.DEFINE_string("id_column", None, "Column naming a row. Default: its number, from 0.")
+    flags.DEFINE_string("id_column", None, "Column of the row's id. Default: its number, from 0.")
     flags.DEFINE_bool("regression", False, "Labels are numbers to predict, not classes.")
 
 
-def _reads(action: str) -> bool:
-    """Whether a table of the user's own is read for something to do."""
+def _reads_table(action: str) -> bool:
     return FLAGS.task_name == "custom" and FLAGS[action].value
 
 
@@ -135,39 +117,25 @@ def _check_flags() -> None:
 
 
 def _main() -> None:
-    actions = [FLAGS[action].value for action in FILES]
-    custom = FLAGS.task_name == "custom"
-    if not custom and files.is_local(FLAGS.data_dir or ""):
+    actions = Actions(*(FLAGS[action].value for action in FILES))
+    name = FLAGS.task_name
+    if name != "custom" and files.is_local(FLAGS.data_dir or ""):
         _check_glue_files(actions)
-    config = check_settings(None if FLAGS.task_name == "all" else FLAGS.task_name)
+    config = check_settings(None if name == "all" else name)
     tasks = [task.name for task in GLUE_TASKS if not task.model_of]
-    with lock_for_training(*(tasks if FLAGS.task_name == "all" else [])):
-        _run_custom(config) if custom else _run_tasks(actions, config)
+    with lock_for_training(*(tasks if name == "all" else [])):
+        _run_custom(config) if name == "custom" else _run_glue(actions, config)
 
 
-def _run_tasks(actions: Sequence[bool], config: FineTuneConfig | None) -> None:
-    """Runs on the texts of GLUE: of one task, or of all."""
-    from albert_tf.tasks.glue import run as glue
-
-    data = (FLAGS.data_dir, FLAGS.data_source)
-    todo = glue.Actions(*actions)
-    if FLAGS.task_name == "all":
-        glue.run_all(_run_glue, todo, *data, FLAGS.output_dir)
-    else:
-        task = find_task(FLAGS.task_name)
-        _run_glue(task, todo, glue.read_texts(task, todo, *data), FLAGS.output_dir, config)
-
-
-def _check_glue_files(actions: Sequence[bool]) -> None:
+def _check_glue_files(actions: Actions) -> None:
     if FLAGS.task_name != "all":
-        check_splits(find_task(FLAGS.task_name), *actions, FLAGS.data_dir, FLAGS.data_source)
+        check_splits(find_task(FLAGS.task_name), actions, FLAGS.data_dir, FLAGS.data_source)
     elif FLAGS.data_source == "files":
         find_tasks(FLAGS.data_dir)
 
 
 def _run_custom(config: FineTuneConfig | None) -> None:
     """Runs on the texts of --train_file, --eval_file and --predict_file."""
-    from albert_tf.io.text_tables import TextColumns
     from albert_tf.tasks.classification.features import label_set
     from albert_tf.tasks.classification.task import TextClassificationTask
     from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE
@@ -178,9 +146,8 @@ def _run_custom(config: FineTuneConfig | None) -> None:
     given = {column: name for column, name in given.items() if name}
     columns = TextColumns(**{"text": "text", "label": "label", **given})
     if not FLAGS.do_train:
-        task = TextClassificationTask.load(
-            model_folder(FLAGS.output_dir), columns=given, **_length_given()
-        )
+        folder = model_folder(FLAGS.output_dir)
+        task = TextClassificationTask.load(folder, columns=given, **_spec_changes())
         if FLAGS.regression and task.spec.labels:
             raise AlbertError(
                 f"--regression does not fit the model in {FLAGS.output_dir}, which was trained on "
@@ -189,16 +156,15 @@ def _run_custom(config: FineTuneConfig | None) -> None:
         columns = task.spec.columns or columns
     read = [FLAGS[file].value for action, file in FILES.items() if FLAGS[action].value]
     files.check_output(os.path.join(FLAGS.output_dir, PREDICTIONS_FILE), read, overwrite=True)
-    texts = _read_files(columns)
+    texts = _read_tables(columns)
     if FLAGS.do_train:
         labels = () if FLAGS.regression else label_set(texts.train)
         task, config = _new_task("custom", config, labels, FLAGS.output_dir, columns=columns)
     run(task, texts, config)
 
 
-def _read_files(columns: TextColumns) -> Examples:
-    """Examples of the user's own tables; the data sets are called eval and predict."""
-    from albert_tf.io.text_tables import read_text_table
+def _read_tables(columns: TextColumns) -> Examples:
+    """Reads the user's own tables; the data sets have the names eval and predict."""
     from albert_tf.tasks.runner import Examples
 
     unlabelled = dataclasses.replace(columns, label=None)
@@ -209,9 +175,42 @@ def _read_files(columns: TextColumns) -> Examples:
     )
 
 
-def _length_given() -> dict[str, int]:
-    """What of a trained task's specification is to be otherwise."""
+def _spec_changes() -> dict[str, int]:
+    """Returns the fields of a trained model's specification that flags override."""
     return {"max_seq_length": FLAGS.max_seq_length} if FLAGS.max_seq_length else {}
+
+
+def _run_glue(actions: Actions, config: FineTuneConfig | None) -> None:
+    """Runs one GLUE task, or all."""
+    from albert_tf.tasks.glue import run as glue
+
+    data = (FLAGS.data_dir, FLAGS.data_source)
+    if FLAGS.task_name == "all":
+        glue.run_all(_run_glue_task, actions, *data, FLAGS.output_dir)
+    else:
+        task = find_task(FLAGS.task_name)
+        texts = glue.read_texts(task, actions, *data)
+        _run_glue_task(task, actions, texts, FLAGS.output_dir, config)
+
+
+def _run_glue_task(
+    task: GlueTask,
+    actions: Actions,
+    texts: Examples,
+    output_dir: str,
+    config: FineTuneConfig | None = None,
+) -> dict[str, float]:
+    """Runs one GLUE task; returns the metrics of its development sets."""
+    from albert_tf.tasks.glue import run as glue
+    from albert_tf.tasks.runner import run
+
+    if actions.train:
+        names = {"task_name": task.name, "best_metric": task.best_metric}
+        classifier, config = _new_task(task.name, config, task.labels, output_dir, **names)
+    else:
+        classifier = glue.open_model(task, output_dir, **_spec_changes())
+        config = config or fine_tune_config(None, output_dir=output_dir)
+    return run(classifier, texts, config, functools.partial(glue.write_outputs, task))
 
 
 def _new_task(
@@ -221,14 +220,14 @@ def _new_task(
     output_dir: str,
     **spec: object,
 ) -> tuple[TextClassificationTask, FineTuneConfig]:
-    """A task for a model to be trained, and how to train it.
+    """Makes the task of a model to be trained, and its settings.
 
     Args:
-      recipe: whose settings hold where no flag is given.
-      config: made of it already; None if it had to wait for the model's configuration.
+      recipe: the recipe, for settings without a flag.
+      config: the settings, if they are complete already.
       labels: the classes; empty for regression.
-      output_dir: where the model goes.
-      **spec: further fields of its ClassificationSpec.
+      output_dir: the folder of the model.
+      **spec: further fields of ClassificationSpec.
     """
     from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 
@@ -237,26 +236,6 @@ def _new_task(
     specification = ClassificationSpec(tuple(labels), config.max_seq_length, **spec)
     model, dropout = config.model_config(model), config.classifier_dropout
     return TextClassificationTask(model, tokenizer, specification, dropout), config
-
-
-def _run_glue(
-    task: GlueTask,
-    todo: Actions,
-    texts: Examples,
-    output_dir: str,
-    config: FineTuneConfig | None = None,
-) -> dict[str, float]:
-    """Runs one GLUE task; gives the metrics of its development sets."""
-    from albert_tf.tasks.glue import run as glue
-    from albert_tf.tasks.runner import run
-
-    if todo.train:
-        names = {"task_name": task.name, "best_metric": task.best_metric}
-        classifier, config = _new_task(task.name, config, task.labels, output_dir, **names)
-    else:
-        classifier = glue.open_model(task, output_dir, **_length_given())
-        config = config or fine_tune_config(None, output_dir=output_dir)
-    return run(classifier, texts, config, functools.partial(glue.write_outputs, task))
 
 
 def main() -> None:

@@ -199,7 +199,7 @@ def measure_glue(name: str, folder: str) -> dict[str, Any]:
     # As many examples as a turn trains on, in random order: their lengths are those of the whole.
     order = np.random.default_rng(0).permutation(len(splits[0]))
     train = [splits[0][i] for i in order[: FLAGS.batches * FLAGS.batch_size]]
-    found = load_model_files(FLAGS.albert_config_file, FLAGS.spm_model_file, None, None)
+    found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
     task = TextClassificationTask(*found, ClassificationSpec(glue.labels, FLAGS.glue_length))
 
     def open_sources(pad: bool) -> tuple[RecordSource, RecordSource]:
@@ -223,7 +223,7 @@ def measure_squad(folder: str) -> dict[str, Any]:
     """Answers questions of SQuAD."""
     path = os.path.join(folder, "questions.json")
     files.write_json(path, {"version": "1.1", "data": list(_some_articles())})
-    found = load_model_files(FLAGS.albert_config_file, FLAGS.spm_model_file, None, None)
+    found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
     task = SquadTask(*found, SquadSpec("1.1", max_seq_length=FLAGS.squad_length))
     read = read_squad(path, version="1.1")
     asked = {

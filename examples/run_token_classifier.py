@@ -1,15 +1,16 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes ALBERT to tag words, such as the names of people and places: a task in one file.
+"""Fine-tunes ALBERT for token classification, such as named-entity recognition: a task in one file.
 
   python examples/run_token_classifier.py --do_train --do_eval --train_file=train.txt \\
     --eval_file=dev.txt --output_dir=runs/ner
   python examples/run_token_classifier.py --do_predict --predict_file=new.txt --output_dir=runs/ner
   python examples/run_token_classifier.py --export_path=exports/ner --output_dir=runs/ner
 
-Files are those of CoNLL: a word a line, its tag in the last column, an empty line after a sentence.
-Evaluating writes eval_results.json with precision, recall and F1 of whole names (seqeval, which
-`pip install seqeval` installs); predicting writes predictions.txt, with a word and its tag a line.
+Files are in CoNLL's format: one word per line, with its tag in the last column, and an empty line
+after each sentence. Evaluating writes eval_results.json with precision, recall and F1 of whole
+entities, as computed by seqeval (`pip install seqeval`). Predicting writes predictions.txt, with a
+word and its tag per line.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ KIND = Kind(
 
 
 class Sentence(NamedTuple):
-    """Words, and a tag for each; tags that are not known are empty, or none at all."""
+    """Words with a tag for each. Unknown tags are empty; without labels there are no tags."""
 
     words: Sequence[str]
     tags: Sequence[str] = ()
 
 
 def read_sentences(path: str) -> list[Sentence]:
-    """Reads a file in CoNLL's layout; a line with one column is a word without a tag."""
+    """Reads a file in CoNLL's format; a line with one column is a word without a tag."""
     sentences, words, tags = [], [], []
     for line in [*text_files.read_lines(path), ""]:
         columns = line.split()
@@ -78,7 +79,7 @@ def read_sentences(path: str) -> list[Sentence]:
 
 @dataclasses.dataclass(frozen=True)
 class TaggingSpec:
-    """The tags in the order of the model's outputs, and the tokens of the longest sentences."""
+    """The tags in the order of the model's outputs, and the maximum length in tokens."""
 
     tags: tuple[str, ...]
     max_seq_length: int
@@ -101,7 +102,7 @@ class AlbertTagger(AlbertModel):
 
 
 class TokenClassificationTask(FineTuningTask):
-    """A word has the tag of its first token; the loss is the mean cross-entropy over the words."""
+    """Predicts the tag of each word at its first token; the loss is the mean over the words."""
 
     name = "token_classification"
     spec_class = TaggingSpec
@@ -110,12 +111,13 @@ class TokenClassificationTask(FineTuningTask):
     def make_records(
         self, examples: Sequence[Sentence], name: str, options: InputOptions
     ) -> ExampleSet:
-        """A record has the tag of each token, NO_TAG where there is none."""
+        """Makes records with a tag for each token; NO_TAG for those without."""
         longest = self.spec.max_seq_length
         numbers = {tag: number for number, tag in enumerate(self.spec.tags)}
-        odd = {tag for sentence in examples for tag in sentence.tags} - set(numbers)
-        if odd and options.labelled:
-            raise AlbertError(f"The data set {name} has unknown tags: {', '.join(sorted(odd))}.")
+        unknown = {tag for sentence in examples for tag in sentence.tags} - set(numbers)
+        if unknown and options.labelled:
+            tags = ", ".join(sorted(unknown))
+            raise AlbertError(f"The data set {name} has unknown tags: {tags}.")
         features = records.sequence_features(1, tags=records.FeatureSpec("int64", (longest,)))
         content = hashlib.sha256(repr(examples).encode()).hexdigest()
         key = {**self.task_file(), "content": content, "seed": options.train_seed}
@@ -131,11 +133,11 @@ class TokenClassificationTask(FineTuningTask):
             yield from records.encode_examples({**columns, "tags": np.array(tags)}, features)
 
         path = cached_records(options.cache_dir, self.name, key, features, self.tokenizer, encode)
-        print(f"{name}: {len(examples):,} sentences")
-        return self.record_set(examples, name, path, features, options)
+        source = self.open_records(path, features, options)
+        return ExampleSet(name, examples, source, f"{name}: {len(examples):,} sentences")
 
     def _row(self, sentence: Sentence, numbers: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids [tokens], and tags [max_seq_length], 0 for a word whose tag is not known."""
+        """Returns ids [tokens] and tags [max_seq_length], with 0 for unknown tags."""
         ids, tags = [self.tokenizer.cls_id], [NO_TAG]
         encoded = self.tokenizer.encode_batch(sentence.words)
         for pieces, tag in itertools.zip_longest(encoded, sentence.tags):
@@ -148,53 +150,53 @@ class TokenClassificationTask(FineTuningTask):
         return np.array(ids, np.int64), np.array(tags, np.int64)
 
     def build_model(self) -> AlbertTagger:
-        """Encoder and head."""
+        """Builds the encoder with its head."""
         return AlbertTagger(self.config, len(self.spec.tags))
 
     def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Words in the batch."""
+        """Counts the words in the batch."""
         return {"examples": tf.reduce_sum(tf.cast(batch["tags"] >= 0, tf.float32))}
 
     def sums(self, model: AlbertTagger, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
-        """Summed loss and right tags."""
+        """Sums the loss and the correct tags."""
         logits = model(model_inputs(batch), training=training)
         tags = batch["tags"][:, : tf.shape(logits)[1]]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(tags, 0), logits)
         counts = tf.cast(tags >= 0, tf.float32)
-        right = tf.cast(correct(logits, tags), tf.float32)
-        return {"loss": tf.reduce_sum(losses * counts), "accuracy": tf.reduce_sum(right)}
+        hits = tf.cast(correct(logits, tags), tf.float32)
+        return {"loss": tf.reduce_sum(losses * counts), "accuracy": tf.reduce_sum(hits)}
 
     def predict(self, model: AlbertTagger, batch: Batch) -> dict[str, tf.Tensor]:
-        """The model's tags and those of the records, int32 [batch, max_seq_length]."""
-        found = tf.argmax(model(model_inputs(batch)), -1, tf.int32)
-        room = self.spec.max_seq_length - tf.shape(found)[1]
-        return {"found": tf.pad(found, [[0, 0], [0, room]]), "tags": batch["tags"]}
+        """Returns the predicted tags and those of the records, int32 [batch, max_seq_length]."""
+        predicted = tf.argmax(model(model_inputs(batch)), -1, tf.int32)
+        padding = self.spec.max_seq_length - tf.shape(predicted)[1]
+        return {"predicted": tf.pad(predicted, [[0, 0], [0, padding]]), "tags": batch["tags"]}
 
     def _words(self, outputs: Mapping[str, np.ndarray], name: str) -> list[list[str]]:
-        """The tags of each sentence's words; those of words that were cut off are missing."""
+        """Returns the tags of the words of each sentence, without words that were cut off."""
         rows = zip(outputs[name], outputs["tags"] >= 0)
-        return [[self.spec.tags[i] for i in row[known]] for row, known in rows]
+        return [[self.spec.tags[i] for i in row[tagged]] for row, tagged in rows]
 
     def metrics(self, outputs: Mapping[str, np.ndarray], examples: Any = None) -> dict[str, float]:
-        """Precision, recall and F1 of whole names."""
+        """Computes precision, recall and F1 of whole entities."""
         from seqeval.metrics import f1_score, precision_score, recall_score
 
-        found = self._words(outputs, "tags"), self._words(outputs, "found")
+        tags = self._words(outputs, "tags"), self._words(outputs, "predicted")
         scores = {"f1": f1_score, "precision": precision_score, "recall": recall_score}
-        return {name: float(score(*found, zero_division=0)) for name, score in scores.items()}
+        return {name: float(score(*tags, zero_division=0)) for name, score in scores.items()}
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
     ) -> None:
-        """Writes predictions.txt; words that were cut off have the tag O."""
+        """Writes predictions.txt; words that were cut off get the tag O."""
         path = os.path.join(output_dir, "predictions.txt")
-        rows = zip(data.examples, self._words(outputs, "found"))
+        rows = zip(data.examples, self._words(outputs, "predicted"))
         pairs = [zip(x.words, [*tags, *["O"] * len(x.words)]) for x, tags in rows]
         files.write_text(path, "\n".join("".join(f"{w} {t}\n" for w, t in x) for x in pairs))
         print(f"Tags of {len(pairs):,} sentences are in {path}.")
 
     def export(self, model: AlbertTagger) -> Export:
-        """Takes `sentences`, string [B], gives `tags`, string [B, words], "" behind the last."""
+        """Exports a function from `sentences`, string [B], to `tags`, string [B, words]."""
         graph, longest = tokenizer_graph(self.tokenizer), self.spec.max_seq_length
 
         @tf.function(autograph=False, input_signature=[strings("sentences")])
@@ -209,8 +211,8 @@ class TokenClassificationTask(FineTuningTask):
             row = words.value_rowids()
             first = pieces.row_starts() - tf.gather(ids.row_starts(), row)
             inside = first < tf.gather(lengths, row)
-            found = tf.gather_nd(best, tf.stack([row, tf.where(inside, first + 1, 0)], axis=1))
-            names = tf.where(inside, tf.gather(tf.constant(self.spec.tags), found), "O")
+            number = tf.gather_nd(best, tf.stack([row, tf.where(inside, first + 1, 0)], axis=1))
+            names = tf.where(inside, tf.gather(tf.constant(self.spec.tags), number), "O")
             return {"tags": words.with_values(names).to_tensor("")}
 
         root = ReusableSavedModel(tag, list(model.named_weights().values()), trainable=False)
@@ -218,13 +220,13 @@ class TokenClassificationTask(FineTuningTask):
         return Export(KIND, root, {"serving_default": tag}, self._probes(model))
 
     def _probes(self, model: AlbertTagger) -> list[Probe]:
-        """What the export is checked with."""
+        """Returns probes that check the export."""
         probes = []
         for length, texts, outputs in predict_texts(self, model, lambda _, x: Sentence(x.split())):
             words = [len(text.split()) for text in texts]
             tags = [
-                [*found, *["O"] * (count - len(found)), *[""] * (max(words) - count)]
-                for found, count in zip(self._words(outputs, "found"), words)
+                [*row, *["O"] * (count - len(row)), *[""] * (max(words) - count)]
+                for row, count in zip(self._words(outputs, "predicted"), words)
             ]
             expected = {"tags": np.stack([as_bytes(row) for row in tags])}
             probes.append(Probe({"sentences": as_bytes(texts)}, expected, length=length))
@@ -232,7 +234,7 @@ class TokenClassificationTask(FineTuningTask):
 
 
 def make_spec(examples: Sequence[Sentence], max_seq_length: int) -> TaggingSpec:
-    """Sorts the tags of the sentences to train on."""
+    """Makes the specification with the sorted tags of the training sentences."""
     return TaggingSpec(tuple(sorted({t for x in examples for t in x.tags})), max_seq_length)
 
 

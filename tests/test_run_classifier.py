@@ -18,25 +18,17 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import flags
 
 import run_classifier
 from albert_tf.cli.flag_names import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.weights.load import open_source
+from tests.support.builders import SPECIAL_PIECES, tiny_config, write_tokenizer
+from tests.support.parsed_flags import parsed_flags
 
 ROOT = pathlib.Path(__file__).parents[1]
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road"]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fine", "awful", *WORDS]
-CONFIG = {
-    "vocab_size": len(VOCABULARY),
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 16,
-}
+SIZES = {"embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
 
 
 def text_with(word, rng):
@@ -49,21 +41,10 @@ def write_tsv(path, rows):
     path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
 
-@contextlib.contextmanager
-def command_line(arguments):
-    known = set(flags.FLAGS)
-    run_classifier.define_flags()
-    try:
-        flags.FLAGS(["run_classifier", *(f"--{k}={v}" for k, v in arguments.items())])
-        yield
-    finally:
-        for name in set(flags.FLAGS) - known:
-            delattr(flags.FLAGS, name)
-
-
 def run(**arguments):
-    """What the script does, in this process; errors as it shows them."""
-    with command_line(arguments):
+    """Runs the script in this process; errors name flags as on the terminal."""
+    given = [f"--{name}={value}" for name, value in arguments.items()]
+    with parsed_flags(run_classifier.define_flags, *given):
         try:
             run_classifier._check_flags()
             run_classifier._main()
@@ -71,22 +52,27 @@ def run(**arguments):
             raise type(error)(name_flags(str(error))) from error
 
 
+def run_printed(**arguments):
+    """Runs the script and returns what it printed."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        run(**arguments)
+    return printed.getvalue()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Data of a task that one word decides; the training file is sorted by label."""
+    """Data of a task with one decisive word per text; the training file is sorted by label."""
     folder = tmp_path_factory.mktemp("classifier")
     rng = random.Random(0)
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    rows = [(text_with(word, rng), label) for label, word in
-            (("negative", "awful"), ("positive", "fine")) for _ in range(150)]  # fmt: skip
-    write_tsv(folder / "train.tsv", [("sentence", "label"), *rows])
-    rng.shuffle(rows)
-    held_out = [(text_with(word, rng), label) for label, word in
-                (("negative", "awful"), ("positive", "fine")) for _ in range(50)]  # fmt: skip
-    write_tsv(folder / "dev.tsv", [("sentence", "label"), *held_out])
-    unseen = [(f"q{i}", text, label) for i, (text, label) in enumerate(held_out)]
-    write_tsv(folder / "new.tsv", [("number", "sentence"), *(row[:2] for row in unseen)])
+    tokenizer = write_tokenizer(folder, ["fine", "awful", *WORDS])
+    config = tiny_config(tokenizer.vocab_size, max_position_embeddings=16, **SIZES)
+    config.to_json(str(folder / "config.json"))
+    for name, size in (("train", 150), ("dev", 50)):
+        labels = ["negative"] * size + ["positive"] * size
+        rows = [(text_with({"negative": "awful"}.get(x, "fine"), rng), x) for x in labels]
+        write_tsv(folder / f"{name}.tsv", [("sentence", "label"), *rows])
+    unlabelled = [(f"q{i}", text) for i, (text, _) in enumerate(rows)]
+    write_tsv(folder / "new.tsv", [("number", "sentence"), *unlabelled])
     return folder
 
 
@@ -109,7 +95,7 @@ def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
     output = tmp_path / "run"
     processes = {}
     for name in ("positive", "other"):
-        # The second one's data has a class of another name.
+        # The data of the second process has a class of another name.
         for part in ("train", "dev"):
             text = (folder / f"{part}.tsv").read_text().replace("positive", name)
             (tmp_path / f"{part}-{name}.tsv").write_text(text)
@@ -120,11 +106,8 @@ def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
             eval_file=tmp_path / f"dev-{name}.tsv",
             output_dir=output,
         )
-        command = [
-            sys.executable,
-            "run_classifier.py",
-            *(f"--{k}={v}" for k, v in arguments.items()),
-        ]
+        given = [f"--{k}={v}" for k, v in arguments.items()]
+        command = [sys.executable, "run_classifier.py", *given]
         processes[name] = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
@@ -145,22 +128,14 @@ def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
 @pytest.fixture(scope="module")
 def model(folder):
     """Output directory of a training run, and what it printed."""
-    arguments = dict(
-        training_flags(folder),
-        do_eval=True,
-        eval_file=folder / "dev.tsv",
-        eval_every_steps=60,
-        output_dir=folder / "model",
-    )
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        run(**arguments)
-    return folder / "model", printed.getvalue()
+    evaluation = {"do_eval": True, "eval_file": folder / "dev.tsv", "eval_every_steps": 60}
+    printed = run_printed(**training_flags(folder), **evaluation, output_dir=folder / "model")
+    return folder / "model", printed
 
 
 @pytest.fixture(scope="module")
 def second(model, folder):
-    """Arguments of a run that starts with the model and trains its head alone; what it printed."""
+    """Arguments of a run that starts from the model and trains only its head; what it printed."""
     arguments = dict(
         training_flags(folder),
         num_train_epochs=0.1,
@@ -170,10 +145,8 @@ def second(model, folder):
     )
     for name in ("train_step", "albert_config_file", "vocab_file"):
         del arguments[name]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        run(**arguments, do_eval=True, eval_file=folder / "dev.tsv", eval_every_steps=2)
-    return arguments, printed.getvalue()
+    evaluation = {"do_eval": True, "eval_file": folder / "dev.tsv", "eval_every_steps": 2}
+    return arguments, run_printed(**arguments, **evaluation)
 
 
 def test_separable_task_is_learned_and_results_are_written(model):
@@ -192,7 +165,7 @@ def weights_of(output_dir):
     return {name: source.read(name) for name in source.shapes}
 
 
-def test_freeze_encoder_trains_the_head_alone(model, second):
+def test_freezing_the_encoder_trains_only_the_head(model, second):
     before, after = weights_of(model[0]), weights_of(second[0]["output_dir"])
     assert set(after) == set(before)
     changed = {name for name, value in after.items() if (value != before[name]).any()}
@@ -207,25 +180,19 @@ def test_freezing_random_weights_is_refused(folder, tmp_path):
 
 @pytest.fixture
 def copied_model(model, tmp_path):
-    """The output directory of a test's own."""
+    """A copy of the model that a test may change."""
     return shutil.copytree(model[0], tmp_path / "model")
 
 
-def test_model_directory_alone_predicts(copied_model, folder, tmp_path):
-    output_dir = copied_model
-    run(
-        do_predict=True,
-        predict_file=folder / "new.tsv",
-        id_column="number",
-        output_dir=output_dir,
-        cached_dir=tmp_path / "cache",
-    )
-    with (output_dir / "predictions.tsv").open() as f:
+def test_the_output_directory_suffices_for_predicting(copied_model, folder, tmp_path):
+    given = {"do_predict": True, "predict_file": folder / "new.tsv", "id_column": "number"}
+    run(**given, output_dir=copied_model, cached_dir=tmp_path / "cache")
+    with (copied_model / "predictions.tsv").open() as f:
         rows = list(csv.DictReader(f, delimiter="\t"))
     assert [row["id"] for row in rows] == [f"q{i}" for i in range(100)]
     right = [row["prediction"] for row in rows[:50]].count("negative")
     right += [row["prediction"] for row in rows[50:]].count("positive")
-    results = json.loads((output_dir / "eval_results.json").read_text())
+    results = json.loads((copied_model / "eval_results.json").read_text())
     assert right / 100 == pytest.approx(results["accuracy"])
     for row in rows:
         probabilities = {k: float(row[k]) for k in ("negative", "positive")}
@@ -253,23 +220,22 @@ def test_a_trained_model_reads_other_lengths_and_refuses_flags_of_another_kind_o
         run(**given, regression=True)
 
 
-def test_beside_a_live_run_evaluating_and_predicting_work_and_training_does_not(
+def test_a_locked_output_directory_allows_evaluation_and_prediction_but_no_training(
     copied_model, folder, hold
 ):
-    output_dir = copied_model
-    using = {"do_eval": True, "eval_file": folder / "dev.tsv", "output_dir": output_dir}
-    with hold(output_dir):
-        path = output_dir / "eval_results.json"
+    given = {"do_eval": True, "eval_file": folder / "dev.tsv", "output_dir": copied_model}
+    with hold(copied_model):
+        path = copied_model / "eval_results.json"
         before = json.loads(path.read_text())
         path.unlink()
-        run(**using, do_predict=True, predict_file=folder / "new.tsv")
-        with pytest.raises(AlbertError, match=f"^{output_dir} is in use: process "):
-            run(**{**training_flags(folder), **using})
+        run(**given, do_predict=True, predict_file=folder / "new.tsv")
+        with pytest.raises(AlbertError, match=f"^{copied_model} is in use: process "):
+            run(**training_flags(folder), **given)
     assert json.loads(path.read_text()) == pytest.approx(before)
     assert before["accuracy"] > 0.9
 
 
-def test_predictions_do_not_replace_the_file_they_are_made_of(folder, tmp_path):
+def test_predictions_do_not_overwrite_their_input(folder, tmp_path):
     (tmp_path / "predictions.tsv").write_text("sentence\nfine sun\n")
     (tmp_path / "link.tsv").symlink_to(tmp_path / "predictions.tsv")
     arguments = {**training_flags(folder), "do_predict": True, "output_dir": tmp_path}
@@ -279,7 +245,7 @@ def test_predictions_do_not_replace_the_file_they_are_made_of(folder, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link.tsv", "predictions.tsv"]
 
 
-def test_seeds_are_refused_while_another_process_trains_one_of_them(folder, tmp_path, hold):
+def test_seeds_are_refused_while_one_of_their_folders_is_locked(folder, tmp_path, hold):
     arguments = dict(training_flags(folder), do_eval=True, eval_file=folder / "dev.tsv")
     second = tmp_path / "seeds/seed-12346"
     with hold(second), pytest.raises(AlbertError, match=f"^{second} is in use: process "):
@@ -287,8 +253,9 @@ def test_seeds_are_refused_while_another_process_trains_one_of_them(folder, tmp_
     assert not (tmp_path / "seeds/seed-12345").exists()
 
 
-def test_fine_tuning_takes_vocabulary_and_configuration_from_the_checkpoint(second, capsys):
-    """And a finished run is not trained again."""
+def test_vocabulary_and_configuration_come_from_the_checkpoint_and_a_finished_run_is_kept(
+    second, capsys
+):
     arguments, printed = second
     assert "variables matched" in printed
     run(**arguments)
@@ -297,7 +264,7 @@ def test_fine_tuning_takes_vocabulary_and_configuration_from_the_checkpoint(seco
         run(**{**arguments, "learning_rate": 1e-4})
 
 
-def test_number_of_epochs_gives_the_steps(second):
+def test_the_number_of_epochs_sets_the_steps(second):
     arguments, printed = second
     assert "Fine-tuning for 2 steps of 16" in printed
     checkpoint = tf.train.latest_checkpoint(str(arguments["output_dir"] / "checkpoints"))
@@ -306,19 +273,15 @@ def test_number_of_epochs_gives_the_steps(second):
 
 @pytest.mark.slow  # By default, so does STS-B in test_run_classifier_glue.py.
 def test_regression_on_pairs_correlates(folder):
-    """The number is whether both texts agree in their word; read from JSON lines."""
+    """The score depends on one word of the first text; the files are JSON lines."""
     rng = random.Random(1)
-    lines = []
+    scores, rows = {"fine": 2.0, "awful": 1}, []
     for _ in range(300):
-        word = rng.choice(["fine", "awful"])
-        row = {
-            "a": text_with(word, rng),
-            "b": text_with("sun", rng),
-            "score": 2.0 if word == "fine" else 1,
-        }
-        lines.append(json.dumps(row))
-    (folder / "pairs.jsonl").write_text("\n".join(lines[:200]))
-    (folder / "pairs_dev.jsonl").write_text("\n".join(lines[200:]))
+        word = rng.choice(list(scores))
+        texts = {"a": text_with(word, rng), "b": text_with("sun", rng)}
+        rows.append({**texts, "score": scores[word]})
+    for name, part in (("pairs", rows[:200]), ("pairs_dev", rows[200:])):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, part)))
     run(
         **dict(
             training_flags(folder),
@@ -340,9 +303,9 @@ def test_regression_on_pairs_correlates(folder):
     assert results["mse"] < results["mean_answer_mse"]
     lines = (folder / "regression" / "predictions.tsv").read_text().splitlines()
     assert lines[0] == "id\tprediction"
-    scores = [float(line.split("\t")[1]) for line in lines[1:]]
-    truth = [json.loads(x)["score"] for x in (folder / "pairs_dev.jsonl").read_text().split("\n")]
-    assert np.corrcoef(scores, truth)[0, 1] == pytest.approx(results["pearson"], abs=1e-4)
+    predictions = [float(line.split("\t")[1]) for line in lines[1:]]
+    truth = [row["score"] for row in rows[200:]]
+    assert np.corrcoef(predictions, truth)[0, 1] == pytest.approx(results["pearson"], abs=1e-4)
 
 
 BAD_INPUT = {
@@ -365,11 +328,11 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_one_sentence_and_writes_no_model(case, folder, tmp_path):
+def test_bad_input_is_an_error_and_nothing_is_written(case, folder, tmp_path):
     changes, message = BAD_INPUT[case]
     (folder / "empty.tsv").write_text("sentence\tlabel\n")
     write_tsv(folder / "odd.tsv", [("sentence", "label"), ("fine sun", "neutral")])
-    (folder / "short.txt").write_text("\n".join(VOCABULARY[:8]) + "\n")
+    (folder / "short.txt").write_text("\n".join([*SPECIAL_PIECES, *WORDS[:3]]) + "\n")
     changes = {k: v.format(folder=folder) if isinstance(v, str) else v for k, v in changes.items()}
     arguments = {**training_flags(folder), **changes} if changes else {}
     with pytest.raises(AlbertError) as error:
@@ -389,7 +352,7 @@ def test_directory_without_a_classifier_is_refused_with_exit_status_1(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_signal_ends_all_seeds_and_leaves_a_checkpoint(folder, tmp_path, script_server):
+def test_a_signal_stops_all_seeds_and_leaves_a_checkpoint(folder, tmp_path, script_server):
     values = {**training_flags(folder), "do_eval": True, "eval_file": folder / "dev.tsv"}
     values |= {"output_dir": tmp_path / "run", "num_seeds": 2, "train_step": 100_000}
     out, err = tmp_path / "stdout", tmp_path / "stderr"
@@ -401,8 +364,8 @@ def test_a_signal_ends_all_seeds_and_leaves_a_checkpoint(folder, tmp_path, scrip
             assert script_server.status(0.02) is None, err.read_text()
         os.kill(process, signal.SIGINT)
         assert script_server.status(300) == 130
-    told = out.read_text()
-    assert "Stopped at step" in told and "(2 of 2)" not in told
+    printed = out.read_text()
+    assert "Stopped at step" in printed and "(2 of 2)" not in printed
     assert "Traceback" not in err.read_text()
     assert len(list((tmp_path / "run").glob("seed-*/checkpoints/*.index"))) == 1
     assert not (tmp_path / "run" / "seeds.json").exists()

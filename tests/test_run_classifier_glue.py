@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""run_classifier.py on GLUE's layouts, with small texts of our own that one word decides."""
+"""run_classifier.py on files in GLUE's formats, with one decisive word per text."""
 
 import csv
 import json
@@ -13,21 +13,12 @@ import pytest
 import run_classifier
 from albert_tf.tasks.classification.glue_tasks import find_submission
 from albert_tf.tasks.glue import __main__ as glue_command
+from tests.support.builders import tiny_config, write_tokenizer
 
 FILLERS = ["sun", "rain", "river", "stone", "bread"]
 DECIDERS = ["never", "always", "perhaps"]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *DECIDERS, *FILLERS]
-CONFIG = {
-    "vocab_size": len(VOCABULARY),
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 16,
-    "initializer_range": 0.2,
-}
-#: For each file the labels that never, always and perhaps decide on, if it has labels, and rows.
+SIZES = {"embedding_size": 16, "hidden_size": 32, "intermediate_size": 64}
+#: For each file the label column, the labels that never, always and perhaps stand for, and rows.
 RTE = ["not_entailment", "entailment"]
 NLI = ["contradiction", "entailment", "neutral"]
 FILES = {
@@ -51,8 +42,9 @@ def folder(tmp_path_factory):
     """Vocabulary, configuration and the files of RTE, STS-B, MNLI and AX, sorted by nothing."""
     folder = tmp_path_factory.mktemp("glue")
     rng = random.Random(0)
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    tokenizer = write_tokenizer(folder, [*DECIDERS, *FILLERS])
+    sizes = {"max_position_embeddings": 16, "initializer_range": 0.2, **SIZES}
+    tiny_config(tokenizer.vocab_size, **sizes).to_json(str(folder / "config.json"))
     for file, (label_column, labels, rows) in FILES.items():
         path = folder / "data" / f"{file}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +89,7 @@ def table(path):
 
 
 def expected_answers(folder, file):
-    """What the one word in each row of an unlabelled file decides."""
+    """Returns the labels that the decisive words of an unlabelled file stand for."""
     _, labels, _ = FILES[file]
     rows = table(folder / "data" / f"{file}.tsv")
     words = [next(w for w in row["sentence1"].split() if w in DECIDERS) for row in rows]
@@ -106,13 +98,13 @@ def expected_answers(folder, file):
 
 @pytest.fixture(scope="module")
 def outputs():
-    """What the run below printed, for as long as this module is tested."""
+    """The output of the run below, for all tests of this module."""
     return []
 
 
 @pytest.fixture
 def trained(outputs, folder, run):
-    """Output of one run that trains, evaluates and predicts all tasks, into the folder `runs`."""
+    """The output of a run that trains, evaluates and predicts all tasks, in the folder `runs`."""
     if not outputs:
         arguments = dict(training_flags(folder), task_name="all", do_predict=True)
         done = run(**arguments, output_dir=folder / "runs")
@@ -123,7 +115,7 @@ def trained(outputs, folder, run):
 
 @pytest.fixture
 def runs(trained, folder, tmp_path):
-    """The runs, for a test of its own."""
+    """A copy of the runs that a test may change."""
     return shutil.copytree(folder / "runs", tmp_path / "runs")
 
 
@@ -177,7 +169,7 @@ def test_all_tasks_again_train_nothing_and_give_the_same_table(trained, runs, fo
     assert score_table(again.stdout) == score_table(trained)
 
 
-def test_a_model_predicts_alone_and_for_no_other_task(runs, folder, run):
+def test_a_trained_model_predicts_its_own_task_only(runs, folder, run):
     for path in (runs / "mnli/submission").iterdir():
         path.unlink()
     done = run(task_name="ax", do_predict=True, data_dir=folder / "data", output_dir=runs / "mnli")
@@ -213,8 +205,8 @@ def test_seeds_are_compared_with_the_majority_and_the_best_one_predicts(folder, 
     assert (folder / "seeds/submission/RTE.tsv").exists()
 
 
-def test_recipe_gives_what_no_flag_gives(runs, folder, run):
-    # Another run is there already, so that the settings are told, but nothing is trained.
+def test_the_recipe_provides_settings_without_a_flag(runs, folder, run):
+    # The folder holds another run, so the settings are printed, but nothing is trained.
     arguments = dict(training_flags(folder), task_name="rte", do_eval=False, train_step=4)
     for name in ("learning_rate", "train_batch_size", "eval_every_steps"):
         del arguments[name]
@@ -234,7 +226,7 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_one_sentence_and_writes_nothing(case, folder, run, tmp_path):
+def test_bad_input_is_an_error_and_nothing_is_written(case, folder, run, tmp_path):
     changes, message = BAD_INPUT[case]
     changes = {k: v.format(folder=folder) if isinstance(v, str) else v for k, v in changes.items()}
     arguments = {"task_name": "rte", **training_flags(folder), **changes}
@@ -245,9 +237,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(case, folder, run, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_all_tasks_are_refused_while_another_process_trains_one_of_them(
-    folder, run, tmp_path, hold
-):
+def test_all_tasks_are_refused_while_one_of_their_folders_is_locked(folder, run, tmp_path, hold):
     arguments = dict(training_flags(folder), task_name="all", output_dir=tmp_path / "out")
     with hold(tmp_path / "out/sts-b"):
         done = run(**arguments)
@@ -256,7 +246,7 @@ def test_all_tasks_are_refused_while_another_process_trains_one_of_them(
     assert not (tmp_path / "out/rte").exists()
 
 
-def test_a_bad_file_of_any_task_shows_before_the_first_one_is_trained(folder, run, tmp_path):
+def test_errors_in_the_files_of_any_task_are_found_before_training(folder, run, tmp_path):
     for file in ("RTE/train", "RTE/dev", "STS-B/train", "STS-B/dev"):
         path = tmp_path / f"{file}.tsv"
         path.parent.mkdir(exist_ok=True)

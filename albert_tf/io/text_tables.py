@@ -8,7 +8,7 @@ import csv
 import dataclasses
 import difflib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.errors import AlbertError
@@ -54,19 +54,35 @@ def check_table(path: str) -> None:
     check_text_file(path)
 
 
-def read_text_table(path: str, columns: TextColumns) -> list[TextExample]:
+def read_text_table(
+    path: str,
+    columns: TextColumns,
+    header: Sequence[str] = (),
+    skipped: list[str] | None = None,
+) -> list[TextExample]:
     """Reads a table whose name ends in .tsv, .csv or .jsonl, possibly followed by .gz, .bz2 or .xz.
 
-    TSV and CSV files begin with a line of column names. A TSV field is everything between two tabs,
-    quotes included, as in the GLUE files; quoted CSV fields may span lines. A JSON line is an
-    object of strings, numbers or booleans. Blank lines are skipped.
+    TSV and CSV files begin with a line of column names. CSV fields may be quoted and then span
+    lines; for TSV see `read_tsv`. A JSON line is an object of strings, numbers or booleans. Blank
+    lines are skipped.
+
+    Args:
+      path: path of the file.
+      columns: the columns to read.
+      header: the column names of a TSV or CSV file that does not begin with them.
+      skipped: if given, receives the place ("file:line") of each TSV or CSV row with a wrong number
+        of fields. Otherwise such a row is an error.
 
     Raises:
       AlbertError: the file is missing, empty, of another kind or malformed, lacks a column, or
         repeats an ID.
     """
     kind = _kind(path)
-    rows = _json_rows(path) if kind == "jsonl" else _table_rows(path, kind, columns)
+    if kind == "jsonl":
+        rows = _json_rows(path)
+    else:
+        lines = _read_csv(path) if kind == "csv" else read_tsv(path)
+        rows = _table_rows(path, lines, columns, header, skipped)
     examples: list[TextExample] = []
     places: dict[str, str] = {}
     for line, row in rows:
@@ -131,23 +147,32 @@ def _json_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def _table_rows(path: str, kind: str, columns: TextColumns) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yields rows by column name; a row that spans lines has the number of its last line."""
-    header: list[str] = []
-    for number, fields in _csv_fields(path) if kind == "csv" else _tsv_fields(path):
-        if not header:
-            header = [name.strip() for name in fields]
-            _check_header(path, header, columns)
-        elif len(fields) != len(header):
-            raise AlbertError(
-                f"{path}:{number}: {len(fields)} fields, but the first line names {len(header)} "
-                "columns."
-            )
-        else:
+def _table_rows(
+    path: str,
+    lines: Iterator[tuple[int, list[str]]],
+    columns: TextColumns,
+    header: Sequence[str],
+    skipped: list[str] | None,
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yields rows by column name; a row that spans lines has the number of its last one."""
+    if not header:
+        _, first = next(lines, (1, []))
+        if not first:
+            return
+        header = [name.strip() for name in first]
+    _check_header(path, header, columns)
+    for number, fields in lines:
+        if len(fields) == len(header):
             yield number, dict(zip(header, fields))
+        elif skipped is not None:
+            skipped.append(f"{path}:{number}")
+        else:
+            raise AlbertError(
+                f"{path}:{number}: {len(fields)} fields, but the table has {len(header)} columns."
+            )
 
 
-def _check_header(path: str, header: list[str], columns: TextColumns) -> None:
+def _check_header(path: str, header: Sequence[str], columns: TextColumns) -> None:
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
         raise AlbertError(f"{path}:1: the column {shown(repeated[0])} appears more than once.")
@@ -164,7 +189,7 @@ def _column_hint(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {shown(similar[0])}? Case matters." if similar else ""
 
 
-def _separator_hint(header: list[str]) -> str:
+def _separator_hint(header: Sequence[str]) -> str:
     """Returns a sentence, after a space, if a header was not split into columns, or ""."""
     for separator, plural in _SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
@@ -175,13 +200,20 @@ def _separator_hint(header: list[str]) -> str:
     return ""
 
 
-def _tsv_fields(path: str) -> Iterator[tuple[int, list[str]]]:
+def read_tsv(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number and the fields of each line that is not blank.
+
+    A field is everything between two tabs, quotes included, as in the GLUE files.
+
+    Raises:
+      AlbertError: the file is missing, or is not UTF-8 text.
+    """
     for number, line in enumerate(_lines(path), start=1):
         if line.strip():
             yield number, line.split("\t")
 
 
-def _csv_fields(path: str) -> Iterator[tuple[int, list[str]]]:
+def _read_csv(path: str) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((line + "\n" for line in _lines(path)), strict=True)
     try:
         for fields in reader:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of fine-tuning tasks: their model, data, predictions and files."""
+"""FineTuningTask: the interface of fine-tuning tasks."""
 
 from __future__ import annotations
 
@@ -36,33 +36,35 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ExampleSet:
-    """Examples of a task, and the records that were made of them.
+    """Examples of a task, and their records.
 
     Attributes:
-      name: of the data set, for the terminal and in the names of metrics.
+      name: of the data set, for the terminal and the names of metrics.
       examples: of the task's own type.
-      source: the records, in the order of the examples; one for each, or several.
+      source: the records, in the order of the examples; one or several for each.
+      summary: describes the data set on the terminal.
     """
 
     name: str
     examples: Sequence[Any]
     source: RecordSource
+    summary: str
 
     def eval_spec(self, batch_size: int, every_steps: int | None = None) -> EvalSpec:
-        """Evaluation on, or prediction of, these examples."""
+        """Returns the EvalSpec that evaluates on, or predicts, these examples."""
         batches = self.source.num_batches(batch_size)
         return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self)
 
 
 @dataclasses.dataclass(frozen=True)
 class InputOptions:
-    """How examples become the input of a task.
+    """How to convert examples to the input of a task.
 
     Attributes:
-      cache_dir: where records are kept.
+      cache_dir: keeps the records.
       labelled: whether every example must have a label.
-      train_seed: of the training order; None keeps the examples' own, for evaluation.
-      pad_to_max: pad all batches to the longest length.
+      train_seed: shuffles the examples for training; None keeps their order, for evaluation.
+      pad_to_max: pad all batches to the maximum length.
     """
 
     cache_dir: str
@@ -74,27 +76,27 @@ class InputOptions:
 class FineTuningTask(Task):
     """A task on token sequences, with the configuration and the tokenizer of a pretrained model.
 
-    Its data are examples, each of which counts the same in the loss.
+    All examples have the same weight in the loss.
 
     Args:
       config: of the model.
       tokenizer: saved with the model.
-      spec: what the task is besides its model, such as labels; a dataclass that has, in tokens, the
-        `max_seq_length` of the longest sequences.
-      dropout_rate: dropout on what the task's own head reads.
+      spec: the task's own settings, such as labels: a dataclass with at least `max_seq_length`,
+        the maximum length of a sequence in tokens.
+      dropout_rate: dropout on the input of the task's head.
 
     Raises:
-      AlbertError: the configuration fits neither the tokenizer nor the length.
+      AlbertError: the configuration does not fit the tokenizer or the length.
     """
 
     #: The dataclass of `spec`.
     spec_class: type
-    #: The entry of `metrics` that answering without a look at the text would reach in
-    #: `best_metric`; None: that is 0.
+    #: The entry of `metrics` with the value of `best_metric` that a constant answer would have;
+    #: None: it is 0.
     baseline_metric: str | None = None
 
     def __init_subclass__(cls) -> None:
-        """Makes the task known by its name; see albert_tf.tasks.registry."""
+        """Registers the task by its name; see albert_tf.tasks.registry."""
         super().__init_subclass__()
         if "name" in vars(cls):
             register(cls)
@@ -116,20 +118,20 @@ class FineTuningTask(Task):
         self.spec, self.dropout_rate = spec, dropout_rate
 
     def task_file(self) -> dict[str, object]:
-        """The specification as JSON values."""
+        """Returns the specification as JSON values."""
         values = dataclasses.asdict(self.spec)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     @classmethod
     def read_spec(cls, values: Mapping[str, Any], path: str) -> Any:
-        """The specification from what `task_file` gives.
+        """Converts the values of `task_file` back to the specification.
 
         Args:
-          values: may be damaged.
+          values: read from a file, possibly damaged.
           path: of the file, for errors.
 
         Raises:
-          AlbertError: the values are no specification.
+          AlbertError: the values are not a specification.
         """
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         where = f"{path} does not describe {cls.name.replace('_', ' ')}"
@@ -137,18 +139,18 @@ class FineTuningTask(Task):
 
     @classmethod
     def load(cls, folder: str, **changes: Any) -> FineTuningTask:
-        """The task that the model in an output directory was trained for.
+        """Loads the task of the model in an output directory.
 
         Args:
           folder: the output directory.
-          **changes: entries of `task_file` to have otherwise.
+          **changes: entries of `task_file` to override.
 
         Raises:
-          AlbertError: the folder is not that of a model trained for this task.
+          AlbertError: the folder does not hold a model trained for this task.
         """
         values = {**read_task_file(folder, cls.name), **changes}
         spec = cls.read_spec(values, os.path.join(folder, TASK_FILE))
-        return cls(*load_model_files(None, None, None, folder), spec)
+        return cls(*load_model_files(folder), spec)
 
     def open_examples(
         self,
@@ -160,35 +162,31 @@ class FineTuningTask(Task):
         train_seed: int | None = None,
         pad_to_max: bool = False,
     ) -> ExampleSet:
-        """Examples as input of this task, by way of records in the cache.
+        """Converts examples to records in the cache, and prints a summary.
 
         Args:
           examples: of the task's own type.
-          name: what they are, for the terminal.
+          name: of the data set.
           cache_dir, labelled, train_seed, pad_to_max: see InputOptions.
 
         Raises:
           AlbertError: a label is missing or unknown.
         """
         options = InputOptions(cache_dir, labelled, train_seed, pad_to_max)
-        return self.make_records(examples, name, options)
+        data = self.make_records(examples, name, options)
+        print(data.summary)
+        return data
 
     @abc.abstractmethod
     def make_records(self, examples: Sequence[Any], name: str, options: InputOptions) -> ExampleSet:
-        """What `open_examples` does; `record_set` makes the result of a file of records."""
+        """Converts examples to records; see `open_examples`. `open_records` opens their file."""
 
-    def record_set(
-        self,
-        examples: Sequence[Any],
-        name: str,
-        path: str,
-        features: Mapping[str, FeatureSpec],
-        options: InputOptions,
-    ) -> ExampleSet:
-        """The examples whose records, with these features, are in a file."""
+    def open_records(
+        self, path: str, features: Mapping[str, FeatureSpec], options: InputOptions
+    ) -> RecordSource:
+        """Opens a file of records with batches of this task's lengths."""
         lengths = length_buckets(self.spec.max_seq_length, options.pad_to_max)
-        source = RecordSource([path], features, options.train_seed or 0, lengths=lengths)
-        return ExampleSet(name, examples, source)
+        return RecordSource([path], features, options.train_seed or 0, lengths=lengths)
 
     @abc.abstractmethod
     def write_predictions(
@@ -199,7 +197,7 @@ class FineTuningTask(Task):
         Args:
           data: the examples.
           outputs: of `predict`, in the order of the records.
-          output_dir: where the files go.
+          output_dir: the folder to write to.
         """
 
     def write_evaluation(
@@ -209,17 +207,17 @@ class FineTuningTask(Task):
         results: Mapping[str, float],
         output_dir: str,
     ) -> None:
-        """Writes what an evaluation leaves beside eval_results.json; by default nothing.
+        """Writes further results of an evaluation beside eval_results.json; by default none.
 
         Args:
           data: the examples.
           outputs: of `predict`, in the order of the records.
           results: the metrics.
-          output_dir: where the files go.
+          output_dir: the folder to write to.
         """
 
     def export(self, model: AlbertModel) -> Export:
-        """The SavedModel of a model of this task, which takes text.
+        """Builds the SavedModel of a model of this task, which takes text.
 
         Raises:
           AlbertError: the task has none.
@@ -229,11 +227,11 @@ class FineTuningTask(Task):
         )
 
     def export_lite(self, model: AlbertModel) -> tuple[Kind, Outputs, tuple[str, ...]]:
-        """What a TensorFlow Lite model of this task is made of.
+        """Returns the parts of a TensorFlow Lite model of this task.
 
         Returns:
-          What its SavedModel is; outputs by name from the encoder's inputs and `training`; the
-          labels, if the outputs are theirs.
+          The kind of export; a function from the encoder's inputs and `training` to outputs by
+          name; the labels, if the task has some.
 
         Raises:
           AlbertError: the task has none.
@@ -244,7 +242,7 @@ class FineTuningTask(Task):
         )
 
     def description(self) -> dict[str, object]:
-        """The model's configuration, the tokenizer and what task.json holds."""
+        """Returns the model's configuration, the tokenizer and the content of task.json."""
         return {
             "name": self.name,
             "config": self.config.to_dict(),
@@ -265,50 +263,55 @@ class FineTuningTask(Task):
         return training_flops(self.config, length)
 
     def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Records in the batch."""
+        """Counts the records in the batch."""
         return {"examples": tf.cast(tf.shape(batch["input_word_ids"])[0], tf.float32)}
 
     def means(
         self, sums: Mapping[str, tf.Tensor], weights: Mapping[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """Mean loss and, where the task sums it, accuracy."""
+        """Divides the sums, such as `loss` and `accuracy`, by the number of records."""
         return {name: value / weights["examples"] for name, value in sums.items()}
 
     def progress(self, means: Mapping[str, float]) -> str:
-        """Loss and, where the task sums it, accuracy."""
-        shown = super().progress(means)
-        return f"{shown} accuracy {means['accuracy']:.1%}" if "accuracy" in means else shown
+        """Formats the loss and, if the task sums it, the accuracy."""
+        text = super().progress(means)
+        return f"{text} accuracy {means['accuracy']:.1%}" if "accuracy" in means else text
 
 
 def model_inputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The part of a batch that the encoder reads."""
+    """Selects the encoder's inputs in a batch."""
     return {name: batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")}
 
 
 def choice_sums(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Summed cross-entropy `loss` and right choices, `accuracy`, of logits [B, C], labels [B]."""
+    """Sums cross-entropy (`loss`) and correct answers (`accuracy`).
+
+    Args:
+      logits: float32 [B, C].
+      labels: int32 [B].
+    """
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    right = tf.cast(correct(logits, labels), tf.float32)
-    return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(right)}
+    hits = tf.cast(correct(logits, labels), tf.float32)
+    return {"loss": tf.reduce_sum(losses), "accuracy": tf.reduce_sum(hits)}
 
 
 def load_model_files(
-    config_file: str | None,
-    vocabulary: str | None,
-    lower_case: bool | None,
     checkpoint: str | None,
+    config_file: str | None = None,
+    vocabulary: str | None = None,
+    lower_case: bool | None = None,
 ) -> tuple[AlbertConfig, Tokenizer]:
-    """The model's configuration and tokenizer, as given or else from beside the checkpoint.
+    """Loads a model's configuration and tokenizer, by default those beside the checkpoint.
 
     Args:
-      config_file: JSON file, or a preset, whose vocabulary size then follows the tokenizer.
+      checkpoint: see albert_tf.weights.load.open_source.
+      config_file: JSON file, or a preset, which takes its vocabulary size from the tokenizer.
       vocabulary: SentencePiece model, WordPiece vocabulary or tokenizer.json.
       lower_case: see Tokenizer.from_file.
-      checkpoint: see albert_tf.weights.load.open_source.
 
     Raises:
-      AlbertError: one of them is neither given nor found, there is no such checkpoint, or the
-        configuration does not fit.
+      AlbertError: one of them is neither given nor beside the checkpoint, there is no such
+        checkpoint, or the configuration does not fit.
     """
     source = open_source(checkpoint) if checkpoint and not (config_file and vocabulary) else None
     config = AlbertConfig.load(config_file) if config_file else source and source.config()
@@ -316,16 +319,16 @@ def load_model_files(
         tokenizer = Tokenizer.from_file(vocabulary, lower_case)
     else:
         tokenizer = source and source.tokenizer(lower_case)
-    for found, flag, name in (
-        (config, "--albert_config_file", CONFIG_FILE),
+    for value, setting, file in (
+        (config, "`albert_config_file`", CONFIG_FILE),
         (tokenizer, VOCABULARY_SETTINGS, SPEC_FILE),
     ):
-        if not found:
+        if not value:
             if not source:
-                raise missing_setting(flag)
-            # Where there is no such folder, asking for the weights' place tells it.
+                raise missing_setting(setting)
+            # If there is no such folder, `location` raises the error for that.
             place = checkpoint if tf.io.gfile.exists(checkpoint) else source.location
-            raise AlbertError(f"{flag} is needed: there is no {name} beside {place}.")
+            raise AlbertError(f"{setting} is needed: there is no {file} beside {place}.")
     if config_file in AlbertConfig.preset_names():
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
     if checkpoint and config_file:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of an ensemble: whose predictions are averaged, and where the mean goes."""
+"""The flags of the commands that average the predictions of several runs."""
 
 from __future__ import annotations
 
@@ -20,34 +20,32 @@ FLAGS = flags.FLAGS
 
 
 def define_ensemble_flags(runner: str) -> None:
-    """Defines --run_dirs and --output_dir.
+    """Defines --run_dirs, --output_dir and --overwrite.
 
     Args:
-      runner: the script whose runs are averaged, for the help.
+      runner: the script that made the runs, for the help.
     """
     define_paths(
-        "run_dirs",
-        None,
-        f"Comma list of output directories of {runner}, and of globs; what each last predicted "
-        "must be these questions.",
-        required=True,
-        check=check_run_dirs,
-    )
+        "run_dirs", None, f"Output directories of {runner}, or globs, separated by commas. Each "
+        "must hold predictions for these questions.",
+        required=True, check=check_run_dirs,
+    )  # fmt: skip
     define_path(
-        "output_dir", None, "Where the mean goes.", required=True, check=files.check_output_folder
-    )
+        "output_dir", None, "Folder for the averaged predictions.",
+        required=True, check=files.check_output_folder,
+    )  # fmt: skip
     script.define_overwrite_flag()
 
 
 @contextlib.contextmanager
 def claimed_output_dir(names: Iterable[str]) -> Iterator[None]:
-    """Holds --output_dir while the mean is made.
+    """Locks --output_dir.
 
     Args:
-      names: of the files that will be written there.
+      names: the names of the files to be written to it.
 
     Raises:
-      AlbertError: one is there already, without --overwrite; a run trains there.
+      AlbertError: one of them exists and --overwrite is not given, or a run trains in the folder.
     """
     with lock_folder(FLAGS.output_dir, "writing"):
         for name in names:
@@ -56,15 +54,15 @@ def claimed_output_dir(names: Iterable[str]) -> Iterator[None]:
 
 
 def member_dirs() -> list[str]:
-    """The folders of --run_dirs.
+    """Returns the folders of --run_dirs.
 
     Raises:
-      AlbertError: one does not exist, or is --output_dir, whose own predictions would be lost.
+      AlbertError: one does not exist, or is --output_dir, where predictions would be overwritten.
     """
-    found = files.expand_globs(FLAGS.run_dirs, "run directory")
-    if os.path.realpath(FLAGS.output_dir) in map(os.path.realpath, found):
+    folders = files.expand_globs(FLAGS.run_dirs, "run directory")
+    if os.path.realpath(FLAGS.output_dir) in map(os.path.realpath, folders):
         raise AlbertError(
-            f"--output_dir={FLAGS.output_dir} is among --run_dirs; give a folder that is none of "
-            "the runs, as the mean would take the place of its predictions."
+            f"--output_dir={FLAGS.output_dir} is among --run_dirs; give a folder that is "
+            "not one of the runs, or the averaged predictions would replace its own."
         )
-    return found
+    return folders

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From the output directory of a fine-tuned model to a SavedModel or a TensorFlow Lite model."""
+"""Exports the model of an output directory as a SavedModel or a TensorFlow Lite model."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from albert_tf.weights.source import find_beside
 def export_task(
     task_class: type[FineTuningTask], source: ModelFolder, path: str, overwrite: bool = False
 ) -> None:
-    """Writes the SavedModel of a model that was fine-tuned for a task.
+    """Exports a fine-tuned model as the SavedModel of its task.
 
     Args:
       task_class: the task.
       source: the model.
-      path: the folder to make.
+      path: the folder to create.
       overwrite: see `export_saved_model`.
 
     Raises:
-      AlbertError: there is no such model, or the task has no SavedModel of its own.
+      AlbertError: there is no such model, or the task has no SavedModel.
     """
     task = task_class.load(source.path)
     model = task.build_model()
@@ -45,19 +45,19 @@ def export_task(
 
 
 def export_saved_model(directory: str, path: str, overwrite: bool = False) -> None:
-    """Exports the model of an output directory as the SavedModel that fits its task.
+    """Exports a model as a SavedModel.
 
-    A fine-tuned model becomes one that takes text, a pretrained one an encoder with its heads; see
-    docs/export.md.
+    The SavedModel of a fine-tuned model takes text; that of a pretrained model is an encoder with
+    the pretraining heads. See docs/export.md.
 
     Args:
       directory: the output directory of a run, or any model that load_pretrained takes.
-      path: the folder to make.
+      path: the folder to create.
       overwrite: replace an earlier export at `path`; see folders.new_folder.
 
     Raises:
-      AlbertError: there is no model, it has no vocabulary, there is something at `path`, or one
-        of both is no path.
+      AlbertError: there is no model, it has no vocabulary, `path` exists, or an argument is not a
+        path.
 
     Example:
       albert_tf.export_saved_model("runs/rte", "exports/rte")
@@ -84,13 +84,13 @@ def export_lite(
     quantization: str,
     overwrite: bool = False,
 ) -> None:
-    """Writes a TensorFlow Lite model with vocabulary, report and card; see export.tflite.
+    """Exports a TensorFlow Lite model with vocabulary, report and card; see export.tflite.
 
     Args:
       source: the model.
-      task_class: what it was fine-tuned for; None exports the encoder.
-      path: the folder to make.
-      quantization: of tflite.QUANTIZATIONS.
+      task_class: the task it was fine-tuned for; None exports the encoder.
+      path: the folder to create.
+      quantization: one of tflite.QUANTIZATIONS.
       overwrite: see `export_saved_model`.
 
     Raises:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""FineTuneConfig: how a task is fine-tuned, from a recipe and what overrides it."""
+"""FineTuneConfig: the settings of fine-tuning, from a recipe and what overrides it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from albert_tf.io.json_values import shown_names
 from albert_tf.tasks.recipes import load_recipe
 from albert_tf.training.specs import MAX_SEED, RunConfig, check_number, check_steps
 
-#: Steps without a recipe, and if nothing else tells how long to train.
+#: Steps if neither the recipe nor a setting says how long to train.
 DEFAULT_STEPS = 1000
 _DURATION = ("train_step", "num_train_epochs")
-#: Of a RunConfig, where fine-tuning differs from pretraining.
+#: Defaults of RunConfig's fields for fine-tuning, where they differ from those for pretraining.
 _RUN_DEFAULTS = {
+    "output_dir": "",
+    "num_warmup_steps": 0,
     "train_batch_size": 32,
     "learning_rate": 5e-5,
     "optimizer": "adamw",
@@ -30,22 +32,21 @@ _RUN_DEFAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig:
-    """How a task is fine-tuned.
+    """How to fine-tune on a task.
 
     Attributes:
-      run: devices, optimizer, checkpoints and output directory; its warm-up is that of
-        `training_run`.
-      train_step: steps; None: as `num_train_epochs` says.
-      num_train_epochs: passes over the training examples; None: as `train_step` says.
-      warmup_step: steps of warm-up; None: as `warmup_proportion` says.
+      run: devices, optimizer, checkpoints and output directory. `training_run` sets its warm-up.
+      train_step: training steps; None: see `num_train_epochs`.
+      num_train_epochs: passes over the training examples; None: see `train_step`.
+      warmup_step: steps of warm-up; None: see `warmup_proportion`.
       warmup_proportion: warm-up as a share of all steps.
       eval_every_steps: steps between two evaluations; None: one at the end.
-      max_seq_length: of the longest sequences, in tokens.
-      dropout: of the hidden layers and of attention; None: the model configuration's own.
-      classifier_dropout: on what the task's head reads.
-      num_seeds: runs, with the seeds from `run.seed` on; the best one is kept.
+      max_seq_length: the maximum length of a sequence in tokens.
+      dropout: of hidden layers and attention; None: that of the model's configuration.
+      classifier_dropout: on the input of the task's head.
+      num_seeds: the number of runs, with consecutive seeds from `run.seed`; the best one is used.
       pad_to_max: pad all batches to `max_seq_length`.
-      cached_dir: where tokenized data is kept; None: the folder cache in the output directory.
+      cached_dir: folder of tokenized data; None: `cache` in the output directory.
 
     Raises:
       AlbertError: a value is impossible.
@@ -68,7 +69,7 @@ class FineTuneConfig:
     cached_dir: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises AlbertError for values that no fine-tuning can have."""
+        """Checks the values."""
         if self.num_train_epochs is not None:
             check_number("`num_train_epochs`", self.num_train_epochs, positive=True)
         if self.run.freeze and not self.run.init_checkpoint:
@@ -86,14 +87,14 @@ class FineTuneConfig:
     def from_recipe(
         cls, task_name: str | None, model: AlbertConfig | None = None, **settings: Any
     ) -> FineTuneConfig:
-        """A recipe for a task and a model, with the given settings in place of its own.
+        """Combines the recipe for a task and a model with settings that override it.
 
         If `settings` change the number of steps, the warm-up keeps its share of them.
 
         Args:
-          task_name: of the recipe, as `albert_tf/configs/recipes/<task_name>.json`; None for none.
-          model: configuration of the model; without a recipe it may be None.
-          **settings: fields of FineTuneConfig and of RunConfig; `output_dir` is needed.
+          task_name: of the recipe, `albert_tf/configs/recipes/<task_name>.json`; None for none.
+          model: configuration of the model; it may be None without a recipe.
+          **settings: fields of FineTuneConfig and RunConfig; `output_dir` is required.
 
         Raises:
           AlbertError: there is no such recipe; a setting is unknown or impossible; both
@@ -104,19 +105,19 @@ class FineTuneConfig:
 
     @property
     def output_dir(self) -> str:
-        """Where the model and all results go."""
+        """The folder of the model and all results."""
         return self.run.output_dir
 
     @property
     def cache_dir(self) -> str:
-        """Where tokenized data is kept."""
+        """The folder of tokenized data."""
         return self.cached_dir or os.path.join(self.output_dir, "cache")
 
     def steps(self, num_examples: int) -> int:
-        """Training steps for so many examples.
+        """Returns the number of training steps for a number of examples.
 
         Raises:
-          AlbertError: they are too many.
+          AlbertError: there are too many steps.
         """
         if self.num_train_epochs is None:
             return self.train_step or DEFAULT_STEPS
@@ -125,14 +126,14 @@ class FineTuneConfig:
         return steps
 
     def training_run(self, steps: int) -> RunConfig:
-        """The RunConfig for so many steps, with their warm-up."""
+        """Returns the RunConfig for a number of steps, with their warm-up."""
         warmup = self.warmup_step
         if warmup is None:
             warmup = int(self.warmup_proportion * steps)
         return dataclasses.replace(self.run, num_warmup_steps=warmup)
 
     def model_config(self, model: AlbertConfig) -> AlbertConfig:
-        """A model's configuration with the dropout of these settings."""
+        """Returns a model's configuration with `dropout`, if that is set."""
         if self.dropout is None:
             return model
         return dataclasses.replace(
@@ -143,7 +144,7 @@ class FineTuneConfig:
 def _merged(
     recipe: dict[str, Any], model: AlbertConfig | None, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Arguments of FineTuneConfig; `settings` come before those of the recipe."""
+    """Returns the arguments of FineTuneConfig; `settings` override the recipe."""
     own = {field.name for field in dataclasses.fields(FineTuneConfig)} - {"run"}
     of_run = {field.name for field in dataclasses.fields(RunConfig)}
     for values, where in ((recipe, "The recipe has unknown"), (settings, "There are unknown")):
@@ -154,7 +155,7 @@ def _merged(
         raise AlbertError("Give `train_step` or `num_train_epochs`, not both.")
     values = dict(recipe)
     if given:
-        # The recipe's warm-up is meant for its own number of steps.
+        # The warm-up of the recipe is for its own number of steps.
         warmup, steps = values.pop("warmup_step", None), values.get("train_step")
         if warmup is not None and steps:
             values["warmup_proportion"] = warmup / steps
@@ -164,9 +165,8 @@ def _merged(
     if model and "max_seq_length" not in settings:
         longest = values.get("max_seq_length", FineTuneConfig.max_seq_length)
         values["max_seq_length"] = min(longest, model.max_position_embeddings)
-    run = {**_RUN_DEFAULTS, "num_warmup_steps": 0}
-    run.update({name: value for name, value in values.items() if name in of_run})
+    run = {name: value for name, value in values.items() if name in of_run}
     return {
-        "run": RunConfig(**{"output_dir": "", **run}),
+        "run": RunConfig(**{**_RUN_DEFAULTS, **run}),
         **{name: value for name, value in values.items() if name in own},
     }

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The flags that fine-tuning runners share, and the FineTuneConfig that they make."""
+"""The flags of all fine-tuning runners, and the FineTuneConfig that they define."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ from albert_tf.tasks.training_flags import (
     define_training_flags,
     run_settings,
 )
-from albert_tf.training.specs import (
-    FREEZABLE,
-    MAX_STEPS,
-)
+from albert_tf.training.specs import FREEZABLE, MAX_STEPS
 from albert_tf.weights.config_files import config_in
 from albert_tf.weights.model_folders import (
     VOCABULARY_SETTINGS,
@@ -38,12 +35,11 @@ if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 FLAGS = flags.FLAGS
-#: Flags that only training reads, beside those of all runners.
+#: Flags for the model to start from. Without any of them it is the default model.
+_MODEL = ("init_checkpoint", "albert_config_file", "spm_model_file", "vocab_file")
+#: Flags that only training reads, besides those of all runners.
 _TRAINING_ONLY = (
-    "init_checkpoint",
-    "albert_config_file",
-    "spm_model_file",
-    "vocab_file",
+    *_MODEL,
     "do_lower_case",
     "learning_rate",
     "train_step",
@@ -54,13 +50,13 @@ _TRAINING_ONLY = (
     "freeze",
     "num_seeds",
 )
-#: Of the flags that all runners have, those whose default is the recipe's.
-RECIPE_SETTINGS = ("train_batch_size", "learning_rate")
+#: RunConfig's fields with a default in the recipe.
+_RECIPE_SETTINGS = ("train_batch_size", "learning_rate")
 _RECIPE = "Default: the task's recipe"
 
 
 def define_finetuning_flags() -> None:
-    """Defines the flags that all fine-tuning runners have; importable without TensorFlow."""
+    """Defines the flags of all fine-tuning runners, without importing TensorFlow."""
     define_training_flags(
         train_batch_size=32,
         eval_batch_size=64,
@@ -71,94 +67,80 @@ def define_finetuning_flags() -> None:
     )
     FLAGS.set_default("do_train", False)  # As in the release.
     FLAGS.set_default("precision", "auto")
-    flags.DEFINE_bool("do_predict", False, "Predict; works alone from a trained --output_dir.")
+    flags.DEFINE_bool("do_predict", False, "Predict; needs only a trained --output_dir.")
     beside = f"Default: that of --init_checkpoint; with {NONE}, of {DEFAULT}."
-    define_path(
-        "albert_config_file",
-        None,
-        f"JSON file or preset's name. {beside}",
-        check=AlbertConfig.load,
-        when=lambda: FLAGS.do_train,
-    )
-    define_path(
-        "spm_model_file",
-        None,
-        f"SentencePiece model. {beside}",
-        check=check_vocabulary,
-        when=lambda: FLAGS.do_train,
-    )
-    define_path(
-        "vocab_file",
-        None,
-        f"WordPiece vocabulary, or tokenizer.json. {beside}",
-        check=check_vocabulary,
-        when=lambda: FLAGS.do_train,
-    )
-    flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as tokenizer.json says, or yes.")
+    for name, help, check in (
+        ("albert_config_file", "JSON file, or name of a preset.", AlbertConfig.load),
+        ("spm_model_file", "SentencePiece model.", check_vocabulary),
+        ("vocab_file", "WordPiece vocabulary, or tokenizer.json.", check_vocabulary),
+    ):
+        define_path(name, None, f"{help} {beside}", check, when=lambda: FLAGS.do_train)
+    flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as in tokenizer.json, or true.")
     flags.DEFINE_integer(
-        "max_seq_length", None, "Tokens of the longest sequences; longer ones are cut. "
-        f"{_RECIPE}, or what the model can read.", 1
+        "max_seq_length", None, "Maximum length of a sequence in tokens; longer ones are cut. "
+        f"{_RECIPE}, or the maximum of the model.", 1
     )  # fmt: skip
     flags.DEFINE_bool(
-        "pad_to_max", False, "Pad every batch to --max_seq_length, instead of to the longest of "
-        "its own, similar sequences. For TPUs, where it is the default."
+        "pad_to_max", False, "Pad each batch to --max_seq_length, instead of to its own longest "
+        "sequence. Default on TPUs: true."
     )  # fmt: skip
     define_path(
-        "cached_dir",
-        None,
-        "Tokenized data. Default: cache in --output_dir.",
+        "cached_dir", None, "Folder for tokenized data. Default: cache in --output_dir.",
         check=files.check_output_folder,
-    )
+    )  # fmt: skip
     flags.DEFINE_float("learning_rate", None, f"Peak learning rate. {_RECIPE}.", 0.0)
-    flags.DEFINE_integer("train_step", None, f"Steps to train. {_RECIPE}.", 1, MAX_STEPS)
-    flags.DEFINE_float("num_train_epochs", None, "Passes over the training examples, instead.", 0.0)
+    flags.DEFINE_integer("train_step", None, f"Training steps. {_RECIPE}.", 1, MAX_STEPS)
+    flags.DEFINE_float(
+        "num_train_epochs", None, "Passes over the training examples, instead of --train_step.", 0.0
+    )
     flags.DEFINE_integer(
-        "warmup_step", None, f"Steps of linear warm-up. {_RECIPE}, in proportion to the steps; a "
-        "tenth of them without one. Larger models often do not learn without.", 0
+        "warmup_step", None, f"Steps of linear warm-up. {_RECIPE}, in proportion to the steps; "
+        "without one a tenth of them. Larger models often do not learn without warm-up.", 0
     )  # fmt: skip
     flags.DEFINE_integer(
-        "eval_every_steps", None, "Evaluate every so many steps, too, and keep the best weights. "
-        f"{_RECIPE}.", 1
+        "eval_every_steps", None, "Steps between evaluations during training, which select the "
+        f"best weights. {_RECIPE}.", 1
     )  # fmt: skip
     flags.DEFINE_float(
-        "dropout", None, f"Dropout of hidden layers and attention. {_RECIPE}, or the model's own; "
-        "none for models that were trained without.", 0.0, 1.0
+        "dropout", None, f"Dropout of hidden layers and attention. {_RECIPE}, or that of the "
+        "model; none for models that were trained without dropout.", 0.0, 1.0
     )  # fmt: skip
     flags.DEFINE_float(
-        "classifier_dropout", None, f"Dropout on what the task's head reads. {_RECIPE}, or 0.1.",
+        "classifier_dropout", None, f"Dropout on the input of the task's head. {_RECIPE}, or 0.1.",
         0.0, 1.0
     )  # fmt: skip
     flags.DEFINE_enum(
-        "freeze", None, FREEZABLE, "What is not trained and stays as it is in --init_checkpoint. "
+        "freeze", None, FREEZABLE, "The part of the model to keep as it is in --init_checkpoint. "
         "embeddings: those of pieces, segments and positions. encoder: everything but the task's "
-        "head, which is faster, needs less memory and wants a higher --learning_rate. Default: all "
-        "is trained."
+        "head, which is faster, takes less memory and works with a higher --learning_rate. "
+        "Default: none."
     )  # fmt: skip
     flags.DEFINE_integer(
-        "num_seeds", 1, "Train so many times, from --random_seed on, into seed-<n> folders; show "
-        "median, best and spread, and keep to the best.", 1
+        "num_seeds", 1, "Train this number of times, with consecutive seeds from --random_seed, in "
+        "folders seed-<n>; print median, best and spread, and use the best run.", 1
     )  # fmt: skip
 
 
-def check_finetuning_modes(files: Mapping[str, str], training_only: Sequence[str] = ()) -> None:
-    """See `check_modes`; `training_only` are those of this task alone.
+def check_finetuning_modes(
+    data_flags: Mapping[str, str], training_only: Sequence[str] = ()
+) -> None:
+    """Checks the mode flags of a fine-tuning runner; see `check_modes`.
 
     Raises:
-      AlbertError: a flag that was given would be ignored.
+      AlbertError: flags contradict each other.
     """
-    check_modes(files, (*_TRAINING_ONLY, *training_only))
+    check_modes(data_flags, (*_TRAINING_ONLY, *training_only))
     if FLAGS.do_train:
         check_seeds(FLAGS.num_seeds, FLAGS.do_eval)
 
 
 def starts_from_default() -> bool:
-    """Whether the default model is trained, as it is if no flag names another one."""
-    names = ("init_checkpoint", "albert_config_file", "spm_model_file", "vocab_file")
-    return FLAGS.do_train and not any(FLAGS[name].value for name in names)
+    """Whether training starts from the default model, as no flag names another one."""
+    return FLAGS.do_train and not any(FLAGS[name].value for name in _MODEL)
 
 
 def open_model_files() -> tuple[AlbertConfig, Tokenizer]:
-    """Configuration and tokenizer of the model to train; see `base.load_model_files`."""
+    """Loads configuration and tokenizer of the model to train; see `base.load_model_files`."""
     from albert_tf.tasks.base import load_model_files
 
     config_file, vocabulary = FLAGS.albert_config_file, FLAGS.spm_model_file or FLAGS.vocab_file
@@ -171,26 +153,26 @@ def open_model_files() -> tuple[AlbertConfig, Tokenizer]:
         checkpoint = DEFAULT
     elif checkpoint == NONE:
         checkpoint = None if config_file or vocabulary else DEFAULT
-    return load_model_files(config_file, vocabulary, FLAGS.do_lower_case, checkpoint)
+    return load_model_files(checkpoint, config_file, vocabulary, FLAGS.do_lower_case)
 
 
 def fine_tune_config(
     recipe: str | None, model: AlbertConfig | None = None, output_dir: str | None = None
 ) -> FineTuneConfig:
-    """A recipe, overridden by the flags that were given.
+    """Returns the settings of a recipe, overridden by the flags that were given.
 
     Args:
       recipe: of the task; None for none.
-      model: configuration of the model; without a recipe it may be None.
-      output_dir: None: that of the flags.
+      model: configuration of the model; it may be None without a recipe.
+      output_dir: overrides the flag.
 
     Raises:
       AlbertError: see `FineTuneConfig.from_recipe`.
     """
     settings = run_settings()
     names = [field.name for field in dataclasses.fields(FineTuneConfig) if field.name in FLAGS]
-    for name in {*names, *RECIPE_SETTINGS}:
-        # The defaults of these flags are the recipe's.
+    for name in {*names, *_RECIPE_SETTINGS}:
+        # The defaults of these flags are in the recipe.
         settings.pop(name, None)
         if FLAGS[name].present:
             settings[name] = FLAGS[name].value
@@ -208,16 +190,16 @@ def fine_tune_config(
 
 
 def check_settings(recipe: str | None) -> FineTuneConfig | None:
-    """Checks what can be told of a run without TensorFlow.
+    """Checks the settings of a run as far as possible without TensorFlow.
 
     Args:
       recipe: of the task; None if there are several.
 
     Returns:
-      How to train; None if this depends on a configuration that TensorFlow has to read.
+      The settings; None if they depend on a configuration that TensorFlow must read.
 
     Raises:
-      AlbertError: the settings are impossible, or --output_dir holds no model to go on with.
+      AlbertError: the settings are impossible, or there is no trained model in --output_dir.
     """
     if not FLAGS.do_train:
         config = fine_tune_config(None)
@@ -228,20 +210,20 @@ def check_settings(recipe: str | None) -> FineTuneConfig | None:
     if FLAGS.init_checkpoint in (None, "", NONE):
         vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file
         if vocabulary and not FLAGS.albert_config_file:
-            raise missing_setting("--albert_config_file")
+            raise missing_setting("`albert_config_file`")
         if FLAGS.albert_config_file and not vocabulary:
             raise missing_setting(VOCABULARY_SETTINGS)
-    model = _config_at_hand()
-    known = model is not None and recipe is not None
-    config = fine_tune_config(recipe if known else None, model)
-    check_run(config.run, batch_size_known=known or FLAGS["train_batch_size"].present)
+    model = _local_model_config()
+    complete = model is not None and recipe is not None
+    config = fine_tune_config(recipe if complete else None, model)
+    check_run(config.run, batch_size_known=complete or FLAGS["train_batch_size"].present)
     if model:
         model.check_length(config.max_seq_length)
-    return config if known else None
+    return config if complete else None
 
 
-def _config_at_hand() -> AlbertConfig | None:
-    """The configuration of the model to train, if it is a local file."""
+def _local_model_config() -> AlbertConfig | None:
+    """Returns the configuration of the model to train, if it is a local file."""
     path = FLAGS.albert_config_file
     if path:
         return AlbertConfig.load(path) if files.is_local(path) else None

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning: one run or one a seed, evaluated; keeps track of the best one."""
+"""Fine-tunes, evaluates and predicts; trains with several seeds and keeps the best run."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
 from albert_tf.weights.model_folders import SEEDS_FILE, check_seeds, model_folder
 
-#: Writes the predictions for a data set into a folder, as `FineTuningTask.write_predictions`.
+#: Writes the predictions for a data set to a folder; see `FineTuningTask.write_predictions`.
 Writer = Callable[[ExampleSet, Mapping[str, np.ndarray], str], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """What a run reads; what is empty is not done.
+    """The examples of a run, which trains, evaluates or predicts if there are examples for it.
 
     Attributes:
-      train: to train on.
-      evaluate: labelled examples by the name of the data set; the first one picks the best weights.
-      predict: examples by the name of the data set.
+      train: training examples.
+      evaluate: labelled examples by data set; the first data set selects the best weights.
+      predict: examples by data set.
     """
 
     train: Sequence[Any] = ()
@@ -50,25 +50,25 @@ def run(
     config: FineTuneConfig,
     write_predictions: Writer | None = None,
 ) -> dict[str, float]:
-    """Trains, evaluates and predicts, as far as there are examples for it.
+    """Trains, evaluates and predicts.
 
-    In a cluster all processes have to call it; the chief writes the files.
+    In a cluster all processes must call it; the chief writes the files.
 
     Args:
       task: the task.
-      examples: what to read.
-      config: how; the model is, or will be, in its output directory.
+      examples: what to train on, evaluate and predict.
+      config: the settings; the output directory holds the trained model, or will hold it.
       write_predictions: writes those for a data set; None: `task.write_predictions`.
 
     Returns:
-      The metrics that `report` gives, empty without evaluation.
+      The metrics of `report`; empty without evaluation.
     """
     options = {"cache_dir": config.cache_dir, "pad_to_max": config.pad_to_max}
-    # Everything is tokenized before anything is trained, so that errors show at once.
+    # All examples are tokenized before the training, so that errors show at once.
     evaluated = [task.open_examples(x, name, **options) for name, x in examples.evaluate.items()]
     predicted = [
-        task.open_examples(new, name, labelled=False, **options)
-        for name, new in examples.predict.items()
+        task.open_examples(x, name, labelled=False, **options)
+        for name, x in examples.predict.items()
     ]
     batch_size = config.run.eval_batch_size
     eval_specs = [data.eval_spec(batch_size, config.eval_every_steps) for data in evaluated]
@@ -94,25 +94,26 @@ def fine_tune(
     data: ExampleSet,
     eval_specs: Sequence[EvalSpec] = (),
 ) -> Estimator:
-    """Trains; with several seeds, trains and evaluates the best weights for each.
+    """Trains with one seed; or with several, and evaluates each run.
 
-    During training the first of `eval_specs` is evaluated, if its `every_steps` says so, and picks
-    the best weights by the task's `best_metric`; `report` then evaluates all of them. With several
-    seeds, run i has the seed `config.run.seed + i` and the folder seed-<seed>, and seeds.json tells
-    which is the best. A seed that diverges has the value null there, and the others go on.
+    If the first of `eval_specs` has `every_steps`, it is evaluated during training and selects the
+    best weights by the task's `best_metric`. With several seeds, run i has the seed
+    `config.run.seed + i` and the folder seed-<seed>; seeds.json holds the value of each run and
+    names the best one. A run that diverges has the value null, and the others continue.
 
     Args:
-      task: what is trained.
-      config: how; its output directory holds everything.
+      task: the task.
+      config: the settings.
       data: the training examples.
-      eval_specs: what to evaluate on.
+      eval_specs: the data sets to evaluate.
 
     Returns:
       The Estimator of the run, or of the best one.
 
     Raises:
-      AlbertError: several seeds without anything to choose by; another process trains there.
-      DivergedError: the training has diverged, that of all seeds.
+      AlbertError: there are several seeds but no evaluation, or another process trains in the
+        output directory.
+      DivergedError: the training has diverged, with several seeds each time.
     """
     max_steps = config.steps(data.source.num_examples)
     run = config.training_run(max_steps)
@@ -128,13 +129,11 @@ def fine_tune(
     check_seeds(config.num_seeds, bool(eval_specs))
     runs = {}
     for seed in range(run.seed, run.seed + config.num_seeds):
-        folder = os.path.join(run.output_dir, f"seed-{seed}")
-        source = data.source.reseeded(seed)
-        runs[f"seed-{seed}"] = (
-            dataclasses.replace(run, seed=seed, output_dir=folder),
-            TrainSpec.of(source, max_steps),
-        )
-    folders = [config.output_dir for config, _ in runs.values()]
+        name = f"seed-{seed}"
+        folder = os.path.join(run.output_dir, name)
+        own_run = dataclasses.replace(run, seed=seed, output_dir=folder)
+        runs[name] = own_run, TrainSpec.of(data.source.reseeded(seed), max_steps)
+    folders = [own_run.output_dir for own_run, _ in runs.values()]
     with output_lock(run.strategy, run.output_dir, *folders):
         _fine_tune_seeds(task, run.output_dir, runs, eval_specs)
         return open_trained(task, run)
@@ -146,7 +145,7 @@ def _fine_tune_seeds(
     runs: Mapping[str, tuple[RunConfig, TrainSpec]],
     eval_specs: Sequence[EvalSpec],
 ) -> None:
-    """Trains and evaluates each seed in its folder, and writes which is the best."""
+    """Trains and evaluates each run in its folder, and writes seeds.json."""
     files.remove_temporary(output_dir)
     results: dict[str, dict[str, float]] = {}
     values: dict[str, float | None] = {}
@@ -169,24 +168,24 @@ def _fine_tune_seeds(
     summary = {"metric": task.best_metric, "values": values, "best": best}
     if estimator.chief:
         files.write_json(os.path.join(output_dir, SEEDS_FILE), summary)
-    highest(estimator.strategy)  # It is read again at once.
-    print(_seeds_line(task, values, best, results[best]))
+    highest(estimator.strategy)  # All processes wait for the chief, as they read the file next.
+    print(_seeds_report(task, values, best, results[best]))
 
 
 def _train(estimator: Estimator, train_spec: TrainSpec, eval_specs: Sequence[EvalSpec]) -> None:
-    # With one evaluation only, at the end, there is nothing to choose from: `report` does it.
-    chooser = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
-    estimator.train_and_evaluate(train_spec, chooser)
+    # Without evaluations during training there is nothing to select; `report` evaluates the end.
+    selection = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
+    estimator.train_and_evaluate(train_spec, selection)
 
 
 def open_trained(task: FineTuningTask, run: RunConfig) -> Estimator:
-    """The Estimator of the model in an output directory, or of its best seed."""
+    """Returns the Estimator of the model in an output directory, or of its best seed."""
     folder = model_folder(run.output_dir)
     return Estimator(task, dataclasses.replace(run, output_dir=folder))
 
 
 class _Evaluated(NamedTuple):
-    """What the evaluation of a data set gave."""
+    """An evaluated data set."""
 
     data: ExampleSet
     outputs: Mapping[str, np.ndarray]
@@ -198,13 +197,13 @@ def _evaluate(estimator: Estimator, eval_specs: Sequence[EvalSpec]) -> list[_Eva
     estimator.load()
     outputs = [estimator.outputs(spec) for spec in eval_specs]
     return [
-        _Evaluated(spec.examples, found, estimator.metrics(spec, found))
-        for spec, found in zip(eval_specs, outputs)
+        _Evaluated(spec.examples, out, estimator.metrics(spec, out))
+        for spec, out in zip(eval_specs, outputs)
     ]
 
 
 def _metrics(evaluated: Sequence[_Evaluated]) -> dict[str, float]:
-    """Metrics of all data sets: of the first by their names, of others with the set's before."""
+    """Merges the metrics of all data sets; see `report`."""
     first, *others = evaluated
     named = {f"{x.data.name}_{key}": value for x in others for key, value in x.metrics.items()}
     return {**first.metrics, **named}
@@ -213,11 +212,11 @@ def _metrics(evaluated: Sequence[_Evaluated]) -> dict[str, float]:
 def report(
     estimator: Estimator, eval_specs: Sequence[EvalSpec], output_dir: str
 ) -> dict[str, float]:
-    """Evaluates, prints the metrics and writes eval_results.json and what the task adds to it.
+    """Evaluates, prints the metrics, and writes eval_results.json and the task's own results.
 
     Returns:
-      The metrics of the best weights of the Estimator's run. Those of the first data set go by
-      their own names, those of others by <name of the data set>_<name of the metric>.
+      The metrics of the best weights of the Estimator's run. Those of the first data set have their
+      own names, those of others the names <data set>_<metric>.
 
     Raises:
       DivergedError: a metric is not finite.
@@ -232,23 +231,22 @@ def report(
     return results
 
 
-def _seeds_line(
+def _seeds_report(
     task: FineTuningTask,
     values: Mapping[str, float | None],
     best: str,
     result: Mapping[str, float],
 ) -> str:
-    """A line a seed, and one with median, best, spread and what a constant answer reaches."""
+    """Returns a line for each seed, then median, best, spread and the baseline."""
     baseline = result[task.baseline_metric] if task.baseline_metric else 0.0
-    lines = [f"{task.best_metric} of {len(values)} seeds:"]
-    lines += [
-        f"  {name:12} {'diverged' if value is None else f'{value:.4f}'}"
-        for name, value in values.items()
-    ]
+    shown = {name: "diverged" if x is None else f"{x:.4f}" for name, x in values.items()}
     ordered = sorted(value for value in values.values() if value is not None)
-    lines.append(
-        f"  median {statistics.median(ordered):.4f}, best {values[best]:.4f} ({best}), "
-        f"spread {ordered[0]:.4f} to {ordered[-1]:.4f};"
+    return "\n".join(
+        [
+            f"{task.best_metric} of {len(values)} seeds:",
+            *(f"  {name:12} {value}" for name, value in shown.items()),
+            f"  median {statistics.median(ordered):.4f}, best {shown[best]} ({best}), "
+            f"spread {ordered[0]:.4f} to {ordered[-1]:.4f};",
+            f"  a constant answer has {baseline:.4f}.",
+        ]
     )
-    lines.append(f"  a constant answer has {baseline:.4f}.")
-    return "\n".join(lines)

@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A script for a task of one's own: trains, evaluates, predicts and exports, with flags.
+"""run_task_script: a script that trains, evaluates, predicts and exports any task.
 
-examples/run_token_classifier.py uses it. The scripts of this project have further flags.
+examples/run_token_classifier.py uses it. The scripts of the built-in tasks have further flags.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from albert_tf.tasks.training_flags import lock_for_training
 from albert_tf.weights.model_folders import model_folder
 
 FLAGS = flags.FLAGS
+#: Data flags by action flag.
 FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
 
 
@@ -44,15 +45,15 @@ def run_task_script(
 
     Args:
       task_class: the task.
-      read: gives the examples of a file.
-      make_spec: gives the task's specification, of the training examples and `max_seq_length`.
-      recipe: whose settings hold where no flag is given.
+      read: reads the examples of a file.
+      make_spec: makes the task's specification from the training examples and `max_seq_length`.
+      recipe: the recipe, for settings without a flag.
     """
 
     def main() -> None:
         config = check_settings(recipe)
         with lock_for_training():
-            train, held_out, new = (
+            train, labelled, unlabelled = (
                 read(FLAGS[name].value) if FLAGS[action].value else []
                 for action, name in FILES.items()
             )
@@ -63,8 +64,9 @@ def run_task_script(
                 task = task_class(config.model_config(model), tokenizer, spec, dropout)
             else:
                 task = task_class.load(model_folder(FLAGS.output_dir))
-            evaluate = {"eval": held_out} if held_out else {}
-            run(task, Examples(train, evaluate, {"predict": new} if new else {}), config)
+            evaluate = {"eval": labelled} if labelled else {}
+            predict = {"predict": unlabelled} if unlabelled else {}
+            run(task, Examples(train, evaluate, predict), config)
         if FLAGS.export_path:
             export_task(task_class, ModelFolder(FLAGS.output_dir), FLAGS.export_path)
 
@@ -75,7 +77,7 @@ def _define_flags() -> None:
     define_finetuning_flags()
     for action, name in FILES.items():
         define_path(name, None, f"Examples for --{action}.", check=check_text_file)
-    define_path("export_path", None, "Folder to make: a SavedModel of the model in --output_dir.")
+    define_path("export_path", None, "Folder for a SavedModel of the model in --output_dir.")
 
 
 def _check_flags() -> None:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The flags that every runner has, and the RunConfig they make."""
+"""The flags of all runners, and the RunConfig that they define."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TRAINING_ONLY = (
     "max_nonfinite_steps",
     "on_divergence",
 )
-#: Flags about the evaluations during training.
+#: Flags that only evaluations during training read.
 _EVALUATION_DURING_TRAINING = ("eval_every_steps", "early_stopping_evals")
 _TPU_ONLY = ("tpu_name", "tpu_zone", "gcp_project")
 
@@ -56,107 +56,103 @@ def define_training_flags(
     save_checkpoints_steps: int,
     without_init: str,
 ) -> None:
-    """Defines the flags shared by the runners.
+    """Defines the flags of all runners.
 
-    The arguments are a runner's own defaults; `without_init` says what it does without
+    The arguments are the runner's own defaults; `without_init` describes what it does without
     --init_checkpoint.
     """
     define_path(
-        "output_dir", None, "Folder for checkpoints, metrics and results. A run found there with "
-        "the same settings is resumed; with other settings it is refused.",
-        check=files.check_output_folder
+        "output_dir", None, "Folder for checkpoints, metrics and results. If it holds a run with "
+        "the same settings, that is resumed; a run with other settings is an error.",
+        check=files.check_output_folder,
     )  # fmt: skip
     define_path(
-        "init_checkpoint", None, "Weights to start from: an output directory of another run (its "
-        "best weights), a checkpoint's name without .index, a folder or archive (.tar.gz) of the "
-        "TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…), the "
-        f"name of a bundled model ({DEFAULT}), or {NONE} for random weights. {without_init} Not "
-        "for resuming, which needs no flag.", check=check_model, when=_starts_anew
+        "init_checkpoint", None, "Weights to start from: the output directory of another run (its "
+        "best weights), the name of a checkpoint without .index, a folder or archive (.tar.gz) of "
+        "the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…), "
+        f"the name of a bundled model ({DEFAULT}), or {NONE} for random weights. {without_init} "
+        "Not needed for resuming.", check=check_model, when=_starts_anew
     )  # fmt: skip
     flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
     flags.DEFINE_bool("do_train", True, "Train.")
     flags.DEFINE_bool("do_eval", False, "Evaluate, during training and at the end.")
     flags.DEFINE_integer(
-        "train_batch_size", train_batch_size, "Examples of one optimizer step, in all.", 1
+        "train_batch_size", train_batch_size, "Examples of one optimizer step, in total.", 1
     )
     flags.DEFINE_integer("eval_batch_size", eval_batch_size, "Examples of one evaluation batch.", 1)
     flags.DEFINE_integer(
-        "gradient_accumulation_steps", 1, "Cut each training batch into so many parts, one after "
-        "the other: less memory, the same result.", 1
+        "gradient_accumulation_steps", 1, "Split each training batch into this number of parts and "
+        "process them one after the other: less memory, the same result.", 1
     )  # fmt: skip
     flags.DEFINE_bool(
-        "recompute", False, "Keep of each layer the output alone and compute the rest again in the "
+        "recompute", False, "Keep only the output of each layer and compute the rest again in the "
         "backward pass: much less memory, the same result, steps up to a third longer."
     )  # fmt: skip
     flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "Optimizer.")
     flags.DEFINE_bool(
-        "bias_correction", False, "Bias-corrected moments as in You et al. (2020); the ALBERT "
-        "release has none."
+        "bias_correction", False, "Correct the bias of the moments, as You et al. (2020) do and "
+        "the ALBERT release does not."
     )  # fmt: skip
     flags.DEFINE_float("weight_decay_rate", 0.01, "Weight decay; not for LayerNorm and biases.", 0)
     flags.DEFINE_enum(
         "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
         "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. auto: "
-        "mixed_bfloat16 there, float32 elsewhere; an existing run keeps its own."
+        "mixed_bfloat16 on those, float32 elsewhere; a resumed run keeps its precision."
     )  # fmt: skip
     flags.DEFINE_bool("jit_compile", False, "Compile the model with XLA.")
     flags.DEFINE_integer(
-        "random_seed",
-        12345,
-        "Seed of initial weights, dropout and data order; at most 2³¹ − 1.",
-        0,
-        MAX_SEED,
-    )
+        "random_seed", 12345, "Seed of initial weights, dropout and data order; at most 2³¹ − 1.",
+        0, MAX_SEED,
+    )  # fmt: skip
     flags.DEFINE_integer(
-        "steps_per_loop", 1000, "At most so many steps run on the device between two looks from "
-        "the host; fewer where steps are slow, so that progress shows.", 1
+        "steps_per_loop", 1000, "Maximum number of steps that run on the device before control "
+        "returns to the host; fewer if steps are slow, so that progress is shown.", 1
     )  # fmt: skip
     flags.DEFINE_integer(
         "save_checkpoints_steps", save_checkpoints_steps, "Steps between checkpoints.", 1
     )
     flags.DEFINE_integer(
-        "keep_checkpoint_max", 5, "Checkpoints kept; the best one is kept apart.", 1
+        "keep_checkpoint_max", 5, "Number of checkpoints to keep, besides the best one.", 1
     )
     flags.DEFINE_integer("log_every_steps", 100, "Steps between entries of metrics.jsonl.", 1)
     flags.DEFINE_integer(
-        "max_nonfinite_steps", 10, "A step whose loss or gradient is not finite is skipped; so "
-        "many in a row are a divergence that no run goes on from (see --on_divergence).", 1
+        "max_nonfinite_steps", 10, "A step whose loss or gradient is not finite is skipped. After "
+        "this number of skipped steps in a row the run has diverged and stops (see "
+        "--on_divergence).", 1
     )  # fmt: skip
     flags.DEFINE_enum(
         "on_divergence", WARN, ON_DIVERGENCE, "What to do if the loss jumps, the gradient norm "
-        "explodes, or long after warm-up an objective is no better than chance. warn: say where "
-        "and what helps. stop: exit with an error. rollback: go on from the last checkpoint "
-        "before it, with the data after it and half the learning rate; at most three times, "
-        "recorded in rollbacks.json and repeated exactly when the run is resumed."
+        "explodes, or long after warm-up an objective is no better than chance. warn: print where "
+        "it happened and what helps. stop: exit with an error. rollback: go back to the last "
+        "checkpoint before it, skip the data up to it and halve the learning rate; at most three "
+        "times, recorded in rollbacks.json and repeated exactly if the run is resumed."
     )  # fmt: skip
     flags.DEFINE_integer(
-        "early_stopping_evals", 0, "Stop after so many evaluations without a new best; 0: never.", 0
-    )
+        "early_stopping_evals", 0, "Stop after this number of evaluations without a new best; 0: "
+        "never.", 0
+    )  # fmt: skip
     flags.DEFINE_enum(
         "strategy", "default", STRATEGIES, "default: one device; mirrored: all GPUs of this "
         "machine, at least two; multi_worker: the machines of TF_CONFIG; tpu: a Cloud TPU."
     )  # fmt: skip
     flags.DEFINE_bool("use_tpu", False, "The same as --strategy=tpu.")
     flags.DEFINE_string(
-        "tpu_name",
-        None,
-        "Name or grpc:// address of the Cloud TPU; local: that of this machine. "
-        "Default: the environment's TPU_NAME, else local.",
-    )
+        "tpu_name", None, "Name or grpc:// address of the Cloud TPU; local: the one attached to "
+        "this machine. Default: the environment's TPU_NAME, else local.",
+    )  # fmt: skip
     flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU; default: this machine's.")
     flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU; default: this machine's.")
 
 
-def check_modes(files: Mapping[str, str], training_only: Sequence[str] = ()) -> None:
-    """Refuses flags that contradict what is to be done, and names those that have no effect.
+def check_modes(data_flags: Mapping[str, str], training_only: Sequence[str] = ()) -> None:
+    """Refuses flags that contradict each other, and prints those that have no effect.
 
     Args:
-      files: the flag of the data by the flag of the action that reads it, "train_file" by
-        "do_train".
-      training_only: what only training reads in this runner, beside TRAINING_ONLY.
+      data_flags: data flags by action flag, such as "train_file" by "do_train".
+      training_only: flags of this runner that only training reads, besides TRAINING_ONLY.
 
     Raises:
-      AlbertError: a flag that was given would be ignored.
+      AlbertError: flags contradict each other.
     """
     if FLAGS.use_tpu and FLAGS["strategy"].present and FLAGS.strategy != "tpu":
         raise AlbertError(f"Give --use_tpu or --strategy={FLAGS.strategy}, not both.")
@@ -167,25 +163,25 @@ def check_modes(files: Mapping[str, str], training_only: Sequence[str] = ()) -> 
         note_unused_flags(names, "do_train")
     elif not FLAGS.do_eval:
         refuse_flags(_EVALUATION_DURING_TRAINING, "evaluation needs --do_eval.")
-    for action, file in files.items():
+    for action, name in data_flags.items():
         if not FLAGS[action].value:
-            note_unused_flags([file], action)
+            note_unused_flags([name], action)
 
 
 def _starts_anew() -> bool:
-    """Whether --init_checkpoint will be read: what resumes a run does not need it any more."""
+    """Whether --init_checkpoint will be read; a resumed run does not read it."""
     return FLAGS.do_train and not (FLAGS.output_dir and files.exists(FLAGS.output_dir))
 
 
 def check_run(config: RunConfig, batch_size_known: bool = True) -> None:
-    """Checks what can be told of a run without its devices.
+    """Checks the settings of a run that do not depend on its devices.
 
     Args:
       config: of the run.
       batch_size_known: whether its training batch size is final.
 
     Raises:
-      AlbertError: its batches cannot be cut evenly, or it has no cluster.
+      AlbertError: its batches cannot be split evenly, or there is no cluster.
     """
     if FLAGS.do_train and batch_size_known:
         check_batch_sizes(config, replicas=1)
@@ -194,12 +190,12 @@ def check_run(config: RunConfig, batch_size_known: bool = True) -> None:
 
 
 def lock_for_training(*below: str) -> contextlib.AbstractContextManager[None]:
-    """Joins the cluster, if there is one, and holds --output_dir if the run trains.
+    """Joins the cluster, if there is one, and locks --output_dir if the run trains.
 
-    Runners read their data and write their files within it. It imports TensorFlow.
+    Runners hold the lock while they read data and write files. It imports TensorFlow.
 
     Args:
-      *below: names of folders in --output_dir that the run trains in too.
+      *below: names of folders in --output_dir that the run also trains in.
 
     Raises:
       AlbertError: another process trains there; see `output_lock`.
@@ -211,7 +207,7 @@ def lock_for_training(*below: str) -> contextlib.AbstractContextManager[None]:
 
 
 def run_settings() -> dict[str, object]:
-    """Fields of the RunConfig that the parsed flags tell."""
+    """Returns the fields of RunConfig from the parsed flags."""
     fields = {
         field.name: FLAGS[field.name].value
         for field in dataclasses.fields(RunConfig)

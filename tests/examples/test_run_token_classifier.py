@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The example of a task in one file: it learns, predicts, resumes and is exported as others are."""
+"""The example of a task in one file learns, predicts and is exported."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization.tokenizer import Tokenizer
 from examples import run_token_classifier
+from tests.support.builders import tiny_config, write_tokenizer
 
 PEOPLE, PLACES = ("ada", "grace", "alan", "emmy"), ("london", "york", "paris", "oslo")
 OTHERS = ("in", "lives", "saw", "and", "wrote", "from", "to", "the")
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *PEOPLE, *PLACES, *OTHERS, "##s", "new"]
+WORDS = (*PEOPLE, *PLACES, *OTHERS, "##s", "new")
+SIZES = {"hidden_size": 32, "embedding_size": 16, "intermediate_size": 64}
 
 
 def sentences(count, seed):
@@ -38,8 +40,8 @@ def sentences(count, seed):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tagging")
-    (folder / "vocab.txt").write_text("\n".join(PIECES))
-    config = AlbertConfig(len(PIECES), 16, 32, 1, 2, 64, max_position_embeddings=48)
+    tokenizer = write_tokenizer(folder, WORDS)
+    config = tiny_config(tokenizer.vocab_size, max_position_embeddings=48, **SIZES)
     config.to_json(str(folder / "config.json"))
     for name, count in (("train", 200), ("dev", 40)):
         (folder / f"{name}.txt").write_text("\n".join(sentences(count, name)))

@@ -54,7 +54,7 @@ BAD = {
         ("text\n", "holds no examples"),
         ("body\tlabel\nA\tB\n", "has no column 'text'; it has body, label."),
         ("text\ttext\nA\tB\n", ":1: the column 'text' appears more than once"),
-        ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the first line names 2 columns"),
+        ("text\tlabel\nA\tB\nC\n", ":3: 1 fields, but the table has 2 columns"),
         ("text\nA\0\n", ":2: a NUL byte"),
         ("Text\tlabel\nA\tB\n", "it has Text, label. Did you mean 'Text'?"),
         ("txet\tlabel\nA\tB\n", "Did you mean 'txet'?"),

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import random
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from absl import flags
 
 import convert_checkpoint
 import run_classifier
@@ -25,6 +23,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
 from albert_tf.weights.load import load_pretrained
 from tests.pretrained.conftest import CONFIG, PIECES, WORDS
+from tests.support.parsed_flags import parsed_flags
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = pretrained.DEFAULT
@@ -132,26 +131,13 @@ def test_none_trains_the_default_s_architecture_from_random_weights(bundled, cla
     assert json.loads((folder / "albert_config.json").read_text())["vocab_size"] == len(PIECES)
 
 
-@contextlib.contextmanager
-def parsed(script, arguments):
-    """Defines and parses the flags of a script."""
-    before = set(flags.FLAGS)
-    script.define_flags()
-    try:
-        flags.FLAGS([script.__name__, *arguments])
-        yield
-    finally:
-        flags.FLAGS.unparse_flags()
-        for name in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, name)
-
-
 @pytest.fixture
 def opened(tmp_path):
     """Returns the configuration, vocabulary size and initial weights that flags mean."""
 
-    def opened(*arguments):
-        with parsed(run_classifier, [f"--output_dir={tmp_path}/out", *arguments]):
+    def opened(*given):
+        arguments = f"--output_dir={tmp_path}/out", *given
+        with parsed_flags(run_classifier.define_flags, *arguments):
             config, tokenizer = shared.open_model_files()
             run = shared.fine_tune_config(None, config).run
             return config, tokenizer.vocab_size, run.init_checkpoint
@@ -182,7 +168,7 @@ def test_given_weights_take_precedence_over_the_default(bundled, opened, tmp_pat
 def test_a_vocabulary_without_a_configuration_is_not_mixed_with_the_default(
     bundled, opened, tmp_path, init
 ):
-    with pytest.raises(AlbertError, match="config_file is needed: there is no `init_checkpoint`"):
+    with pytest.raises(AlbertError, match="config_file` is needed: there is no `init_checkpoint`"):
         opened("--do_train", f"--vocab_file={tmp_path}/vocab.txt", *init)
 
 
@@ -190,9 +176,9 @@ def test_a_vocabulary_without_a_configuration_is_not_mixed_with_the_default(
     ("script", "arguments"),
     [(run_squad, ["--version=1.1", "--max_query_length=8"]), (run_race, ["--num_choices=2"])],
 )
-def test_squad_and_race_open_the_default(bundled, tmp_path, capsys, script, arguments):
-    arguments = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *arguments]
-    with parsed(script, arguments):
+def test_tasks_with_questions_are_opened_with_the_default(bundled, tmp_path, capsys, script, given):
+    given = ["--do_train", "--max_seq_length=32", f"--output_dir={tmp_path}/out", *given]
+    with parsed_flags(script.define_flags, *given):
         task, config = script._open_task(None)
         assert config.run.init_checkpoint == NAME
     assert (task.config.hidden_size, task.tokenizer.vocab_size) == (16, len(PIECES))

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Every task, with a handful of examples made of 35 words."""
+"""All tasks, with a few examples made of 35 words."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Task
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
+from tests.support.builders import vocabulary, write_vocabulary
 from tests.training.conftest import LENGTH, PREDICTIONS, pretraining_columns
 
 WORDS = [f"w{i}" for i in range(35)]
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+PIECES = vocabulary(WORDS)
 PRETRAINING = ("masked", "compact")
 FINE_TUNING = ("classification", "regression", "squad_1", "squad_2", "multiple_choice")
 
 
 class SmallTask(NamedTuple):
-    """A task, what to train on, and what to evaluate on."""
+    """A task with training and evaluation data."""
 
     task: Task
     train: RecordSource
@@ -58,21 +59,21 @@ def open_small_task(
     pad_to_max: bool = False,
     dropout_rate: float = 0.1,
 ) -> SmallTask:
-    """A task by its name, one of PRETRAINING and FINE_TUNING.
+    """Opens a task with data, which it writes if the folder does not have it yet.
 
     Args:
-      name: of the task.
-      config: with as many pieces as PIECES.
-      folder: where its data is kept; what another process has put there is read.
-      examples: to train on, and the same to evaluate on. Of compact records about as many.
+      name: one of PRETRAINING and FINE_TUNING.
+      config: with the vocabulary size of PIECES.
+      folder: for the data.
+      examples: number of examples, for training and evaluation alike; approximate for "compact".
       max_seq_length: for fine-tuning; in pretraining it is LENGTH.
-      pad_to_max: for fine-tuning, give all batches this length.
+      pad_to_max: for fine-tuning, pad all batches to this length.
       dropout_rate: of the task's head.
     """
     folder = Path(folder) / f"{name}-{examples}"
     if not folder.exists():
         folder.mkdir(parents=True)
-        (folder / "vocab.txt").write_text("\n".join(PIECES))
+        write_vocabulary(folder, WORDS)
     if name == "masked":
         return _pretraining(config, _masked_records(folder, examples))
     if name == "compact":
@@ -113,7 +114,7 @@ def _pretraining(config: AlbertConfig, paths: str) -> SmallTask:
 
 
 def _masked_records(folder: Path, examples: int) -> str:
-    """Three shards of unequal size."""
+    """Writes three shards of unequal size."""
     features = records.pretraining_features(LENGTH, PREDICTIONS)
     sizes = np.diff([0, examples // 2, examples // 2 + examples // 8, examples])
     paths = [str(folder / f"shard-{i}.tfrecord") for i in range(len(sizes))]
@@ -125,15 +126,16 @@ def _masked_records(folder: Path, examples: int) -> str:
 
 
 def _compact_records(folder: Path, examples: int) -> str:
-    if not (folder / "records").exists():
+    paths = folder / "records"
+    if not paths.exists():
         lines = [_sentence(6, i) if i % 20 else "" for i in range(6 * examples)]
         (folder / "text.txt").write_text("\n".join(lines))
         options = PretrainingOptions(
             max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS, record_format="compact"
         )
         inputs = [str(folder / "text.txt")], TokenizerSource(str(folder / "vocab.txt"))
-        build_pretraining_data(*inputs, Output(str(folder / "records")), options)
-    return str(folder / "records")
+        build_pretraining_data(*inputs, Output(str(paths)), options)
+    return str(paths)
 
 
 def _texts(examples: int, labels: tuple[str, str]) -> list[TextExample]:
@@ -154,20 +156,20 @@ def _questions(examples: int) -> list[MultipleChoiceExample]:
 
 
 def squad_content(version: str, examples: int) -> Mapping[str, object]:
+    """Returns the content of a SQuAD file; half of the questions of 2.0 are unanswerable."""
+    answer = {"text": WORDS[3], "answer_start": len(" ".join(WORDS[:3])) + 1}
     qas = []
     for i in range(examples):
-        known = version == "1.1" or i % 2
-        answer = {"text": WORDS[3], "answer_start": len(" ".join(WORDS[:3])) + 1}
-        qas.append({"id": f"q{i}", "question": _sentence(3, i)})
-        qas[-1]["answers"] = [answer] * bool(known)
+        answerable = version == "1.1" or i % 2 == 1
+        qas.append({"id": f"q{i}", "question": _sentence(3, i), "answers": [answer] * answerable})
         if version == "2.0":
-            qas[-1]["is_impossible"] = not known
+            qas[-1]["is_impossible"] = not answerable
     paragraph = {"context": " ".join(WORDS[:12]), "qas": qas}
     return {"version": version, "data": [{"title": "T", "paragraphs": [paragraph]}]}
 
 
 def write_run(task: Task, folder: Path) -> None:
-    """An output directory of the task, with random weights."""
+    """Writes an output directory of the task, with random weights."""
     model = task.build_model()
     for variable in model.named_weights().values():
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))

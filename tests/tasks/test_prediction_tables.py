@@ -9,7 +9,7 @@ from albert_tf.tasks.prediction_tables import read_predictions, write_prediction
 LABELS = ("no", "yes")
 
 
-def test_predictions_file_keeps_its_columns_whatever_ids_hold(tmp_path):
+def test_tabs_and_line_ends_in_ids_do_not_break_the_table(tmp_path):
     path = tmp_path / "predictions.tsv"
     write_predictions(str(path), ["a\tb\n c"], np.array([[0.25, 0.75]]), LABELS)
     assert path.read_text() == "id\tprediction\tno\tyes\na b c\tyes\t0.250000\t0.750000\n"
@@ -18,7 +18,7 @@ def test_predictions_file_keeps_its_columns_whatever_ids_hold(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [LABELS, (), ("two\twords", "one")])
-def test_what_was_written_is_read_back(labels, tmp_path):
+def test_predictions_are_read_back(labels, tmp_path):
     path, ids = str(tmp_path / "predictions.tsv"), ["a\tb", "c"]
     rng = np.random.default_rng(0)
     values = rng.dirichlet(np.ones(2), 2) if labels else rng.normal(size=2)
@@ -27,17 +27,39 @@ def test_what_was_written_is_read_back(labels, tmp_path):
     np.testing.assert_allclose(found, values, rtol=0, atol=5e-7)
 
 
+NO_SUM = ":2: the prediction is not probabilities that sum to 1."
+
+
 @pytest.mark.parametrize(
-    ("ids", "message"),
+    ("rows", "ids", "message"),
     [
-        (["a", "x"], ":3: the id is 'b' instead of 'x'; predict them again."),
-        (["a"], "has 2 predictions, but the set has 1 examples."),
-        (["a", "b", "c"], "has 2 predictions, but the set has 3 examples."),
+        (["a\t\t1\t0", "b\t\t1\t0"], ["a", "x"], ":3: the id is 'b' instead of 'x'; advice."),
+        (["a\t\t1\t0", "b\t\t1\t0"], ["a"], " 2 predictions, but the set has 1 examples."),
+        (["a\t\t1\t0"], ["a", "b"], " 1 predictions, but the set has 2 examples."),
+        (["a\t\t1.0"], ["a"], ":2: 3 fields instead of 4."),
+        (["a\t\tx\t1"], ["a"], ":2: a prediction is not a number."),
+        (["a\t\tnan\t0.5"], ["a"], NO_SUM),
+        (["a\t\t0.5\t0.6"], ["a"], NO_SUM),
+        (["a\t\t-0.5\t1.5"], ["a"], NO_SUM),
     ],
 )
-def test_predictions_of_other_examples_are_refused(ids, message, tmp_path):
-    path = str(tmp_path / "predictions.tsv")
-    write_predictions(path, ["a", "b"], np.array([[0.5, 0.5], [1, 0]]), LABELS)
+def test_wrong_or_damaged_rows_are_refused(rows, ids, message, tmp_path):
+    path = tmp_path / "predictions.tsv"
+    path.write_text("\n".join(["id\tprediction\tno\tyes", *rows]) + "\n")
     with pytest.raises(AlbertError) as error:
-        read_predictions(path, ids, LABELS, "the set", "predict them again")
-    assert str(error.value).startswith(path) and message in str(error.value)
+        read_predictions(str(path), ids, LABELS, "the set", "advice")
+    assert str(error.value).startswith(str(path)) and str(error.value).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS, ":1: these are not predictions for the set: the columns should be id, pred"),
+        ((), ":2: the prediction is not a finite number"),
+    ],
+)
+def test_other_columns_and_infinite_values_are_refused(labels, message, tmp_path):
+    path = tmp_path / "predictions.tsv"
+    path.write_text("id\tprediction\na\tinf\n")
+    with pytest.raises(AlbertError, match=message):
+        read_predictions(str(path), ["a"], labels, "the set", "advice")

@@ -1,93 +1,47 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-
-from __future__ import annotations
-
-import contextlib
 import dataclasses
-import io
 import json
-import shutil
 import tarfile
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
-from albert_tf.data.context import InputContext
-from albert_tf.data.pipeline import RecordSource
-from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import WRITERS
-from albert_tf.io.text_tables import TextExample
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.tasks.runner import Examples, fine_tune, run
-from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
-from albert_tf.training.estimator import Estimator
-from albert_tf.training.loop import Predictor, TrainLoop
-from albert_tf.training.specs import RunConfig, TrainSpec
-from albert_tf.weights.model_folders import model_folder, read_task_file
-
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
-CONFIG = AlbertConfig(
-    vocab_size=len(PIECES),
-    embedding_size=4,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=64,
-)
+from albert_tf.weights.model_folders import read_task_file
+from tests.tasks.conftest import CONFIG
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(PIECES))
-    return Tokenizer.from_file(str(path))
-
-
-def small_task(tokenizer):
-    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    return TextClassificationTask(config, tokenizer, ClassificationSpec(("x", "y"), 64))
-
-
-@pytest.fixture
-def task(tokenizer):
-    return small_task(tokenizer)
-
-
-def test_model_files_are_found_from_any_name_of_a_checkpoint(task, tokenizer, tmp_path):
+def test_model_files_are_found_by_any_name_of_a_checkpoint(task, tokenizer, tmp_path):
     task.save_files(str(tmp_path))
     for name in ("", "checkpoints", "checkpoints/ckpt-10", "best/ckpt-10"):
-        config, found = load_model_files(None, None, None, str(tmp_path / name))
+        config, loaded = load_model_files(str(tmp_path / name))
         assert config == task.config
-        assert found.spec == tokenizer.spec
+        assert loaded.spec == tokenizer.spec
 
 
-def test_preset_takes_the_size_of_the_vocabulary(tokenizer, tmp_path):
+def test_a_preset_gets_the_size_of_the_vocabulary(tokenizer, tmp_path):
     tokenizer.save(str(tmp_path))
-    config, _ = load_model_files("albert_test", str(tmp_path / "vocab.txt"), None, None)
-    assert config.vocab_size == len(PIECES)
+    config, _ = load_model_files(None, "albert_test", str(tmp_path / "vocab.txt"))
+    assert config.vocab_size == tokenizer.vocab_size
 
 
-def test_missing_model_file_names_the_flag(tokenizer, tmp_path):
+def test_a_missing_model_file_is_an_error_with_its_setting(tokenizer, tmp_path):
     tokenizer.save(str(tmp_path))
-    with pytest.raises(AlbertError, match="--albert_config_file is needed: there is no albert_con"):
-        load_model_files(None, None, None, str(tmp_path))
+    with pytest.raises(AlbertError, match="`albert_config_file` is needed: there is no albert_con"):
+        load_model_files(str(tmp_path))
     with pytest.raises(AlbertError, match="`vocab_file` is needed: there is no `init_checkpoint`"):
-        load_model_files("albert_test", None, None, None)
+        load_model_files(None, "albert_test")
 
 
 @pytest.fixture
 def pretrained(task, tokenizer, tmp_path):
-    """The same model as archive, TF1 folder and Hugging Face folder, with its weights."""
+    """The paths of a model as archive, TF1 folder and Hugging Face folder; its weights."""
     model = AlbertPretrainer(task.config)
     weights = {name: v.numpy() for name, v in model.named_weights().items()}
     paths = {"tf1": tmp_path / "tf1", "hf": tmp_path / "hf", "archive": tmp_path / "tf1.tar.gz"}
@@ -100,11 +54,11 @@ def pretrained(task, tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["archive", "tf1", "hf"])
-def test_a_model_of_any_origin_is_a_start(pretrained, kind, tokenizer):
+def test_fine_tuning_starts_from_models_of_all_formats(pretrained, kind, tokenizer):
     paths, weights = pretrained
-    config, found = load_model_files(None, None, None, str(paths[kind]))
-    assert found.encode_batch(["a b c"]) == tokenizer.encode_batch(["a b c"])
-    task = TextClassificationTask(config, found, ClassificationSpec(("x", "y"), 64))
+    config, loaded = load_model_files(str(paths[kind]))
+    assert loaded.encode_batch(["a b c"]) == tokenizer.encode_batch(["a b c"])
+    task = TextClassificationTask(config, loaded, ClassificationSpec(("x", "y"), 64))
     model = task.build_model()
     report = load_weights(str(paths[kind]), model.named_weights())
     assert report.missing == ("output_weights", "output_bias")
@@ -112,16 +66,16 @@ def test_a_model_of_any_origin_is_a_start(pretrained, kind, tokenizer):
         np.testing.assert_array_equal(variable.numpy(), weights[name])
 
 
-@pytest.mark.parametrize("key", ["num_attention_heads", "hidden_act"])
-def test_a_configuration_that_would_ruin_the_outputs_is_refused(pretrained, key, tmp_path):
-    config = dataclasses.replace(CONFIG, **{key: {"num_attention_heads": 4}.get(key, "relu")})
+@pytest.mark.parametrize(("key", "value"), [("num_attention_heads", 4), ("hidden_act", "relu")])
+def test_a_configuration_that_contradicts_the_weights_is_refused(pretrained, key, value, tmp_path):
+    config = dataclasses.replace(CONFIG, **{key: value})
     config.to_json(str(tmp_path / "other.json"))
     for path in pretrained[0].values():
         with pytest.raises(AlbertError, match=f"was trained with {key}="):
-            load_model_files(str(tmp_path / "other.json"), None, None, str(path))
+            load_model_files(str(path), str(tmp_path / "other.json"))
 
 
-def test_a_folder_of_another_task_or_of_none_is_refused(task, tmp_path):
+def test_folders_of_other_tasks_or_without_a_task_are_refused(task, tmp_path):
     with pytest.raises(AlbertError, match="holds no fine-tuned model"):
         read_task_file(str(tmp_path), "squad")
     task.save_files(str(tmp_path))
@@ -130,228 +84,3 @@ def test_a_folder_of_another_task_or_of_none_is_refused(task, tmp_path):
     (tmp_path / "task.json").write_text(json.dumps(["x"]))
     with pytest.raises(AlbertError, match="is not a JSON object"):
         read_task_file(str(tmp_path), "squad")
-
-
-def some_examples(count):
-    rng = np.random.default_rng(0)
-    return [
-        TextExample(str(i), " ".join(rng.choice(list("abc"), size)), None, "xy"[i % 2], f"f:{i}")
-        for i, size in enumerate(rng.integers(1, 62, count))
-    ]
-
-
-def train(task, source, folder, steps=8, **values):
-    defaults = {"train_batch_size": 8, "learning_rate": 1e-3, "num_warmup_steps": 2}
-    config = RunConfig(str(folder), optimizer="adamw", **{**defaults, **values})
-    estimator = Estimator(task, config)
-    estimator.train(TrainSpec(source.train_input_fn, steps, source.fingerprint))
-    return {k: v.numpy() for k, v in estimator.model.named_weights().items()}
-
-
-class Seeds(NamedTuple):
-    """A run with two seeds.
-
-    Attributes:
-      folder: of the run.
-      source: what the first seed is trained on.
-      weights: of the first seed.
-      printed: by the run.
-      results: of the best seed.
-      built: the models and graphs that were made, by the names of the methods that make them.
-    """
-
-    folder: Path
-    source: RecordSource
-    weights: dict[str, np.ndarray]
-    printed: str
-    results: dict[str, float]
-    built: list[str]
-
-
-@pytest.fixture(scope="module")
-def seeds(tokenizer, tmp_path_factory):
-    """11 steps each with the seeds 3 and 4, without dropout.
-
-    Several lengths, loops of 1 and more steps, evaluations meanwhile and afterwards, predictions.
-    """
-    folder, texts = tmp_path_factory.mktemp("seeds"), some_examples(70)
-    task = small_task(tokenizer)
-    task.dropout_rate = 0.0
-    config = FineTuneConfig.from_recipe(
-        None,
-        output_dir=str(folder / "run"),
-        cached_dir=str(folder),
-        train_batch_size=8,
-        eval_batch_size=8,
-        seed=3,
-        num_seeds=2,
-        learning_rate=1e-3,
-        train_step=11,
-        warmup_step=2,
-        eval_every_steps=4,
-        save_checkpoints_steps=3,
-        precision="float32",
-    )
-    built = []
-
-    def counted(patch, owner, name):
-        function = getattr(owner, name)
-
-        def wrapper(*args):
-            built.append(name)
-            return function(*args)
-
-        patch.setattr(owner, name, wrapper)
-
-    examples = Examples(texts, {"eval": texts}, {"new": texts})
-    with (
-        contextlib.redirect_stdout(io.StringIO()) as printed,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        counted(patch, TextClassificationTask, "build_model")
-        counted(patch, TrainLoop, "_steps")
-        counted(patch, Predictor, "_distributed_step")
-        results = run(task, examples, config)
-    source = task.open_examples(texts, "train", str(folder), train_seed=3).source
-    model = task.build_model().named_weights()
-    load_weights(str(folder / "run/seed-3/checkpoints/ckpt-11"), model)
-    weights = {name: variable.numpy() for name, variable in model.items()}
-    return Seeds(folder / "run", source, weights, printed.getvalue(), results, built)
-
-
-@pytest.mark.parametrize(
-    "cut",
-    [
-        {"gradient_accumulation_steps": 4},
-        pytest.param({"strategy": "mirrored"}, marks=pytest.mark.slow),
-    ],
-    ids=lambda x: next(iter(x)),
-)
-def test_batches_of_varying_length_are_cut_without_changing_the_result(seeds, task, tmp_path, cut):
-    task.dropout_rate = 0.0  # Masks differ between micro-batches.
-    parts = train(task, seeds.source, tmp_path / "parts", 11, seed=3, **cut)
-    for name, value in seeds.weights.items():
-        np.testing.assert_allclose(parts[name], value, atol=2e-4, err_msg=name)
-
-
-def test_a_run_that_lacks_its_last_checkpoints_makes_the_same_steps_again(seeds, task, tmp_path):
-    task.dropout_rate = 0.0
-    shutil.copytree(seeds.folder / "seed-3", tmp_path / "run")
-    checkpoints = tmp_path / "run/checkpoints"
-    for path in [p for step in (6, 9, 11) for p in checkpoints.glob(f"ckpt-{step}.*")]:
-        path.unlink()
-    (checkpoints / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
-    assert (checkpoints / "ckpt-3.index").exists()
-    resumed = train(task, seeds.source, tmp_path / "run", 11, seed=3, save_checkpoints_steps=3)
-    for name, value in seeds.weights.items():
-        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
-
-
-@pytest.mark.slow
-def test_interrupted_fine_tuning_goes_on_bit_for_bit(task, tmp_path):
-    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1).source
-    whole = train(task, source, tmp_path / "whole")
-
-    def ends(context):
-        return source.train_input_fn(context).take(5)
-
-    config = RunConfig(
-        str(tmp_path / "cut"),
-        optimizer="adamw",
-        train_batch_size=8,
-        learning_rate=1e-3,
-        num_warmup_steps=2,
-        save_checkpoints_steps=3,
-    )
-    with pytest.raises(tf.errors.OutOfRangeError):
-        Estimator(task, config).train(TrainSpec(ends, 8, source.fingerprint))
-    resumed = train(task, source, tmp_path / "cut", save_checkpoints_steps=3)
-    for name, value in whole.items():
-        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
-
-
-def test_seeds_are_trained_apart_and_the_best_is_remembered(seeds):
-    record = json.loads((seeds.folder / "seeds.json").read_text())
-    assert set(record["values"]) == {"seed-3", "seed-4"}
-    assert record["values"][record["best"]] == max(record["values"].values())
-    assert model_folder(str(seeds.folder)) == str(seeds.folder / record["best"])
-    assert "accuracy of 2 seeds:" in seeds.printed
-    assert "a constant answer has 0.5000" in seeds.printed
-    assert seeds.results["accuracy"] == record["values"][record["best"]]
-
-
-def spoil_seeds(monkeypatch, *seeds):
-    """Gives the runs of these seeds labels that are not finite."""
-
-    given = RecordSource.train_input_fn.fget
-
-    def train_input_fn(self):
-        factor = np.nan if self.seed in seeds else 1.0
-        return lambda context: given(self)(context).map(
-            lambda batch: {**batch, "label_ids": batch["label_ids"] * factor}
-        )
-
-    monkeypatch.setattr(RecordSource, "train_input_fn", property(train_input_fn))
-
-
-@pytest.fixture
-def fine_tune_two_seeds(tokenizer, tmp_path):
-    """Fine-tunes a regression with the seeds 3 and 4, in the folder `run`."""
-    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
-    examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
-    data = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
-    run_config = RunConfig(str(tmp_path / "run"), train_batch_size=8, seed=3)
-    config = FineTuneConfig(run_config, train_step=2, warmup_step=0, num_seeds=2)
-    return lambda: fine_tune(task, config, data, [data.eval_spec(batch_size=64)])
-
-
-def test_a_seed_that_diverges_does_not_hide_the_other(
-    fine_tune_two_seeds, tmp_path, monkeypatch, capsys
-):
-    spoil_seeds(monkeypatch, 3)
-    fine_tune_two_seeds()
-    record = json.loads((tmp_path / "run" / "seeds.json").read_text())
-    assert record["values"]["seed-3"] is None and record["values"]["seed-4"] is not None
-    assert record["best"] == "seed-4"
-    printed = capsys.readouterr().out
-    assert "Training has diverged: 2 steps in a row" in printed
-    assert "seed-3       diverged" in printed
-
-
-def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monkeypatch):
-    spoil_seeds(monkeypatch, 3, 4)
-    with pytest.raises(DivergedError, match="The training of all 2 seeds has diverged"):
-        fine_tune_two_seeds()
-    assert not (tmp_path / "run/seeds.json").exists()
-
-
-def test_seeds_without_evaluation_are_refused(task, tmp_path):
-    data = task.open_examples(some_examples(8), "train", str(tmp_path), train_seed=1)
-    config = FineTuneConfig(RunConfig(str(tmp_path / "run")), train_step=4, num_seeds=2)
-    with pytest.raises(AlbertError, match="`num_seeds` needs `do_eval`"):
-        fine_tune(task, config, data)
-
-
-def test_a_run_builds_one_model_and_traces_each_graph_once(seeds):
-    # Two runs, and the best one opened again to be evaluated and to predict.
-    expected = ["_distributed_step"] * 3 + ["_steps"] * 2 + ["build_model"] * 3
-    assert sorted(seeds.built) == expected
-
-
-def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_path):
-    examples = some_examples(70)
-    estimator = Estimator(task, RunConfig(str(tmp_path / "run"), eval_batch_size=16))
-    for weight in estimator.model.trainable_variables:
-        weight.assign(weight * 12)
-    outputs = {}
-    for pad_to_max in (False, True):
-        data = task.open_examples(examples, "eval", str(tmp_path), pad_to_max=pad_to_max)
-        batches = data.source.eval_input_fn(InputContext(16))
-        lengths = {batch["input_mask"].shape[1] for batch in batches}
-        assert (lengths == {64}) == pad_to_max
-        outputs[pad_to_max] = estimator.outputs(data.eval_spec(16))
-    np.testing.assert_array_equal(outputs[False]["label_ids"], [i % 2 for i in range(70)])
-    assert np.ptp(outputs[True]["probabilities"][:, 0]) > 0.01
-    np.testing.assert_allclose(
-        outputs[False]["probabilities"], outputs[True]["probabilities"], atol=1e-5
-    )

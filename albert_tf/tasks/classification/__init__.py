@@ -1,3 +1,3 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Classification and regression of single texts and of pairs."""
+"""Classification of texts and pairs of texts, and regression on them."""

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Labels, or numbers, for texts at hand, from the model of an output directory."""
+"""TextClassifier: classifies texts with the model of an output directory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.features import featurize
 from albert_tf.tasks.classification.glue_tasks import find_task
-from albert_tf.tasks.classification.task import (
-    ClassificationSpec,
-    TextClassificationTask,
-)
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tokenization.sequences import pad_sequences
 from albert_tf.tokenization.tokenizer import checked_texts
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.weights.model_folders import model_folder
@@ -27,7 +25,7 @@ _BATCH = 64
 
 
 def _takes_pairs(spec: ClassificationSpec) -> bool:
-    """Whether a model was trained on pairs of texts, or nothing tells."""
+    """Whether a model was trained on pairs of texts; True if that is unknown."""
     columns = spec.columns
     if columns is None and spec.task_name != "custom":
         columns = find_task(spec.task_name).splits[0].columns
@@ -35,17 +33,17 @@ def _takes_pairs(spec: ClassificationSpec) -> bool:
 
 
 class Classified(NamedTuple):
-    """The likeliest label of a text, and how likely the model takes it to be."""
+    """The most probable label of a text, and its probability."""
 
     label: str
     probability: float
 
 
 class TextClassifier:
-    """Classifies texts, or gives them numbers, with a model of run_classifier.
+    """Classifies texts, or predicts a number for each, with a model of run_classifier.
 
     Args:
-      task: what the model was trained for.
+      task: the task of the model.
       model: with its weights.
 
     Example:
@@ -66,7 +64,7 @@ class TextClassifier:
 
     @classmethod
     def load(cls, folder: str) -> TextClassifier:
-        """The model of an output directory of run_classifier, or of its best seed.
+        """Loads the model in an output directory of run_classifier, or that of its best seed.
 
         Raises:
           AlbertError: there is no such model.
@@ -80,11 +78,11 @@ class TextClassifier:
     def classify(
         self, texts: Sequence[str], second_texts: Sequence[str] | None = None
     ) -> list[Classified]:
-        """The likeliest label of each text, or pair of texts.
+        """Returns the most probable label of each text, or pair of texts.
 
         Raises:
-          AlbertError: the model gives numbers, the texts are not lists of strings, there are not as
-            many second texts as texts, or the model was trained on single texts.
+          AlbertError: the model predicts numbers, the texts are not lists of strings or differ in
+            number from the second texts, or second texts are given to a model of single texts.
         """
         labels = self.task.spec.labels
         return [
@@ -95,27 +93,27 @@ class TextClassifier:
     def probabilities(
         self, texts: Sequence[str], second_texts: Sequence[str] | None = None
     ) -> np.ndarray:
-        """Of each label, in the order of `task.spec.labels`; float32 [texts, labels].
+        """Returns the probabilities of `task.spec.labels`, float32 [texts, labels].
 
         Raises:
           AlbertError: as `classify`.
         """
         if not self.task.spec.labels:
-            raise AlbertError("The model gives numbers, not labels; ask for its values.")
+            raise AlbertError("The model predicts numbers, not labels; call `values`.")
         return self._outputs("probabilities", texts, second_texts)
 
     def values(self, texts: Sequence[str], second_texts: Sequence[str] | None = None) -> np.ndarray:
-        """The numbers that a regression model gives the texts, float32 [texts].
+        """Returns the predictions of a regression model, float32 [texts].
 
         Raises:
-          AlbertError: the model gives labels; or as `classify`, of the texts.
+          AlbertError: the model predicts labels; for the texts, as `classify`.
         """
         if self.task.spec.labels:
-            raise AlbertError("The model gives labels, not numbers; ask it to classify.")
+            raise AlbertError("The model predicts labels, not numbers; call `classify`.")
         return self._outputs("values", texts, second_texts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied are the task and the model, not what TensorFlow has traced."""
+        """Pickles and copies the task and the model, without TensorFlow's traced functions."""
         return type(self), (self.task, self.model)
 
     def _outputs(
@@ -132,7 +130,7 @@ class TextClassifier:
         if len(texts) != len(seconds):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:
-            raise AlbertError("There is no text to look at.")
+            raise AlbertError("There is no text to classify.")
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
         parts = [
             self._predict(self._batch(examples[start : start + _BATCH]))[name].numpy()
@@ -141,16 +139,8 @@ class TextClassifier:
         return np.concatenate(parts)
 
     def _batch(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
-        """The model's inputs, int32 [examples, longest], and label ids that nothing reads."""
+        """Returns the model's inputs, int32 [examples, longest], and unused label ids."""
         tokenizer = self.task.tokenizer
         columns, _ = featurize(tokenizer, examples, self.task.spec.max_seq_length)
-        positions = np.arange(columns["row_lengths"].max())
-        mask = positions < columns["row_lengths"]
-        ids = np.full(mask.shape, tokenizer.pad_id, np.int32)
-        ids[mask] = np.concatenate(columns["input_ids"])
-        return {
-            "input_word_ids": ids,
-            "input_mask": mask.astype(np.int32),
-            "input_type_ids": (mask & (positions >= columns["first_lengths"])).astype(np.int32),
-            "label_ids": np.zeros(len(examples), np.int32),
-        }
+        inputs = pad_sequences(tokenizer, columns["input_ids"], columns["first_lengths"][:, 0])
+        return {**inputs, "label_ids": np.zeros(len(examples), np.int32)}

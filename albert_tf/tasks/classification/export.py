@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The SavedModel of a classifier: texts in, labels out.
+"""Exports a classifier as a SavedModel that takes texts, or as a TensorFlow Lite model.
 
 classify = tf.saved_model.load(path)
 classify(["one text", "another"])["label"]
@@ -43,10 +43,10 @@ classify(["A text."])""",
 def build_classifier(
     task: TextClassificationTask, model: AlbertClassifier
 ) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the SavedModel's root object of a classifier, for write_saved_model.
+    """Builds the root object of a classifier's SavedModel, for write_saved_model.
 
-    The root takes `sentences`, string [B], and for pairs `second_sentences`, string [B], of which
-    empty ones count as none. It returns `label`, string [B], and `probabilities`, float32
+    The root takes `sentences`, string [B], and for pairs `second_sentences`, string [B]; an empty
+    second sentence counts as none. It returns `label`, string [B], and `probabilities`, float32
     [B, labels], in the order of `labels()`; or for regression `value`, float32 [B]. Longer texts
     are cut as in training.
 
@@ -55,7 +55,7 @@ def build_classifier(
     `predictions` (the label's index, or the number) and `probabilities`.
 
     Args:
-      task: what the model was trained for.
+      task: the task of the model.
       model: in float32.
 
     Returns:
@@ -111,7 +111,7 @@ def build_classifier(
 
 
 def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[Probe]:
-    """Single texts, and pairs."""
+    """Returns probes with single texts and with pairs."""
     labels = task.spec.labels
     inputs = [
         (length, texts, seconds)
@@ -123,25 +123,25 @@ def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[
         for _, texts, seconds in inputs
         for text, second in zip(texts, seconds or [None] * len(texts))
     ]
-
     sizes = [len(texts) for _, texts, _ in inputs]
     probes = []
-    answers = predict_examples(task, model, examples, sizes)
-    for (length, texts, seconds), found in zip(inputs, answers):
-        given = {"sentences": as_bytes(texts)}
+    for (length, texts, seconds), outputs in zip(
+        inputs, predict_examples(task, model, examples, sizes)
+    ):
+        arguments = {"sentences": as_bytes(texts)}
         if seconds:
-            given["second_sentences"] = as_bytes(seconds)
+            arguments["second_sentences"] = as_bytes(seconds)
         if labels:
-            best = [labels[i] for i in found["probabilities"].argmax(axis=-1)]
-            expected = {"label": as_bytes(best), "probabilities": found["probabilities"]}
+            best = [labels[i] for i in outputs["probabilities"].argmax(axis=-1)]
+            expected = {"label": as_bytes(best), "probabilities": outputs["probabilities"]}
         else:
-            expected = {"value": found["values"]}
-        probes.append(Probe(given, expected, length=length))
+            expected = {"value": outputs["values"]}
+        probes.append(Probe(arguments, expected, length=length))
     return probes
 
 
 def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) -> tflite.Outputs:
-    """The function of a classifier: `probabilities` [B, labels], or for regression `value` [B]."""
+    """Returns a function to `probabilities` [B, labels], or for regression to `value` [B]."""
 
     def classify(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
         logits = model(inputs, training=training)["logits"]
@@ -153,6 +153,6 @@ def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) ->
 
 
 def classifier_export(task: TextClassificationTask, model: AlbertClassifier) -> Export:
-    """What `build_classifier` builds, with its probes."""
+    """Builds the SavedModel of a classifier, with its probes."""
     root, signatures = build_classifier(task, model)
     return Export(KIND, root, signatures, classifier_probes(task, model))

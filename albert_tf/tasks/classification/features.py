@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From texts to records: token ids of texts and pairs, label values, and the record cache."""
+"""Converts labelled texts and pairs of texts to records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,24 +21,27 @@ from albert_tf.io.text_tables import TextExample
 from albert_tf.tokenization.sequences import join_segments, truncated_lengths
 from albert_tf.tokenization.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from albert_tf.tasks.base import InputOptions
+
 #: [CLS] A [SEP] B [SEP].
 MIN_SEQ_LENGTH = 5
 _CHUNK = 2048
-#: Part of the cache's key: raise it when the same texts give other records.
+#: Part of the cache's key: increase it when the same texts result in other records.
 _FORMAT = 2
 
 
 def featurize(
     tokenizer: Tokenizer, examples: Sequence[TextExample], max_seq_length: int
 ) -> tuple[dict[str, list[np.ndarray] | np.ndarray], np.ndarray]:
-    """Token ids of texts: [CLS] A [SEP], or [CLS] A [SEP] B [SEP] if there is a second text.
+    """Tokenizes texts to [CLS] A [SEP], and pairs to [CLS] A [SEP] B [SEP].
 
     Source: google-research/albert classifier_utils.convert_single_example.
 
     Args:
-      tokenizer: gives the ids.
+      tokenizer: tokenizes the texts.
       examples: n texts or pairs; an empty second text counts as none.
-      max_seq_length: longer texts and pairs lose tokens, see `truncated_lengths`.
+      max_seq_length: longer texts and pairs are cut, see `truncated_lengths`.
 
     Returns:
       The columns of records.sequence_features: `input_ids`, n arrays of ids, `row_lengths` and
@@ -61,10 +64,10 @@ def featurize(
 
 
 def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
-    """The labels that occur, sorted.
+    """Returns the distinct labels, sorted.
 
     Raises:
-      AlbertError: a label is empty, two labels are the same value written in two ways (1 and 1.0,
+      AlbertError: a label is empty, two labels are the same value in two spellings (1 and 1.0,
         1 and true), or there are fewer than two labels.
     """
     first: dict[str, TextExample] = {}
@@ -90,29 +93,31 @@ def label_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
 
 
 def _label_value(label: str) -> object:
-    """What a label stands for: a number, also for true and false, or else the label itself."""
-    truth = {"true": 1.0, "false": 0.0}.get(label.lower())
-    if truth is not None:
-        return truth
+    """Returns the number that a label stands for, 1 and 0 for true and false; or the label."""
+    value = _finite({"true": "1", "false": "0"}.get(label.lower(), label))
+    return label if value is None else value
+
+
+def _finite(text: str) -> float | None:
+    """Converts a finite number; returns None for other texts."""
     try:
-        value = float(label)
+        value = float(text)
     except ValueError:
-        return label
-    return value if math.isfinite(value) else label
+        return None
+    return value if math.isfinite(value) else None
 
 
 def empty_text_warning(examples: Sequence[TextExample], name: str) -> str:
-    """A sentence with the number of empty texts among the examples; "" if there are none.
+    """Returns a warning if there are empty texts, or "".
 
     Args:
-      examples: texts or pairs. An empty text of a pair counts as well.
+      examples: texts or pairs; a pair counts as empty if one of its texts is.
       name: of the data set.
     """
     empty = [
         example
         for example in examples
-        if not example.text.strip()
-        or (example.text_pair is not None and not example.text_pair.strip())
+        if any(text is not None and not text.strip() for text in (example.text, example.text_pair))
     ]
     if not empty:
         return ""
@@ -123,63 +128,52 @@ def empty_text_warning(examples: Sequence[TextExample], name: str) -> str:
 
 
 def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.ndarray:
-    """Labels as indices into `labels`, int64 [n]; or without `labels` as numbers, float32 [n].
+    """Returns labels as indices into `labels`, int64 [n]; without `labels` as float32 [n].
 
     Raises:
-      AlbertError: a label is not in `labels`, or not a finite number.
+      AlbertError: a label is not in `labels`, or is not a finite number.
     """
-    if labels:
-        index = {label: i for i, label in enumerate(labels)}
-        for example in examples:
-            if example.label not in index:
-                raise AlbertError(
-                    f"{example.where}: the label {shown(example.label)} does not occur in the "
-                    f"training data, which has {shown_names(labels)}."
-                )
-        return np.array([index[example.label] for example in examples], np.int64)
-    return np.array([_number(example) for example in examples], np.float32)
-
-
-def _number(example: TextExample) -> float:
-    try:
-        value = float(example.label)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise AlbertError(
-            f"{example.where}: the label {shown(example.label)} is not a finite number."
-        )
-    return value
+    index = {label: i for i, label in enumerate(labels)}
+    values = []
+    for example in examples:
+        value = index.get(example.label) if labels else _finite(example.label)
+        if value is None:
+            problem = "is not a finite number"
+            if labels:
+                problem = f"does not occur in the training data, which has {shown_names(labels)}"
+            raise AlbertError(f"{example.where}: the label {shown(example.label)} {problem}.")
+        values.append(value)
+    return np.array(values, np.int64 if labels else np.float32)
 
 
 def build_records(
-    folder: str,
     examples: Sequence[TextExample],
     tokenizer: Tokenizer,
     max_seq_length: int,
     labels: Sequence[str],
-    *,
-    labelled: bool,
-    shuffle_seed: int | None = None,
+    options: InputOptions,
 ) -> str:
-    """Writes the examples as records below `folder`, unless the same records are there already.
+    """Writes the examples as records, unless the cache has them.
 
     Args:
-      folder: the cache, see record_cache.
       examples: the texts.
-      tokenizer: gives the ids.
-      max_seq_length: of the longest records.
+      tokenizer: tokenizes the texts.
+      max_seq_length: the maximum length of a record.
       labels: see `label_values`.
-      labelled: whether the labels are read; otherwise they are 0.
-      shuffle_seed: puts the examples in a random order; None keeps theirs. Training needs it:
-        files are often sorted by label, and later shuffling is local.
+      options: `cache_dir`; `labelled`, without which labels are not read and are 0 in the records;
+        and `train_seed`, the seed of a random order. Training needs one: files are often sorted by
+        label, and later shuffling is local.
 
     Returns:
-      Path of the record file; a manifest lies beside it.
+      Path of the record file; its manifest is beside it.
+
+    Raises:
+      AlbertError: `max_seq_length` is too small, or a label is wrong; see `label_values`.
     """
     if max_seq_length < MIN_SEQ_LENGTH:
         raise AlbertError(f"max_seq_length={max_seq_length} must be at least {MIN_SEQ_LENGTH}.")
-    # Checked before the tokenizer's work, and before anything is written.
+    # Checks the labels before the texts are tokenized and anything is written.
+    labelled = options.labelled
     values = label_values(examples, labels) if labelled else np.zeros(len(examples), np.int64)
     features = record_features(labels)
     key = {
@@ -187,14 +181,14 @@ def build_records(
         "max_seq_length": max_seq_length,
         "labels": list(labels),
         "labelled": labelled,
-        "shuffle_seed": shuffle_seed,
+        "shuffle_seed": options.train_seed,
         "content": _content_hash(examples),
     }
 
     def encode(statistics: dict[str, Any]) -> Iterator[bytes]:
         order = np.arange(len(examples))
-        if shuffle_seed is not None:
-            np.random.default_rng(shuffle_seed).shuffle(order)
+        if options.train_seed is not None:
+            np.random.default_rng(options.train_seed).shuffle(order)
         lengths: list[np.ndarray] = []
         for begin in range(0, len(order), _CHUNK):
             rows = order[begin : begin + _CHUNK]
@@ -202,16 +196,15 @@ def build_records(
             columns, chunk_lengths = featurize(tokenizer, chosen, max_seq_length)
             lengths.append(chunk_lengths)
             yield from records.encode_examples({**columns, "label_ids": values[rows]}, features)
-        counted = _statistics(np.concatenate(lengths), max_seq_length)
-        statistics.update(counted)
+        statistics.update(_statistics(np.concatenate(lengths), max_seq_length))
         if labelled:
             statistics["labels"] = _label_statistics(examples, values, labels)
 
-    return cached_records(folder, "classification", key, features, tokenizer, encode)
+    return cached_records(options.cache_dir, "classification", key, features, tokenizer, encode)
 
 
 def record_features(labels: Sequence[str]) -> dict[str, records.FeatureSpec]:
-    """The records' layout: labels are indices, or numbers if there is no label set."""
+    """Returns the layout of the records, with labels as indices, or as numbers for regression."""
     dtype = "int64" if labels else "float32"
     return records.sequence_features(label_ids=records.FeatureSpec(dtype))
 
@@ -228,7 +221,7 @@ def _statistics(lengths: np.ndarray, max_seq_length: int) -> dict[str, Any]:
 def _label_statistics(
     examples: Sequence[TextExample], values: np.ndarray, labels: Sequence[str]
 ) -> dict[str, Any]:
-    """Counts of the labels, or mean and variance of the numbers."""
+    """Counts the labels, or computes mean and variance of the numbers."""
     if not labels:
         return {"mean": float(values.mean()), "variance": float(values.var())}
     counts = collections.Counter(example.label for example in examples)
@@ -236,14 +229,19 @@ def _label_statistics(
 
 
 def chance_loss(statistics: Mapping[str, Any], labels: Sequence[str]) -> float:
-    """Training loss of answering by the labels' frequencies alone.
+    """Returns the training loss of a model that knows the frequencies of the labels alone.
 
-    For n equally frequent labels it is ln n; for numbers their variance.
+    For n equally frequent labels it is ln n; for regression the variance of the numbers.
+
+    Args:
+      statistics: of the training records.
+      labels: the classes; empty for regression.
     """
-    counted = statistics["labels"]
+    label_statistics = statistics["labels"]
     if not labels:
-        return counted["variance"]
-    shares = [counted[label] / statistics["examples"] for label in labels if counted[label]]
+        return label_statistics["variance"]
+    counts = [label_statistics[label] for label in labels if label_statistics[label]]
+    shares = [count / statistics["examples"] for count in counts]
     return -sum(share * math.log(share) for share in shares)
 
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The GLUE tasks as data: files, columns, labels, metrics, and what the server expects.
+"""The GLUE tasks: files, columns, labels, metrics, and the submission files of the server.
 
 Sources: the header lines of GLUE's own files; for columns and labels also google-research/albert
 classifier_utils (its processors); gluebenchmark.com for submissions and scores.
@@ -21,11 +21,10 @@ class Split:
     Attributes:
       name: train, dev or test; dev_matched, … where there are two.
       file: its path below the data directory.
-      columns: the names of the columns that are used.
-      header: names of all columns of a file that does not begin with a line of names.
-      skip_malformed: whether rows with a wrong number of fields are left out and counted; they
-        are errors otherwise.
-      submission: the server's name for the file with the answers; only test sets have one.
+      columns: the names of the columns to read.
+      header: the column names of a file that does not begin with them.
+      skip_malformed: skip and count rows with a wrong number of fields, which are errors otherwise.
+      submission: the server's name for the file of answers; only test sets have one.
       rows: the number of answers that the server expects.
     """
 
@@ -43,16 +42,16 @@ class GlueTask:
     """One GLUE task.
 
     Attributes:
-      name: as in --task_name.
+      name: as in `task_name`.
       title: as on the leaderboard.
       splits: train, then development sets, then test sets.
-      labels: the classes, as the server wants them; empty for regression.
+      labels: the classes, as the server names them; empty for regression.
       majority: the most frequent label of the training set; for regression its mean.
-      best_metric: the metric that picks the best checkpoint.
+      best_metric: the metric that selects the best checkpoint.
       scores: the metrics that GLUE reports; their mean is the task's score.
-      tfds_config: name in TensorFlow Datasets, glue/<config>.
-      tfds_columns: keys of the text and the second text there.
-      model_of: the task whose model answers this one; by default the task itself.
+      tfds_config: its name in TensorFlow Datasets, glue/<config>.
+      tfds_columns: keys of the text and the second text in TensorFlow Datasets.
+      model_of: the task that trains the model for this one; None for the task itself.
     """
 
     name: str
@@ -67,11 +66,11 @@ class GlueTask:
     model_of: str | None = None
 
     def of(self, kind: str) -> tuple[Split, ...]:
-        """The splits whose name begins with train, dev or test."""
+        """Returns the splits of a kind: train, dev or test."""
         return tuple(split for split in self.splits if split.name.startswith(kind))
 
 
-#: How far regression labels reach (STS-B's similarity).
+#: The range of regression labels (STS-B's similarity).
 VALUE_RANGE = (0.0, 5.0)
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -81,7 +80,7 @@ _NLI = ("contradiction", "entailment", "neutral")
 def _splits(
     folder: str, columns: TextColumns, rows: int, index: str = "index"
 ) -> tuple[Split, ...]:
-    """train.tsv, dev.tsv and test.tsv; the last has an index and no labels."""
+    """Returns the splits of train.tsv, dev.tsv and test.tsv, which has an index and no labels."""
     test = dataclasses.replace(columns, label=None, id=index)
     return (
         Split("train", f"{folder}/train.tsv", columns),
@@ -100,7 +99,7 @@ def _cola() -> tuple[Split, ...]:
 def _qqp() -> tuple[Split, ...]:
     columns = TextColumns("question1", "question2", "is_duplicate")
     train, dev, test = _splits("QQP", columns, 390965, index="id")
-    # The distributed files have rows that a line end inside a question has broken.
+    # Some rows of the distributed files are broken by a line end inside a question.
     skipping = (dataclasses.replace(split, skip_malformed=True) for split in (train, dev))
     return (*skipping, test)
 
@@ -176,7 +175,7 @@ GLUE_TASKS = (
 
 
 def find_task(name: str) -> GlueTask:
-    """The task called `name`, in capitals or not.
+    """Returns the task of a name, in upper or lower case.
 
     Raises:
       AlbertError: there is none.
@@ -189,7 +188,7 @@ def find_task(name: str) -> GlueTask:
 
 
 def find_submission(file: str) -> tuple[GlueTask, Split]:
-    """The task and test set whose answers the server expects in `file`, such as MNLI-m.tsv.
+    """Returns the task and test set that the server expects in a file, such as MNLI-m.tsv.
 
     Raises:
       AlbertError: there is none.

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of classification and regression, each next to what a constant answer would reach."""
+"""Metrics of classification and regression, and those of a constant answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Metrics of single-label classification.
+    """Computes metrics of single-label classification.
 
     Args:
       probabilities: float [n, number of labels].
@@ -16,8 +16,8 @@ def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dic
 
     Returns:
       `loss` (mean negative log-likelihood), `accuracy`, `macro_f1`, `majority_accuracy` (that of
-      always giving the most frequent label of this very data); and for two labels `f1` of the
-      second one and `matthews_corr`, which is 0 if all answers or all labels are the same.
+      always predicting the most frequent label in `labels`); and for two labels `f1` of the second
+      one and `matthews_corr`, which is 0 if all predictions or all labels are the same.
     """
     from sklearn import metrics
 
@@ -34,18 +34,18 @@ def classification_metrics(probabilities: np.ndarray, labels: np.ndarray) -> dic
     }
     if len(classes) == 2:
         result["f1"] = metrics.f1_score(labels, predictions, zero_division=0)
-        # Undefined for a single label, of which scikit-learn warns; it gives 0 then.
+        # For a single label it is undefined; scikit-learn would return 0 with a warning.
         single = len(np.unique(np.concatenate([labels, predictions]))) == 1
         result["matthews_corr"] = 0.0 if single else metrics.matthews_corrcoef(labels, predictions)
     return {name: float(value) for name, value in result.items()}
 
 
 def regression_metrics(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Metrics of regression on float [n] predictions and labels.
+    """Computes metrics of regression from float [n] predictions and labels.
 
     Returns:
       `pearson` and `spearman` (0 where undefined, as for constant predictions), `mse`, and
-      `mean_answer_mse`, that of always giving the mean label of this very data.
+      `mean_answer_mse` (that of always predicting the mean of `labels`).
     """
     from scipy import stats
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Classification of, or regression on, single texts and pairs of texts."""
+"""TextClassificationTask: classification of texts and pairs of texts, and regression on them."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationSpec:
-    """What a classifier is trained to do.
+    """The settings of a classification or regression task.
 
     Attributes:
       labels: the classes in the order of the model's outputs; empty for regression.
-      max_seq_length: of the longest texts; longer ones are cut.
-      columns: where the training file has its texts and labels; None if `task_name` tells.
+      max_seq_length: the maximum length of a text in tokens; longer ones are cut.
+      columns: the columns of the training file; None for those of the GLUE task.
       task_name: "custom", or the name of a GLUE task.
-      best_metric: picks the best weights; None for accuracy, or pearson for regression.
+      best_metric: selects the best weights; None for accuracy, or pearson for regression.
     """
 
     labels: tuple[str, ...]
@@ -62,7 +62,9 @@ class ClassificationSpec:
 
 
 class TextClassificationTask(FineTuningTask):
-    """A linear layer on the pooled output; cross-entropy, or squared error for regression.
+    """Classifies with a linear layer on the pooled output.
+
+    The loss is the cross-entropy, or the squared error for regression.
 
     Args:
       config: of the model.
@@ -90,7 +92,7 @@ class TextClassificationTask(FineTuningTask):
     def load(
         cls, folder: str, *, columns: Mapping[str, str] | None = None, **changes: Any
     ) -> TextClassificationTask:
-        """See FineTuningTask; `columns` are the fields of TextColumns to have otherwise."""
+        """See FineTuningTask; `columns` are the fields of TextColumns to override."""
         task = super().load(folder, **changes)
         if columns and task.spec.columns:
             changed = dataclasses.replace(task.spec.columns, **columns)
@@ -111,21 +113,14 @@ class TextClassificationTask(FineTuningTask):
     def make_records(
         self, examples: Sequence[TextExample], name: str, options: InputOptions
     ) -> ExampleSet:
-        """See FineTuningTask. Labels that are not needed are not read."""
-        path = build_records(
-            options.cache_dir,
-            examples,
-            self.tokenizer,
-            self.spec.max_seq_length,
-            self.spec.labels,
-            labelled=options.labelled,
-            shuffle_seed=options.train_seed,
-        )
-        data = self.record_set(examples, name, path, record_features(self.spec.labels), options)
-        print(_summary(name, self.spec.max_seq_length, data.source.manifest.statistics))
+        """See FineTuningTask. Reads labels only if they are needed."""
+        labels, max_seq_length = self.spec.labels, self.spec.max_seq_length
+        path = build_records(examples, self.tokenizer, max_seq_length, labels, options)
+        source = self.open_records(path, record_features(labels), options)
+        summary = _summary(name, max_seq_length, source.manifest.statistics)
         if warning := empty_text_warning(examples, name):
-            print(warning)
-        return data
+            summary += f"\n{warning}"
+        return ExampleSet(name, examples, source, summary)
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
@@ -138,7 +133,7 @@ class TextClassificationTask(FineTuningTask):
         print(f"Predictions for {len(data.examples):,} examples are in {path}.")
 
     def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
-        """From the labels in the statistics of the training records."""
+        """Computes it from the label statistics of the training records."""
         statistics = data_description.get("statistics", {})
         return chance_loss(statistics, self.spec.labels) if "labels" in statistics else None
 
@@ -155,18 +150,18 @@ class TextClassificationTask(FineTuningTask):
         return KIND, classifier_outputs(self, model), self.spec.labels
 
     def build_model(self) -> AlbertClassifier:
-        """Encoder and classification head."""
+        """Builds the encoder with a classification head."""
         return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate)
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
-        """Summed loss and, for classification, correct answers."""
+        """Sums the loss and, for classification, the correct answers."""
         logits, labels = _logits(model, batch, training), batch["label_ids"]
         if not self.spec.labels:
             return {"loss": tf.reduce_sum(tf.square(logits[:, 0] - labels))}
         return choice_sums(logits, labels)
 
     def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
-        """`probabilities` [batch, labels], or `values` [batch] for regression; and `label_ids`."""
+        """Returns `label_ids` [batch] with `probabilities` [batch, labels], or `values` [batch]."""
         logits = _logits(model, batch, training=False)
         if self.spec.labels:
             return {"probabilities": tf.nn.softmax(logits), "label_ids": batch["label_ids"]}
@@ -186,7 +181,7 @@ def _logits(model: keras.Model, batch: Batch, training: bool) -> tf.Tensor:
 
 
 def _summary(name: str, max_seq_length: int, statistics: Mapping[str, object]) -> str:
-    """A line on a data set."""
+    """Returns a line that describes a data set."""
     examples = statistics["examples"]
     line = f"{name}: {examples:,} examples, {statistics['mean_length']:.0f} tokens on average"
     if statistics["truncated"]:

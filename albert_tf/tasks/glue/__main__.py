@@ -1,12 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at GLUE's data, and packs submissions to its server.
+"""Inspects GLUE's data and makes submissions to its server.
 
   python -m albert_tf.tasks.glue inspect --task_name=rte --data_dir=glue
   python -m albert_tf.tasks.glue make_submission --run_dirs=runs/glue --output=submission.zip
 
-The first prints rows, labels and lengths of each split as one JSON object. The second packs what
-run_classifier.py has predicted for the test sets; where several runs have predicted the same set,
+inspect prints rows, labels and lengths of each split as one JSON object. make_submission packs the
+predictions of run_classifier.py for the test sets; if several runs have predicted the same set,
 their probabilities are averaged.
 """
 
@@ -25,6 +25,9 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import check_run_dirs, check_vocabulary, define_path, define_paths
 from albert_tf.io import files
 from albert_tf.tasks.classification.glue_tasks import find_task
+from albert_tf.tasks.glue import submission
+from albert_tf.tasks.glue.data import DATA_SOURCES, describe
+from albert_tf.tokenization.tokenizer import Tokenizer
 
 FLAGS = flags.FLAGS
 
@@ -33,66 +36,50 @@ def define_inspect_flags() -> None:
     """Defines the flags of `inspect`."""
     flags.DEFINE_string("task_name", None, "A GLUE task: cola, …, wnli or ax.", required=True)
     define_path(
-        "data_dir",
-        None,
-        "The folder with GLUE's CoLA, SST-2, … in it.",
-        check=files.check_folder,
-        when=lambda: FLAGS.data_source == "files",
-    )
-    flags.DEFINE_enum("data_source", "files", ["files", "tfds"], "tfds: TensorFlow Datasets.")
+        "data_dir", None, "The folder with GLUE's CoLA, SST-2, … in it.",
+        check=files.check_folder, when=lambda: FLAGS.data_source == "files",
+    )  # fmt: skip
+    flags.DEFINE_enum("data_source", "files", DATA_SOURCES, "tfds: TensorFlow Datasets.")
     define_path(
-        "spm_model_file",
-        None,
-        "SentencePiece model, WordPiece vocabulary or tokenizer.json: lengths are then in tokens, "
-        "special ones included. Default: in words.",
+        "spm_model_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json, to "
+        "count lengths in tokens, including special ones. Default: in words.",
         check=check_vocabulary,
-    )
+    )  # fmt: skip
 
 
 def define_submission_flags() -> None:
     """Defines the flags of `make_submission`."""
     define_paths(
-        "run_dirs",
-        None,
-        "Comma list of output directories of run_classifier.py, of folders of such, and of globs.",
-        required=True,
-        check=check_run_dirs,
-    )
+        "run_dirs", None, "Output directories of run_classifier.py, folders of several, or globs, "
+        "separated by commas.",
+        required=True, check=check_run_dirs,
+    )  # fmt: skip
     define_path(
-        "output",
-        "submission.zip",
-        "The zip file to write.",
+        "output", "submission.zip", "The zip file to write.",
         check=lambda path: files.check_output_file(path, FLAGS.overwrite),
-    )
+    )  # fmt: skip
     flags.DEFINE_bool(
-        "allow_missing",
-        False,
-        "Answer test sets that no run has predicted with the training set's most frequent label; "
-        "the server takes complete submissions only.",
-    )
+        "allow_missing", False, "Answer test sets without predictions with the most frequent label "
+        "of the training set; the server takes complete submissions only."
+    )  # fmt: skip
     script.define_overwrite_flag()
 
 
 def check_task() -> None:
-    """Raises AlbertError if there is no task of that name."""
+    """Raises AlbertError if there is no such task."""
     find_task(FLAGS.task_name)
 
 
 def inspect() -> None:
-    """Prints what a task's files hold."""
-    from albert_tf.tasks.glue import data
-    from albert_tf.tokenization.tokenizer import Tokenizer
-
+    """Prints rows, labels and lengths of a task's files."""
     task = find_task(FLAGS.task_name)
     tokenizer = Tokenizer.from_file(FLAGS.spm_model_file) if FLAGS.spm_model_file else None
-    found = data.describe(task, FLAGS.data_dir, FLAGS.data_source, tokenizer)
-    print(json.dumps(found, indent=2))
+    description = describe(task, FLAGS.data_dir, FLAGS.data_source, tokenizer)
+    print(json.dumps(description, indent=2))
 
 
 def make_submission() -> None:
-    """Writes the zip file and says what is in it."""
-    from albert_tf.tasks.glue import submission
-
+    """Writes the zip file and prints its content."""
     run_dirs = files.expand_globs(FLAGS.run_dirs, "run directory")
     print(submission.make_submission(run_dirs, FLAGS.output, FLAGS.allow_missing, FLAGS.overwrite))
     print(f"{FLAGS.output} is ready for gluebenchmark.com.")

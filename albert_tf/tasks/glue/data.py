@@ -1,30 +1,38 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads GLUE from its TSV files, or from TensorFlow Datasets, and describes what is there."""
+"""Reads and describes GLUE's data: its TSV files, or the copy in TensorFlow Datasets."""
 
 from __future__ import annotations
 
 import collections
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown, shown_names
-from albert_tf.io.text_files import check_text_file, read_lines
-from albert_tf.io.text_tables import TextExample
+from albert_tf.io.json_values import shown
+from albert_tf.io.text_files import check_text_file
+from albert_tf.io.text_tables import TextExample, read_text_table
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 DATA_SOURCES = ("files", "tfds")
 
 
+class Actions(NamedTuple):
+    """What a run does."""
+
+    train: bool
+    evaluate: bool
+    predict: bool
+
+
 class SplitData(NamedTuple):
-    """What a file holds: its examples, and the places ("file:line") of rows that were left out."""
+    """The examples of a split, and the places ("file:line") of malformed rows left out."""
 
     examples: list[TextExample]
     skipped: list[str]
@@ -43,91 +51,60 @@ def read_split(
       source: "files" or "tfds".
 
     Raises:
-      AlbertError: the file is missing or malformed (its line is named), or the source is.
+      AlbertError: the file is missing or malformed (with its line), or TensorFlow Datasets is not
+        installed.
     """
     if source == "tfds":
         return SplitData(_read_tfds(task, split, data_dir), [])
-    path = split_path(split, data_dir)
-    data = _read_file(task, split, path)
-    if not data.examples:
-        raise AlbertError(f"{path} holds no examples.")
-    return data
+    skipped: list[str] = []
+    examples = read_text_table(
+        split_path(split, data_dir),
+        split.columns,
+        split.header,
+        skipped if split.skip_malformed else None,
+    )
+    for example in examples:
+        if example.label is not None:
+            _check_label(task, example.label, example.where)
+    return SplitData(examples, skipped)
 
 
-def check_splits(
-    task: GlueTask, train: bool, evaluate: bool, predict: bool, data_dir: str | None, source: str
-) -> None:
-    """Checks that there is data for what is to be done with a task, as far as files tell.
+def check_splits(task: GlueTask, actions: Actions, data_dir: str | None, source: str) -> None:
+    """Checks that the splits a run needs exist, without reading them.
 
     Raises:
       AlbertError: the task has no such split, or its file is missing.
     """
-    if (train or evaluate) and not task.of("train"):
+    if (actions.train or actions.evaluate) and not task.of("train"):
         raise AlbertError(
-            f"{task.title} has neither training nor development examples; --do_predict predicts it "
-            f"with a model of {task.model_of}, given as --output_dir."
+            f"{task.title} has neither training nor development examples; to predict it, give the "
+            f"`output_dir` of a model trained for {task.model_of}, and `do_predict` alone."
         )
     if source == "files":
-        for kind, needed in (("train", train), ("dev", evaluate), ("test", predict)):
+        for kind, needed in zip(("train", "dev", "test"), actions):
             for split in task.of(kind) if needed else ():
                 check_text_file(split_path(split, data_dir))
 
 
 def split_path(split: Split, data_dir: str | None) -> str:
-    """Where the file of a split lies.
+    """Returns the path of a split's file.
 
     Raises:
       AlbertError: there is no data directory.
     """
     if not data_dir:
-        raise AlbertError("--data_dir is needed: the folder with GLUE's CoLA, SST-2, … in it.")
+        raise AlbertError("`data_dir` is needed: the folder with GLUE's CoLA, SST-2, … in it.")
     return os.path.join(data_dir, split.file)
 
 
-def _read_file(task: GlueTask, split: Split, path: str) -> SplitData:
-    """A row is what is between two line ends, a field what is between two tabs, quotes included."""
-    examples, skipped = [], []
-    lines = _numbered_rows(path)
-    header = list(split.header)
-    if not header:
-        _, first = next(lines, (1, []))
-        header = [name.strip() for name in first]
-    columns = split.columns
-    positions = {}
-    for use, name in vars(columns).items():
-        if name is not None and name not in header:
-            raise AlbertError(
-                f"{path}:1: {task.title}'s {split.name} file has a column {name!r}, but here are "
-                f"{shown_names(header)}."
-            )
-        positions[use] = header.index(name) if name is not None else None
-    for number, fields in lines:
-        where = f"{path}:{number}"
-        if len(fields) != len(header):
-            if not split.skip_malformed:
-                raise AlbertError(f"{where}: {len(fields)} fields instead of {len(header)}.")
-            skipped.append(where)
-            continue
-        row = {use: None if at is None else fields[at] for use, at in positions.items()}
-        if row["label"] is not None:
-            row["label"] = _checked_label(task, row["label"].strip(), where)
-        row["id"] = row["id"] or str(len(examples))
-        examples.append(TextExample(**row, where=where))
-    return SplitData(examples, skipped)
-
-
-def _numbered_rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.strip():
-            yield number, line.split("\t")
-
-
-def _checked_label(task: GlueTask, label: str, where: str) -> str:
+def _check_label(task: GlueTask, label: str, where: str) -> None:
     if task.labels:
         if label not in task.labels:
-            known = ", ".join(task.labels)
-            raise AlbertError(f"{where}: {task.title} has no label {shown(label)}; it has {known}.")
-        return label
+            labels = ", ".join(task.labels)
+            raise AlbertError(
+                f"{where}: {task.title} has no label {shown(label)}; it has {labels}."
+            )
+        return
     low, high = VALUE_RANGE
     try:
         value = float(label)
@@ -137,16 +114,15 @@ def _checked_label(task: GlueTask, label: str, where: str) -> str:
         raise AlbertError(
             f"{where}: the score {shown(label)} is not a number from {low:g} to {high:g}."
         )
-    return label
 
 
 def _read_tfds(task: GlueTask, split: Split, data_dir: str | None) -> list[TextExample]:
-    """From TensorFlow Datasets, in the order of its indices, with labels as in GLUE's files."""
+    """Reads from TensorFlow Datasets, in the order of its indices, with the labels of the files."""
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise AlbertError(
-            "--data_source=tfds needs TensorFlow Datasets: pip install tensorflow-datasets."
+            "`data_source`=tfds needs TensorFlow Datasets: pip install tensorflow-datasets."
         ) from error
     name = f"glue/{task.tfds_config}"
     part = split.name.replace("dev", "validation")
@@ -155,28 +131,22 @@ def _read_tfds(task: GlueTask, split: Split, data_dir: str | None) -> list[TextE
     first, second = (*task.tfds_columns, None)[:2]
     examples = []
     for row in sorted(tfds.as_numpy(dataset), key=lambda row: int(row["idx"])):
-        where = f"{name} {part}:{int(row['idx'])}"
+        index = str(int(row["idx"]))
+        where = f"{name} {part}:{index}"
         label = None
         if split.columns.label:
             value = row["label"]
-            # 0/1 tasks have names in TensorFlow Datasets; GLUE's files have the numbers.
+            # Tasks with the labels 0 and 1 have names in TensorFlow Datasets, but not in GLUE.
             named = names and names[int(value)] in task.labels
             label = names[int(value)] if named else f"{value:g}"
-            label = _checked_label(task, label, where)
-        examples.append(
-            TextExample(
-                id=str(int(row["idx"])),
-                text=row[first].decode(),
-                text_pair=row[second].decode() if second else None,
-                label=label,
-                where=where,
-            )
-        )
+            _check_label(task, label, where)
+        pair = row[second].decode() if second else None
+        examples.append(TextExample(index, row[first].decode(), pair, label, where))
     return examples
 
 
 def find_tasks(data_dir: str | None) -> list[GlueTask]:
-    """The tasks that have a folder in `data_dir`.
+    """Returns the tasks that have a folder in `data_dir`.
 
     Raises:
       AlbertError: there are none.
@@ -184,27 +154,30 @@ def find_tasks(data_dir: str | None) -> list[GlueTask]:
     folders = {
         task.name: os.path.dirname(split_path(task.splits[0], data_dir)) for task in GLUE_TASKS
     }
-    found = [task for task in GLUE_TASKS if files.isdir(folders[task.name])]
-    if not found:
+    tasks = [task for task in GLUE_TASKS if files.isdir(folders[task.name])]
+    if not tasks:
         names = ", ".join(map(os.path.basename, folders.values()))
         raise AlbertError(f"{data_dir} holds no GLUE task; its folders would be {names}.")
-    return found
+    return tasks
 
 
 def describe(
     task: GlueTask, data_dir: str | None, source: str = "files", tokenizer: Tokenizer | None = None
 ) -> dict[str, object]:
-    """Rows, labels and lengths of every split that is there, as JSON values.
+    """Counts rows, labels and lengths of each split, as JSON values.
 
     Args:
       task: the task.
       data_dir: see `read_split`.
       source: see `read_split`.
-      tokenizer: lengths are then those of the model's input, special tokens included; without
-        one they are in words.
+      tokenizer: counts lengths in tokens of the model's input, including special ones; None counts
+        words.
+
+    Returns:
+      `task`, `length_unit` and `splits`, by name; a split without a file is None.
 
     Raises:
-      AlbertError: a file is malformed, or there is none.
+      AlbertError: a file is malformed, or all are missing.
     """
     import tensorflow as tf
 

@@ -1,12 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on GLUE: what they read, what they write for GLUE's server, and all tasks in one go."""
+"""Runs on GLUE: the data they read, the files they write for the server, and all tasks in turn."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from albert_tf.keras2 import keras
 from albert_tf.tasks.base import ExampleSet
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.classification.task import TextClassificationTask
-from albert_tf.tasks.glue.data import check_splits, find_tasks, read_split
+from albert_tf.tasks.glue.data import Actions, check_splits, find_tasks, read_split
 from albert_tf.tasks.glue.scores import majority_metrics, score_table
 from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
 from albert_tf.tasks.prediction_tables import write_predictions
@@ -26,24 +25,19 @@ from albert_tf.tasks.runner import Examples
 from albert_tf.weights.model_folders import model_folder
 
 
-class Actions(NamedTuple):
-    """What a run does."""
-
-    train: bool
-    evaluate: bool
-    predict: bool
-
-
 def read_texts(
     task: GlueTask, actions: Actions, data_dir: str | None, source: str = "files"
 ) -> Examples:
-    """The splits of a task that a run needs; they go by their names.
+    """Reads the splits of a task that a run needs.
 
     Args:
       task: the task.
       actions: what the run does.
       data_dir: see `read_split`.
       source: see `read_split`.
+
+    Returns:
+      The examples; development and test sets by the names of their splits.
 
     Raises:
       AlbertError: the task has no such split, or a file is missing or malformed.
@@ -58,7 +52,7 @@ def read_texts(
             )
         return examples
 
-    check_splits(task, *actions, data_dir, source)
+    check_splits(task, actions, data_dir, source)
     return Examples(
         train=read(task.of("train")[0]) if actions.train else (),
         evaluate={split.name: read(split) for split in task.of("dev")} if actions.evaluate else {},
@@ -67,10 +61,10 @@ def read_texts(
 
 
 def open_model(task: GlueTask, output_dir: str, **changes: object) -> TextClassificationTask:
-    """The trained classifier of an output directory.
+    """Opens the trained classifier of an output directory.
 
     Args:
-      task: what it must have been trained for.
+      task: the GLUE task to evaluate or predict.
       output_dir: the directory.
       **changes: see `FineTuningTask.load`.
 
@@ -79,25 +73,21 @@ def open_model(task: GlueTask, output_dir: str, **changes: object) -> TextClassi
     """
     folder = model_folder(output_dir)
     classifier = TextClassificationTask.load(folder, **changes)
-    needed, found = task.model_of or task.name, classifier.spec.task_name
-    if found != needed:
+    needed, trained_for = task.model_of or task.name, classifier.spec.task_name
+    if trained_for != needed:
         raise AlbertError(
-            f"The model in {folder} was trained for {shown(found)}, but {task.title} needs one "
-            f"trained for {needed!r}; give another --output_dir."
+            f"The model in {folder} was trained for {shown(trained_for)}, but {task.title} needs "
+            f"one trained for {needed!r}; give another `output_dir`."
         )
     return classifier
 
 
 def write_outputs(
-    task: GlueTask,
-    data: ExampleSet,
-    outputs: Mapping[str, np.ndarray],
-    output_dir: str,
+    task: GlueTask, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str
 ) -> None:
-    """Writes the probabilities for a test set, and the file for GLUE's server.
+    """Writes the probabilities for a test set, and the answers for GLUE's server.
 
-    They are `predictions/<file>` and `submission/<file>`, the file being named as the server
-    names it.
+    The files are `predictions/<file>` and `submission/<file>`, with the server's name of the file.
     """
     split = next(split for split in task.of("test") if split.name == data.name)
     path = os.path.join(output_dir, PREDICTIONS, split.submission)
@@ -112,19 +102,14 @@ def write_outputs(
     )
 
 
-def metrics_by_split(task: GlueTask, results: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """The metrics of a run, which are those of `runner.report`, by development set."""
-    first, *others = (split.name for split in task.of("dev"))
-    named = {
-        name: {
-            metric.removeprefix(f"{name}_"): value
-            for metric, value in results.items()
-            if metric.startswith(f"{name}_")
-        }
-        for name in others
+def _reported_metrics(task: GlueTask, results: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Picks the metrics that GLUE reports, by development set, from those of `runner.report`."""
+    names = [split.name for split in task.of("dev")]
+    prefixes = ["", *(f"{name}_" for name in names[1:])]
+    return {
+        name: {metric: results[prefix + metric] for metric in task.scores}
+        for name, prefix in zip(names, prefixes)
     }
-    own = {m: v for m, v in results.items() if not any(m.startswith(f"{n}_") for n in others)}
-    return {first: own, **named}
 
 
 def run_all(
@@ -134,18 +119,17 @@ def run_all(
     source: str,
     output_dir: str,
 ) -> None:
-    """Runs every task that there is data for, in a folder of its own, and prints GLUE's table.
+    """Runs each task that has data, in a folder of its own, and prints GLUE's table.
 
-    AX is predicted by MNLI's model, into MNLI's folder.
+    AX is predicted by MNLI's model, into MNLI's folder. Without evaluation, the names of the tasks
+    are printed instead of the table.
 
     Args:
-      run_task: runs one task in a given output directory and gives its metrics.
+      run_task: runs one task in a given output directory and returns its metrics.
       actions: what to do.
       data_dir: see `read_split`.
       source: see `read_split`.
-      output_dir: the tasks' folders, called like the tasks, lie in it.
-
-    Prints the table; without evaluation, the tasks that were run.
+      output_dir: the parent of the tasks' folders, which have the names of the tasks.
 
     Raises:
       AlbertError: there is no task, or a file of any task is missing or malformed; nothing is
@@ -153,22 +137,14 @@ def run_all(
       DivergedError: some tasks have diverged; the others were run, and the table is printed.
     """
     tasks = list(GLUE_TASKS) if source == "tfds" else find_tasks(data_dir)
-    names = [task.name for task in tasks]
-    plans = []
-    for task in tasks:
-        todo = actions
-        if task.model_of:
-            if not actions.predict or task.model_of not in names:
-                print(f"{task.title} is left out; it is predicted along with {task.model_of}.")
-                continue
-            todo = Actions(train=False, evaluate=False, predict=True)
-        read_texts(task, todo, data_dir, source)  # Errors show before hours of training.
-        plans.append((task, todo))
+    plan = _plan(tasks, actions)
+    for task, todo in plan:
+        read_texts(task, todo, data_dir, source)  # Shows errors before hours of training.
     results: dict[str, dict[str, dict[str, float]]] = {}
     majority: dict[str, dict[str, dict[str, float]]] = {}
     diverged: list[GlueTask] = []
-    for number, (task, todo) in enumerate(plans, start=1):
-        print(f"\n{task.title} ({number} of {len(plans)})")
+    for number, (task, todo) in enumerate(plan, start=1):
+        print(f"\n{task.title} ({number} of {len(plan)})")
         texts = read_texts(task, todo, data_dir, source)
         model = task.model_of or task.name
         if model in [other.name for other in diverged]:
@@ -182,14 +158,28 @@ def run_all(
             diverged.append(task)
             continue
         if todo.evaluate:
-            results[task.name] = metrics_by_split(task, metrics)
+            results[task.name] = _reported_metrics(task, metrics)
             majority[task.name] = {
                 name: majority_metrics(task, examples) for name, examples in texts.evaluate.items()
             }
     if results:
         print("\n" + score_table(results, majority))
     elif not diverged:
-        print(f"\nDone: {', '.join(task.title for task, _ in plans)}.")
+        print(f"\nDone: {', '.join(task.title for task, _ in plan)}.")
     if diverged:
         names = ", ".join(task.title for task in diverged)
-        raise DivergedError(f"Of {len(plans)} tasks, {len(diverged)} diverged, see above: {names}.")
+        raise DivergedError(f"Of {len(plan)} tasks, {len(diverged)} diverged, see above: {names}.")
+
+
+def _plan(tasks: Sequence[GlueTask], actions: Actions) -> list[tuple[GlueTask, Actions]]:
+    """Returns what to do with each task; leaves out AX if MNLI's model does not predict it."""
+    names = [task.name for task in tasks]
+    plan = []
+    for task in tasks:
+        if not task.model_of:
+            plan.append((task, actions))
+        elif actions.predict and task.model_of in names:
+            plan.append((task, Actions(train=False, evaluate=False, predict=True)))
+        else:
+            print(f"{task.title} is left out; it is predicted along with {task.model_of}.")
+    return plan

@@ -71,9 +71,9 @@ class MultipleChoiceTask(FineTuningTask):
             options.cache_dir, examples, self.tokenizer, self.spec, options.train_seed
         )
         features = record_features(self.spec.num_choices)
-        data = self.record_set(examples, name, path, features, options)
-        print(_summary(name, self.spec, data.source.manifest.statistics))
-        return data
+        source = self.open_records(path, features, options)
+        summary = _summary(name, self.spec, source.manifest.statistics)
+        return ExampleSet(name, examples, source, summary)
 
     def write_predictions(
         self, data: ExampleSet, outputs: Mapping[str, np.ndarray], output_dir: str

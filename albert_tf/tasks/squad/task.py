@@ -123,13 +123,13 @@ class SquadTask(FineTuningTask):
             labelled=training,
             shuffle_seed=options.train_seed,
         )
-        source = self.record_set(questions, name, path, squad_features(training), options).source
-        line = f"{name}: {len(questions):,} questions, {source.num_examples:,} windows"
+        source = self.open_records(path, squad_features(training), options)
+        summary = f"{name}: {len(questions):,} questions, {source.num_examples:,} windows"
         left_out = source.manifest.statistics.get("windows_left_out")
-        print(line + (f", {left_out:,} more without the answer left out" if left_out else ""))
+        summary += f", {left_out:,} more without the answer left out" if left_out else ""
         # Training needs no answers, so its windows are not kept.
         windows = None if training else windows
-        return QuestionSet(name, questions, source, task=self, made_windows=windows)
+        return QuestionSet(name, questions, source, summary, task=self, made_windows=windows)
 
     def export(self, model: AlbertModel) -> Export:
         """See albert_tf.tasks.squad.export."""

@@ -10,6 +10,7 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
+from albert_tf.tasks.base import InputOptions
 from albert_tf.tasks.classification.features import (
     build_records,
     empty_text_warning,
@@ -17,23 +18,14 @@ from albert_tf.tasks.classification.features import (
     label_set,
     label_values,
 )
-from albert_tf.tokenization.tokenizer import Tokenizer
-
-LETTERS = "abcdefghij"
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]))
-    return Tokenizer.from_file(str(path))
+from tests.tasks.conftest import LETTERS
 
 
 def example(text, pair=None, label="x", where="data.tsv:2"):
     return TextExample("0", text, pair, label, where)
 
 
-def test_single_texts_and_pairs_get_their_layout(tokenizer):
+def test_single_texts_and_pairs_are_joined_to_sequences(tokenizer):
     examples = [example("a b"), example("a", "b c"), example("a", ""), example("")]
     columns, lengths = featurize(tokenizer, examples, 8)
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
@@ -71,12 +63,12 @@ def test_regression_labels_are_numbers():
 
 
 @pytest.mark.parametrize("label", ["", "good", "nan", "inf"])
-def test_regression_label_that_is_no_number_is_refused(label):
+def test_regression_labels_that_are_not_numbers_are_refused(label):
     with pytest.raises(AlbertError, match=r"data\.tsv:2: the label .* is not a finite number"):
         label_values([example("", label=label)], ())
 
 
-def test_labels_that_allow_no_training_are_refused():
+def test_a_single_label_and_empty_labels_are_refused():
     with pytest.raises(AlbertError, match=r"training examples \(2\) all have the label 'x'"):
         label_set([example("a"), example("b")])
     with pytest.raises(AlbertError, match=r"data\.tsv:9: the label is empty"):
@@ -84,9 +76,8 @@ def test_labels_that_allow_no_training_are_refused():
 
 
 def build(folder, tokenizer, examples, length=8, labels=("x", "y"), **options):
-    return build_records(
-        str(folder), examples, tokenizer, length, labels, **{"labelled": True, **options}
-    )
+    options = InputOptions(str(folder), **options)
+    return build_records(examples, tokenizer, length, labels, options)
 
 
 def read(path, length=8, dtype="int64"):
@@ -95,7 +86,7 @@ def read(path, length=8, dtype="int64"):
     return {name: value.numpy() for name, value in batch.items()}
 
 
-def test_records_hold_the_features_and_a_manifest_tells_of_them(tmp_path, tokenizer):
+def test_records_have_the_features_and_a_manifest_with_statistics(tmp_path, tokenizer):
     examples = [example("a", "b", "y"), example("a b c d e f g", None, "x"), example("c")]
     path = build(tmp_path, tokenizer, examples)
     columns, _ = featurize(tokenizer, examples, 8)
@@ -115,7 +106,7 @@ def test_records_hold_the_features_and_a_manifest_tells_of_them(tmp_path, tokeni
     "labels",
     [("1", "0", "1.0"), ("true", "0", "1"), ("False", "1", "0.0"), ("yes", "TRUE", "true")],
 )
-def test_one_label_written_in_two_ways_is_an_error_with_both_places(labels):
+def test_one_label_in_two_spellings_is_an_error_with_both_places(labels):
     examples = [
         example("a", label=label, where=f"data.jsonl:{i}") for i, label in enumerate(labels)
     ]
@@ -123,7 +114,7 @@ def test_one_label_written_in_two_ways_is_an_error_with_both_places(labels):
         label_set(examples)
 
 
-def test_labels_that_only_look_alike_are_classes_of_their_own():
+def test_similar_labels_are_different_classes():
     examples = [example("a", label=label) for label in ("1", "1.5", "-1", "nan", "true", "yes")]
     with pytest.raises(AlbertError, match=r"'true' is the same value as '1'"):
         label_set(examples)
@@ -131,18 +122,14 @@ def test_labels_that_only_look_alike_are_classes_of_their_own():
 
 
 def test_empty_texts_are_counted_in_a_warning():
-    examples = [
-        example("a"),
-        example(" \t", where="data.tsv:3"),
-        example("a", "b"),
-        example("a", ""),
-    ]
+    empty = example(" \t", where="data.tsv:3")
+    examples = [example("a"), empty, example("a", "b"), example("a", "")]
     warning = empty_text_warning(examples, "train")
     assert "2 of the 4 train examples have an empty text, the first at data.tsv:3" in warning
     assert not empty_text_warning(examples[::2], "train")
 
 
-def test_records_are_reused_only_if_nothing_that_makes_them_changed(tmp_path, tokenizer):
+def test_records_are_reused_unless_an_input_has_changed(tmp_path, tokenizer):
     examples = [example("a", label="x"), example("b", label="y")]
     first = build(tmp_path, tokenizer, examples)
     before = pathlib.Path(first).stat().st_mtime_ns
@@ -151,7 +138,7 @@ def test_records_are_reused_only_if_nothing_that_makes_them_changed(tmp_path, to
     others = {
         build(tmp_path, tokenizer, examples, length=9),
         build(tmp_path, tokenizer, examples, labels=("x", "y", "z")),
-        build(tmp_path, tokenizer, examples, shuffle_seed=1),
+        build(tmp_path, tokenizer, examples, train_seed=1),
         build(tmp_path, tokenizer, examples, labelled=False),
         build(tmp_path, tokenizer, [example("a"), example("c", label="y")]),
         build(tmp_path, tokenizer, [example("a"), example("b", label="x")]),
@@ -159,7 +146,7 @@ def test_records_are_reused_only_if_nothing_that_makes_them_changed(tmp_path, to
     assert len(others | {first}) == 7
 
 
-def test_build_that_was_cut_off_is_done_again(tmp_path, tokenizer):
+def test_incomplete_records_are_built_again(tmp_path, tokenizer):
     examples = [example("a", label="x"), example("b", label="y")]
     path = pathlib.Path(build(tmp_path, tokenizer, examples))
     path.with_name("manifest.json").unlink()
@@ -168,29 +155,29 @@ def test_build_that_was_cut_off_is_done_again(tmp_path, tokenizer):
     assert len(read(str(path))["label_ids"]) == 2
 
 
-def test_training_records_sorted_by_label_are_mixed_and_none_is_lost(tmp_path, tokenizer):
+def test_training_records_are_shuffled_and_none_is_lost(tmp_path, tokenizer):
     examples = [example(LETTERS[i % 10], label="x" if i < 500 else "y") for i in range(1000)]
-    kept = read(build(tmp_path, tokenizer, examples))["label_ids"]
-    mixed = read(build(tmp_path, tokenizer, examples, shuffle_seed=3))["label_ids"]
-    np.testing.assert_array_equal(kept, [0] * 500 + [1] * 500)
-    assert mixed.sum() == 500
-    assert 200 < mixed[:500].sum() < 300
+    ordered = read(build(tmp_path, tokenizer, examples))["label_ids"]
+    shuffled = read(build(tmp_path, tokenizer, examples, train_seed=3))["label_ids"]
+    np.testing.assert_array_equal(ordered, [0] * 500 + [1] * 500)
+    assert shuffled.sum() == 500
+    assert 200 < shuffled[:500].sum() < 300
 
 
-def test_unlabelled_texts_get_placeholders_and_float_for_regression(tmp_path, tokenizer):
+def test_unlabelled_texts_get_the_label_0(tmp_path, tokenizer):
     examples = [example("a", label=None), example("b", label=None)]
     path = build(tmp_path, tokenizer, examples, labels=(), labelled=False)
     np.testing.assert_array_equal(read(path, dtype="float32")["label_ids"], [0.0, 0.0])
 
 
-def test_wrong_label_leaves_nothing_behind(tmp_path, tokenizer):
+def test_nothing_is_written_if_a_label_is_unknown(tmp_path, tokenizer):
     with pytest.raises(AlbertError, match="the label 'z' does not occur in the training data"):
         build(tmp_path, tokenizer, [example("a", label="z")])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_manifest_names_tokenizer_and_options(tmp_path, tokenizer):
-    path = build(tmp_path, tokenizer, [example("a"), example("b", label="y")], shuffle_seed=5)
+def test_the_manifest_has_tokenizer_and_options(tmp_path, tokenizer):
+    path = build(tmp_path, tokenizer, [example("a"), example("b", label="y")], train_seed=5)
     manifest = json.loads(pathlib.Path(path).with_name("manifest.json").read_text())
     assert manifest["kind"] == "classification"
     assert manifest["tokenizer"] == tokenizer.spec.to_dict()

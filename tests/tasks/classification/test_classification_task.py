@@ -7,41 +7,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextColumns, TextExample
-from albert_tf.tasks.classification.features import label_set
-from albert_tf.tasks.classification.task import (
-    ClassificationSpec,
-    TextClassificationTask,
-)
-from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from tests.tasks.conftest import CONFIG
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
-CONFIG = AlbertConfig(
-    vocab_size=len(PIECES),
-    embedding_size=4,
-    hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=16,
-)
 COLUMNS = TextColumns("text", "pair", "label")
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(PIECES))
-    return Tokenizer.from_file(str(path))
+@pytest.fixture
+def make_task(tokenizer):
+    def make(*labels, max_seq_length=8):
+        spec = ClassificationSpec(labels, max_seq_length, COLUMNS)
+        return TextClassificationTask(CONFIG, tokenizer, spec)
 
-
-def new_task(examples, columns, config, tokenizer, regression=False, max_seq_length=16):
-    labels = () if regression else label_set(examples)
-    spec = ClassificationSpec(labels, max_seq_length, columns)
-    return TextClassificationTask(config, tokenizer, spec)
+    return make
 
 
 def examples_with(*labels):
@@ -58,36 +39,35 @@ def random_batch(labels, length=8):
     }
 
 
-def as_numbers(values):
-    return {name: float(value) for name, value in values.items()}
+def training_means(task, model, batch):
+    means = task.means(task.sums(model, batch, training=False), task.weights(batch))
+    return {name: float(value) for name, value in means.items()}
 
 
-def test_training_loss_and_accuracy_are_those_of_the_evaluation(tokenizer):
-    """Two ways to the same numbers: sums and means in the graph, and metrics of predictions."""
-    task = TextClassificationTask(
-        CONFIG, tokenizer, ClassificationSpec(("x", "y", "z"), 8, COLUMNS)
-    )
+def predict(task, model, batch):
+    return {name: value.numpy() for name, value in task.predict(model, batch).items()}
+
+
+def test_loss_and_accuracy_are_the_same_in_training_and_evaluation(make_task):
+    task = make_task("x", "y", "z")
     model = task.build_model()
     for weight in model.trainable_variables:  # Far from uniform predictions.
         weight.assign(weight * 5 + 0.1)
     batch = random_batch([0, 1, 2, 2, 1])
-    means = task.means(task.sums(model, batch, training=False), task.weights(batch))
-    outputs = {k: v.numpy() for k, v in task.predict(model, batch).items()}
+    means, outputs = training_means(task, model, batch), predict(task, model, batch)
     assert outputs["probabilities"].shape == (5, 3)
     metrics = task.metrics(outputs)
-    means = as_numbers(means)
     assert means["loss"] == pytest.approx(metrics["loss"], rel=1e-5)
     assert means["accuracy"] == pytest.approx(metrics["accuracy"])
     assert abs(means["loss"] - np.log(3)) > 1e-3
     assert task.best_metric in metrics
 
 
-def test_regression_minimises_the_mean_squared_error(tokenizer):
-    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 8, COLUMNS))
+def test_regression_minimises_the_mean_squared_error(make_task):
+    task = make_task()
     model = task.build_model()
     batch = random_batch([0.5, -1.0, 4.0])
-    means = as_numbers(task.means(task.sums(model, batch, False), task.weights(batch)))
-    outputs = {k: v.numpy() for k, v in task.predict(model, batch).items()}
+    means, outputs = training_means(task, model, batch), predict(task, model, batch)
     assert outputs["values"].shape == (3,)
     expected = np.mean((outputs["values"] - [0.5, -1.0, 4.0]) ** 2)
     assert means["loss"] == pytest.approx(expected, rel=1e-5)
@@ -96,25 +76,20 @@ def test_regression_minimises_the_mean_squared_error(tokenizer):
     assert task.best_metric in metrics
 
 
-def test_sums_and_weights_add_up_over_parts_of_a_batch(tokenizer):
-    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(("x", "y"), 8, COLUMNS))
+def test_sums_and_weights_add_up_over_parts_of_a_batch(make_task):
+    task = make_task("x", "y")
     model = task.build_model()
     batch = random_batch([0, 1, 1, 0])
-    whole = as_numbers(task.means(task.sums(model, batch, False), task.weights(batch)))
     parts = [{k: v[rows] for k, v in batch.items()} for rows in (slice(0, 1), slice(1, 4))]
-    sums = [task.sums(model, part, False) for part in parts]
-    weights = [task.weights(part) for part in parts]
-    added = task.means(
-        {k: sums[0][k] + sums[1][k] for k in sums[0]},
-        {k: weights[0][k] + weights[1][k] for k in weights[0]},
-    )
-    assert as_numbers(added) == pytest.approx(whole, rel=1e-5)
+    first, second = ((task.sums(model, part, False), task.weights(part)) for part in parts)
+    added = task.means(*({k: a[k] + b[k] for k in a} for a, b in zip(first, second)))
+    added = {name: float(value) for name, value in added.items()}
+    assert added == pytest.approx(training_means(task, model, batch), rel=1e-5)
 
 
-def test_examples_become_batches_of_the_task(tokenizer, tmp_path, capsys):
+def test_examples_become_batches_of_the_task(make_task, tmp_path, capsys):
     examples = examples_with("x", "y", "x", "x", "x")
-    task = new_task(examples, COLUMNS, CONFIG, tokenizer, max_seq_length=8)
-    assert task.spec.labels == ("x", "y")
+    task = make_task("x", "y")
     examples[2] = dataclasses.replace(examples[2], text=" ")
     source = task.open_examples(examples, "eval", str(tmp_path)).source
     batches = list(source.eval_input_fn(InputContext(4)))
@@ -126,15 +101,15 @@ def test_examples_become_batches_of_the_task(tokenizer, tmp_path, capsys):
     assert "Warning: 1 of the 5 eval examples have an empty text, the first at f:2." in printed
 
 
-def test_opening_data_does_not_change_the_task(tokenizer, tmp_path):
-    task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer, max_seq_length=8)
+def test_opening_data_does_not_change_the_task(make_task, tmp_path):
+    task = make_task("x", "y")
     before = dict(vars(task))
     task.open_examples(examples_with("x", "y", "x", "x"), "train", str(tmp_path), train_seed=1)
     assert vars(task) == before
 
 
-def test_the_plateau_is_that_of_the_data_trained_on_whatever_was_opened_last(tokenizer, tmp_path):
-    task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer, max_seq_length=8)
+def test_the_plateau_is_that_of_the_training_data_and_not_of_the_last_opened(make_task, tmp_path):
+    task = make_task("x", "y")
     even, uneven = (
         task.open_examples(examples_with(*labels), "train", str(tmp_path), train_seed=1)
         for labels in (("x", "y"), ("x", "x", "x", "y"))
@@ -146,19 +121,16 @@ def test_the_plateau_is_that_of_the_data_trained_on_whatever_was_opened_last(tok
     assert task.plateaus({}) == ()
 
 
-def test_saved_task_is_loaded_as_it_was_with_other_columns_if_given(tokenizer, tmp_path):
-    task = new_task(examples_with("x", "y"), COLUMNS, CONFIG, tokenizer, max_seq_length=9)
+def test_a_saved_task_is_loaded_and_columns_can_be_overridden(make_task, tmp_path):
+    task = make_task("x", "y", max_seq_length=9)
     task.save_files(str(tmp_path))
     loaded = TextClassificationTask.load(str(tmp_path))
-    assert loaded.description() == task.description()
-    assert loaded.spec == task.spec
-    assert (
-        TextClassificationTask.load(str(tmp_path), columns={"text": "body"}).spec.columns.text
-        == "body"
-    )
+    assert (loaded.description(), loaded.spec) == (task.description(), task.spec)
+    other = TextClassificationTask.load(str(tmp_path), columns={"text": "body"})
+    assert other.spec.columns.text == "body"
 
 
-def test_task_file_that_describes_no_classifier_is_refused(tmp_path):
+def test_a_task_file_that_does_not_describe_a_classifier_is_refused(tmp_path):
     value = {"task": "text_classification", "labels": ["x"]}
     (tmp_path / "task.json").write_text(json.dumps(value))
     with pytest.raises(AlbertError, match="does not describe a classifier"):

@@ -8,36 +8,26 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.classifying import TextClassifier
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
+from tests.support.builders import tiny_config, write_tokenizer
 from tests.support.small_tasks import PIECES, WORDS, write_run
 
-CONFIG = AlbertConfig(
-    vocab_size=len(PIECES),
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
-)
+CONFIG = tiny_config(len(PIECES), num_hidden_layers=2, max_position_embeddings=16)
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Makes the output directory of a model with these labels; returns its task and its path."""
+    """Writes the output directory of a model with these labels; returns its task and path."""
 
     def make(labels):
         keras.utils.set_random_seed(7)
-        (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
-        tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
+        tokenizer = write_tokenizer(tmp_path, WORDS)
         task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(labels, 12))
         write_run(task, tmp_path / "run")
         return task, str(tmp_path / "run")
@@ -51,7 +41,7 @@ def some_texts(n):
 
 
 def estimated(task, folder, texts, tmp_path):
-    """What the Estimator predicts of texts or pairs, by way of records."""
+    """Predicts texts or pairs with the Estimator, from records."""
     examples = [TextExample("", *text, None, "") for text in texts]
     source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False).source
     return Estimator(task, RunConfig(folder)).predict(source.eval_input_fn)
@@ -67,11 +57,13 @@ def test_texts_and_pairs_are_classified_as_run_classifier_does(run, tmp_path):
     assert len(set(best)) > 1
     classifier = TextClassifier.load(folder)
     for arguments, rows in (([texts], slice(0, 70)), ([texts, seconds], slice(70, 140))):
-        found = classifier.probabilities(*arguments)
-        np.testing.assert_allclose(found, expected[rows], atol=1e-5)
+        probabilities = classifier.probabilities(*arguments)
+        np.testing.assert_allclose(probabilities, expected[rows], atol=1e-5)
         classified = classifier.classify(*arguments)
         assert [c.label for c in classified] == best[rows]
-        assert [c.probability for c in classified] == pytest.approx(found.max(axis=1).tolist())
+        assert [c.probability for c in classified] == pytest.approx(
+            probabilities.max(axis=1).tolist()
+        )
 
 
 def test_a_regression_model_gives_values_and_no_labels(run, tmp_path):
@@ -81,11 +73,11 @@ def test_a_regression_model_gives_values_and_no_labels(run, tmp_path):
     classifier = TextClassifier.load(folder)
     np.testing.assert_allclose(classifier.values(texts), expected, atol=1e-5)
     assert expected.std() > 1e-3
-    with pytest.raises(AlbertError, match="gives numbers, not labels"):
+    with pytest.raises(AlbertError, match="predicts numbers, not labels"):
         classifier.classify(texts)
 
 
-def test_what_cannot_be_classified_is_told_in_a_sentence(run):
+def test_arguments_that_cannot_be_classified_are_refused(run):
     classifier = TextClassifier.load(run(("no", "yes"))[1])
     for arguments, message in (
         (("w1 w2",), "The texts must be a list of strings, not 'w1 w2'"),
@@ -103,12 +95,12 @@ def test_what_cannot_be_classified_is_told_in_a_sentence(run):
     ):
         with pytest.raises(AlbertError, match=message):
             classifier.classify(*arguments)
-    with pytest.raises(AlbertError, match="gives labels, not numbers"):
+    with pytest.raises(AlbertError, match="predicts labels, not numbers"):
         classifier.values(["w1"])
 
 
 @pytest.mark.parametrize(
-    ("told", "takes_pairs"),
+    ("changes", "takes_pairs"),
     [
         ({"columns": TextColumns("text", label="label")}, False),
         ({"columns": TextColumns("a", "b", "label")}, True),
@@ -118,10 +110,10 @@ def test_what_cannot_be_classified_is_told_in_a_sentence(run):
     ],
 )
 def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(
-    told, takes_pairs, run
+    changes, takes_pairs, run
 ):
     task, folder = run(("no", "yes"))
-    task.spec = dataclasses.replace(task.spec, **told)
+    task.spec = dataclasses.replace(task.spec, **changes)
     task.save_files(folder)
     classifier = TextClassifier.load(folder)
     if takes_pairs:
@@ -138,13 +130,13 @@ def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(
         lambda x: pickle.loads(pickle.dumps(x)),
     ],
 )
-def test_a_copy_classifies_alike(copied, run):
+def test_a_copy_gives_the_same_answers(copied, run):
     classifier = TextClassifier.load(run(("no", "yes"))[1])
     assert copied(classifier).classify(["w1 w2"]) == classifier.classify(["w1 w2"])
 
 
 @pytest.mark.parametrize("folder", [None, 3, ""])
-def test_what_is_no_path_is_refused(folder):
+def test_a_folder_that_is_not_a_path_is_refused(folder):
     with pytest.raises(AlbertError, match="path of the model's output directory must be a string"):
         TextClassifier.load(folder)
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Three rows of every GLUE file, in GLUE's layouts; the sentences were written for these tests."""
+"""Three rows of every GLUE file, in GLUE's formats; the sentences were written for these tests."""
 
 import pytest
 

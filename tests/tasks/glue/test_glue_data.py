@@ -1,6 +1,5 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-import collections
 import json
 import os
 import sys
@@ -14,30 +13,24 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, find_task
 from albert_tf.tasks.glue import __main__ as glue_command
 from albert_tf.tasks.glue.data import describe, find_tasks, read_split
+from tests.tasks.glue.conftest import BINARY, ENTAILMENT, NLI, SCORES, A, B
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = Path(os.environ.get("ALBERT_DATA_DIR", ROOT / "../shared/data")) / "glue"
 
-A = ['Two "dogs run.', "It's  late 今", "Rain fell"]
-B = ["Dogs move.", 'She said "no', "The day was dry, é"]
-LABELS = {
-    "sts-b": ["5.000", "0", "2.25"],
-    "mnli": ["neutral", "contradiction", "entailment"],
-    "qnli": ["entailment", "not_entailment", "entailment"],
-    "rte": ["entailment", "not_entailment", "entailment"],
-}
+LABELS = {"sts-b": SCORES, "mnli": NLI, "qnli": ENTAILMENT, "rte": ENTAILMENT}
 ALL_SPLITS = [(task.name, split.name) for task in GLUE_TASKS for split in task.splits]
 
 
 @pytest.mark.parametrize(("name", "split_name"), ALL_SPLITS)
-def test_every_layout_gives_texts_labels_and_ids(name, split_name, glue_dir):
+def test_texts_labels_and_ids_are_read_from_each_format(name, split_name, glue_dir):
     task = find_task(name)
     (split,) = (split for split in task.splits if split.name == split_name)
     examples, skipped = read_split(task, split, str(glue_dir))
     assert [e.text for e in examples] == A
     assert [e.text_pair for e in examples] == ([None] * 3 if name in ("cola", "sst-2") else B)
     unlabelled = split_name.startswith("test")
-    expected = [None] * 3 if unlabelled else LABELS.get(name, ["1", "0", "1"])
+    expected = [None] * 3 if unlabelled else LABELS.get(name, BINARY)
     assert [e.label for e in examples] == expected
     assert [e.id for e in examples] == ["0", "1", "2"]
     first = 1 if name == "cola" and not unlabelled else 2
@@ -62,7 +55,7 @@ def test_tasks_are_found_by_their_folders(glue_dir, tmp_path):
         find_tasks(str(tmp_path / "some/RTE"))
 
 
-def test_broken_rows_of_qqp_are_left_out_and_counted(glue_dir):
+def test_malformed_rows_of_qqp_are_skipped_and_counted(glue_dir):
     path = glue_dir / "QQP/train.tsv"
     lines = path.read_text("utf-8").splitlines()
     lines[2:3] = ["91\t1\t2\tIt's", "late\tno\t0"]
@@ -74,44 +67,37 @@ def test_broken_rows_of_qqp_are_left_out_and_counted(glue_dir):
     assert describe(task, str(glue_dir))["splits"]["train"]["skipped_rows"] == 2
 
 
-def test_a_broken_row_of_qqp_s_test_set_is_an_error_because_every_row_needs_an_answer(glue_dir):
+def test_a_malformed_row_of_a_test_set_is_an_error_because_every_row_needs_an_answer(glue_dir):
     path = glue_dir / "QQP/test.tsv"
     path.write_text("id\tquestion1\tquestion2\n0\tWhy?\n", "utf-8")
     task = find_task("qqp")
-    with pytest.raises(AlbertError, match=r"test\.tsv:2: 2 fields instead of 3"):
+    with pytest.raises(AlbertError, match=r"test\.tsv:2: 2 fields, but the table has 3"):
         read_split(task, task.of("test")[0], str(glue_dir))
 
 
+_QNLI, _STS = "index\tquestion\tsentence\tlabel\n", "index\tsentence1\tsentence2\tscore\n"
 BAD = {
-    "no header": ("rte", "0\tA\tB\tentailment\n", ":1: RTE's train file has a column 'sentence1'"),
-    "other task": ("mrpc", "sentence\tlabel\nA\t1\n", ":1: MRPC's train file has a column '#1 St"),
-    "empty": ("rte", "", "here are none"),
+    "no header": ("rte", "0\tA\tB\tentailment\n", "has no column 'sentence1'; it has 0, A, B, ent"),
+    "other task": ("mrpc", "sentence\tlabel\nA\t1\n", "has no column '#1 String'; it has sent"),
+    "empty": ("rte", "", "holds no examples"),
     "only a header": ("sst-2", "sentence\tlabel\n", "holds no examples"),
-    "short row": ("sst-2", "sentence\tlabel\nA\t1\nB\n", ":3: 1 fields instead of 2"),
-    "long row": ("cola", "a\t1\t\tA\tB\n", ":1: 5 fields instead of 4"),
+    "short row": ("sst-2", "sentence\tlabel\nA\t1\nB\n", ":3: 1 fields, but the table has 2"),
+    "long row": ("cola", "a\t1\t\tA\tB\n", ":1: 5 fields, but the table has 4"),
     "unknown label": ("cola", "a\t1\t\tA\na\t2\t\tB\n", ":2: CoLA has no label '2'; it has 0, 1"),
-    "no gold label": (
-        "qnli",
-        "index\tquestion\tsentence\tlabel\n0\tA\tB\t-\n",
-        ":2: QNLI has no label '-'",
-    ),
-    "no number": (
+    "no gold label": ("qnli", f"{_QNLI}0\tA\tB\t-\n", ":2: QNLI has no label '-'"),
+    "text as score": (
         "sts-b",
-        "index\tsentence1\tsentence2\tscore\n0\tA\tB\tx\n",
+        f"{_STS}0\tA\tB\tx\n",
         ":2: the score 'x' is not a number from 0 to 5",
     ),
-    "out of range": (
-        "sts-b",
-        "index\tsentence1\tsentence2\tscore\n0\tA\tB\t5.1\n",
-        ":2: the score '5.1' is not",
-    ),
-    "not a number": ("sts-b", "sentence1\tsentence2\tscore\nA\tB\tnan\n", "the score 'nan' is not"),
+    "out of range": ("sts-b", f"{_STS}0\tA\tB\t5.1\n", ":2: the score '5.1' is not"),
+    "not a number": ("sts-b", f"{_STS}0\tA\tB\tnan\n", ":2: the score 'nan' is not"),
     "not UTF-8": ("sst-2", b"sentence\tlabel\n\xff\t1\n", ":2: not UTF-8"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_file_is_one_sentence_with_its_line(case, tmp_path):
+def test_errors_in_files_name_the_place(case, tmp_path):
     name, content, message = BAD[case]
     task = find_task(name)
     path = tmp_path / task.splits[0].file
@@ -127,50 +113,45 @@ def test_missing_file_and_missing_folder_are_named(tmp_path):
     task = find_task("rte")
     with pytest.raises(AlbertError, match=r"RTE/train\.tsv does not exist"):
         read_split(task, task.splits[0], str(tmp_path))
-    with pytest.raises(AlbertError, match="--data_dir is needed"):
+    with pytest.raises(AlbertError, match="`data_dir` is needed"):
         read_split(task, task.splits[0], None)
     with pytest.raises(AlbertError, match=r"has no file of RTE, such as RTE/train\.tsv"):
         describe(task, str(tmp_path))
 
 
-class StandInDatasets(types.ModuleType):
-    """Stands in for tensorflow_datasets, which is no dependency and needs a download."""
+#: Label names and columns in TensorFlow Datasets.
+TFDS = {
+    "glue/sst2": (["negative", "positive"], "sentence", "unused"),
+    "glue/mnli": (["entailment", "neutral", "contradiction"], "premise", "hypothesis"),
+    "glue/stsb": (None, "sentence1", "sentence2"),
+}
+
+
+class FakeDatasets(types.ModuleType):
+    """Replaces tensorflow_datasets, which is not installed and would download data."""
 
     def __init__(self):
         super().__init__("tensorflow_datasets")
-        self.asked = []
+        self.loaded = []
 
     def load(self, name, split, data_dir, with_info):
-        self.asked.append((name, split, data_dir))
-        names = {
-            "glue/sst2": ["negative", "positive"],
-            "glue/mnli": ["entailment", "neutral", "contradiction"],
-        }.get(name)
+        self.loaded.append((name, split, data_dir))
+        names, first, second = TFDS[name]
         label = types.SimpleNamespace(names=names) if names else types.SimpleNamespace()
-        info = types.SimpleNamespace(features={"label": label})
-        first, second = {
-            "glue/sst2": ("sentence", "unused"),
-            "glue/mnli": ("premise", "hypothesis"),
-            "glue/stsb": ("sentence1", "sentence2"),
-        }[name]
-        kind = np.int64 if names else np.float32
+        number = np.int64 if names else np.float32
+        labels = [-1] * 3 if split.startswith("test") else [1, 0, 1]
         rows = [
-            {
-                first: A[i].encode(),
-                second: B[i].encode(),
-                "label": kind(-1 if split.startswith("test") else [1, 0, 1][i]),
-                "idx": np.int32(i),
-            }
+            {first: A[i].encode(), second: B[i].encode(), "label": number(labels[i]), "idx": i}
             for i in (2, 0, 1)
         ]
-        return rows, info
+        return rows, types.SimpleNamespace(features={"label": label})
 
     def as_numpy(self, dataset):
         return dataset
 
 
 @pytest.mark.parametrize(
-    ("name", "split", "asked", "labels"),
+    ("name", "split", "loaded", "labels"),
     [
         ("sst-2", "train", ("glue/sst2", "train"), ["1", "0", "1"]),
         ("mnli", "dev_matched", ("glue/mnli", "validation_matched"), ["neutral", "entailment"]),
@@ -178,20 +159,20 @@ class StandInDatasets(types.ModuleType):
         ("sts-b", "dev", ("glue/stsb", "validation"), ["1", "0", "1"]),
     ],
 )
-def test_tensorflow_datasets_give_what_the_files_give(name, split, asked, labels, monkeypatch):
-    module = StandInDatasets()
+def test_tensorflow_datasets_has_the_same_examples(name, split, loaded, labels, monkeypatch):
+    module = FakeDatasets()
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
     task = find_task(name)
     (chosen,) = (s for s in task.splits if s.name == split)
     examples, _ = read_split(task, chosen, "/data", source="tfds")
-    assert module.asked == [(*asked, "/data")]
+    assert module.loaded == [(*loaded, "/data")]
     assert [e.text for e in examples] == A
     assert [e.text_pair for e in examples] == ([None] * 3 if name == "sst-2" else B)
     assert [e.label for e in examples][: len(labels)] == labels
     assert [e.id for e in examples] == ["0", "1", "2"]
 
 
-def test_without_tensorflow_datasets_the_sentence_says_what_to_install(monkeypatch):
+def test_missing_tensorflow_datasets_is_an_error_with_the_command_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     task = find_task("rte")
     with pytest.raises(AlbertError, match="pip install tensorflow-datasets"):
@@ -222,6 +203,7 @@ def test_unknown_command_and_task_exit_with_status_1(run_script):
     assert done.stderr.startswith("error: There is no GLUE task 'snli'")
 
 
+real_data = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is absent (set ALBERT_DATA_DIR)")
 REAL_ROWS = {
     "cola": ("CoLA", 8551, 1043),
     "sst-2": ("SST-2", 67349, 872),
@@ -232,7 +214,7 @@ REAL_ROWS = {
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is absent (set ALBERT_DATA_DIR)")
+@real_data
 @pytest.mark.parametrize("name", REAL_ROWS)
 def test_real_files_have_the_published_numbers_of_rows(name):
     task = find_task(name)
@@ -251,11 +233,9 @@ def test_real_files_have_the_published_numbers_of_rows(name):
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is absent (set ALBERT_DATA_DIR)")
-def test_quotes_in_real_data_swallow_no_rows():
-    """CoLA's and RTE's sentences hold unbalanced quotes, which a CSV reader would join."""
+@real_data
+def test_rows_of_real_data_with_unbalanced_quotes_are_not_joined():
     task = find_task("rte")
     examples, _ = read_split(task, task.splits[0], str(DATA))
-    odd = collections.Counter(e.text.count('"') % 2 for e in examples)
-    assert odd[1] > 0
+    assert any(e.text.count('"') % 2 for e in examples)
     assert [int(e.where.rpartition(":")[2]) for e in examples] == list(range(2, 2492))

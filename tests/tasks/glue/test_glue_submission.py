@@ -9,6 +9,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification.glue_tasks import find_submission, find_task
 from albert_tf.tasks.glue import __main__ as glue_command
 from albert_tf.tasks.glue.submission import make_submission, server_answers, test_files
+from albert_tf.tasks.prediction_tables import write_predictions
 
 FILES = {
     "CoLA.tsv": 1063, "SST-2.tsv": 1821, "MRPC.tsv": 1725, "STS-B.tsv": 1379, "QQP.tsv": 390965,
@@ -17,17 +18,11 @@ FILES = {
 }  # fmt: skip
 
 
-def write_predictions(run_dir, file, outputs, ids=None):
-    """A run's predictions: probabilities [n, labels] or values [n]."""
-    task, _ = find_submission(file)
-    lines = ["\t".join(["id", "prediction", *task.labels])]
-    ids = range(len(outputs)) if ids is None else ids
-    for i, row in zip(ids, np.asarray(outputs)):
-        cells = [task.labels[row.argmax()], *row] if task.labels else [row]
-        lines.append("\t".join(map(str, [i, *cells])))
+def write_run(run_dir, file, outputs):
+    """Writes a run's predictions: probabilities [n, labels] or values [n]."""
     path = run_dir / "predictions" / file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    ids = map(str, range(len(outputs)))
+    write_predictions(str(path), ids, outputs, find_submission(file)[0].labels)
     return path
 
 
@@ -44,11 +39,11 @@ def answers(output, file):
     return list(values)
 
 
-def test_server_files_are_those_of_the_leaderboard():
+def test_a_submission_has_the_files_of_the_leaderboard():
     assert {split.submission: split.rows for _, split in test_files()} == FILES
 
 
-def test_answers_are_what_the_server_wants():
+def test_answers_have_the_format_of_the_server():
     probabilities = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7]])
     assert server_answers(find_task("mnli"), probabilities) == ["entailment", "neutral"]
     assert server_answers(find_task("ax"), probabilities) == ["entailment", "neutral"]
@@ -61,12 +56,12 @@ def test_answers_are_what_the_server_wants():
 def test_one_run_and_an_ensemble_go_into_one_complete_zip(tmp_path, run_script):
     """RTE is the mean of two runs, STS-B of two values; the rest is missing but for WNLI."""
     rte = [random_probabilities("RTE.tsv", seed) for seed in (0, 1)]
-    values = [np.random.default_rng(seed).uniform(0, 5, 1379) for seed in (0, 1)]
+    values = [np.random.default_rng(seed).uniform(0, 5, 1379).round(6) for seed in (0, 1)]
     wnli = random_probabilities("WNLI.tsv", 0)
     for i in (0, 1):
-        write_predictions(tmp_path / f"run{i}/rte", "RTE.tsv", rte[i])
-        write_predictions(tmp_path / f"run{i}/sts-b", "STS-B.tsv", values[i])
-    write_predictions(tmp_path / "single", "WNLI.tsv", wnli)
+        write_run(tmp_path / f"run{i}/rte", "RTE.tsv", rte[i])
+        write_run(tmp_path / f"run{i}/sts-b", "STS-B.tsv", values[i])
+    write_run(tmp_path / "single", "WNLI.tsv", wnli)
     output = tmp_path / "out/submission.zip"
     flags = [f"--run_dirs={tmp_path}/run*,{tmp_path}/single", f"--output={output}"]
     done = run_script(glue_command, "make_submission", *flags)
@@ -87,11 +82,11 @@ def test_one_run_and_an_ensemble_go_into_one_complete_zip(tmp_path, run_script):
     assert set(answers(output, "QQP.tsv")) == {"0"}
     printed = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "3,000 answers, mean of 2 runs" in printed["RTE.tsv"]
-    assert "always 0, for want of predictions" in printed["QQP.tsv"]
+    assert "always 0, as there are no predictions" in printed["QQP.tsv"]
 
 
-def test_an_archive_that_is_there_is_kept_without_overwrite(tmp_path, run_script):
-    write_predictions(tmp_path / "run", "WNLI.tsv", random_probabilities("WNLI.tsv", 0))
+def test_an_existing_archive_is_kept_without_overwrite(tmp_path, run_script):
+    write_run(tmp_path / "run", "WNLI.tsv", random_probabilities("WNLI.tsv", 0))
     predictions = tmp_path / "run/predictions/WNLI.tsv"
     before = predictions.read_text()
     (tmp_path / "out.zip").write_text("kept")
@@ -111,48 +106,27 @@ def test_an_archive_that_is_there_is_kept_without_overwrite(tmp_path, run_script
 
 
 def test_equal_predictions_give_equal_files(tmp_path):
-    write_predictions(tmp_path / "run", "WNLI.tsv", random_probabilities("WNLI.tsv", 0))
+    write_run(tmp_path / "run", "WNLI.tsv", random_probabilities("WNLI.tsv", 0))
     for name in ("a.zip", "b.zip"):
         make_submission([str(tmp_path / "run")], str(tmp_path / name), allow_missing=True)
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
-def wnli(**changes):
-    rows = random_probabilities("WNLI.tsv", 0)
-    for row, value in changes.get("rows", {}).items():
-        rows[row] = value
-    return rows[: changes.get("length", len(rows))]
-
-
-BAD = {
-    "too few": (
-        wnli(length=145),
-        None,
-        "has 145 predictions, but WNLI/test.tsv has 146 examples",
-    ),
-    "other ids": (
-        wnli(),
-        range(1, 147),
-        ":2: the id is '1' instead of '0'",
-    ),
-    "not a number": (
-        wnli(rows={3: [np.nan, 0.5]}),
-        None,
-        ":5: the prediction is not probabilities",
-    ),
-    "no distribution": (
-        wnli(rows={3: [0.5, 0.6]}),
-        None,
-        ":5: the prediction is not probabilities",
-    ),
-    "negative": (wnli(rows={3: [-0.5, 1.5]}), None, ":5: the prediction is not probabilities"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_predictions_are_refused_with_their_line(case, tmp_path):
-    outputs, ids, message = BAD[case]
-    path = write_predictions(tmp_path, "WNLI.tsv", outputs, ids)
+@pytest.mark.parametrize(
+    ("rows", "changed", "message"),
+    [
+        (145, {}, "has 145 predictions, but WNLI/test.tsv has 146 examples"),
+        (146, {1: "1\t0\t0.5\t0.5"}, ":2: the id is '1' instead of '0'"),
+        (146, {0: "id\tprediction\tno\tyes"}, ":1: these are not predictions for WNLI"),
+        (146, {4: "3\t0\tnan\t0.5"}, ":5: the prediction is not probabilities"),
+    ],
+)
+def test_bad_predictions_are_refused_with_their_place(rows, changed, message, tmp_path):
+    path = write_run(tmp_path, "WNLI.tsv", random_probabilities("WNLI.tsv", 0)[:rows])
+    lines = path.read_text().splitlines()
+    for number, line in changed.items():
+        lines[number] = line
+    path.write_text("\n".join(lines) + "\n")
     with pytest.raises(AlbertError) as error:
         make_submission([str(tmp_path)], str(tmp_path / "out.zip"), allow_missing=True)
     assert str(error.value).startswith(str(path))
@@ -160,22 +134,6 @@ def test_bad_predictions_are_refused_with_their_line(case, tmp_path):
     assert not (tmp_path / "out.zip").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("id\tprediction\tentailment\tnot_entailment\n", ":1: these are no predictions for WNLI"),
-        ("id\tprediction\t0\t1\n0\t0\t1.0\n", ":2: 3 fields instead of 4"),
-        ("id\tprediction\t0\t1\n0\t0\tx\t1\n", ":2: a prediction is not a number"),
-    ],
-)
-def test_files_of_another_task_or_damaged_rows_are_refused(content, message, tmp_path):
-    path = write_predictions(tmp_path, "WNLI.tsv", wnli())
-    path.write_text(content)
-    with pytest.raises(AlbertError) as error:
-        make_submission([str(tmp_path)], str(tmp_path / "out.zip"), allow_missing=True)
-    assert message in str(error.value)
-
-
-def test_folder_without_predictions_is_one_sentence(tmp_path):
+def test_a_folder_without_predictions_is_refused(tmp_path):
     with pytest.raises(AlbertError, match="holds no predictions of GLUE test sets"):
         make_submission([str(tmp_path)], str(tmp_path / "out.zip"), allow_missing=True)

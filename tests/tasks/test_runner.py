@@ -1,0 +1,253 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.context import InputContext
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.io.text_tables import TextExample
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tasks.runner import Examples, fine_tune, run
+from albert_tf.training.checkpoints import load_weights
+from albert_tf.training.estimator import Estimator
+from albert_tf.training.loop import Predictor, TrainLoop
+from albert_tf.training.specs import RunConfig, TrainSpec
+from albert_tf.weights.model_folders import model_folder
+from tests.tasks.conftest import CONFIG
+
+TRAINING = {
+    "optimizer": "adamw",
+    "train_batch_size": 8,
+    "learning_rate": 1e-3,
+    "num_warmup_steps": 2,
+    "save_checkpoints_steps": 3,
+}
+
+
+def some_examples(count):
+    rng = np.random.default_rng(0)
+    return [
+        TextExample(str(i), " ".join(rng.choice(list("abc"), size)), None, "xy"[i % 2], f"f:{i}")
+        for i, size in enumerate(rng.integers(1, 62, count))
+    ]
+
+
+def train(task, source, folder, steps, **changes):
+    """Trains and returns the weights."""
+    estimator = Estimator(task, RunConfig(str(folder), **TRAINING, **changes))
+    estimator.train(TrainSpec(source.train_input_fn, steps, source.fingerprint))
+    return {k: v.numpy() for k, v in estimator.model.named_weights().items()}
+
+
+class Seeds(NamedTuple):
+    """A run with two seeds.
+
+    Attributes:
+      folder: of the run.
+      source: the training data of the first seed.
+      weights: of the first seed.
+      printed: by the run.
+      results: of the best seed.
+      built: the names of the methods that built models and graphs, once for each call.
+    """
+
+    folder: Path
+    source: RecordSource
+    weights: dict[str, np.ndarray]
+    printed: str
+    results: dict[str, float]
+    built: list[str]
+
+
+@pytest.fixture(scope="module")
+def seeds(tokenizer, tmp_path_factory):
+    """11 steps each with the seeds 3 and 4, without dropout.
+
+    Has several lengths, loops of one and of more steps, evaluations during and after training, and
+    predictions.
+    """
+    folder, texts = tmp_path_factory.mktemp("seeds"), some_examples(70)
+    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec(("x", "y"), 64), 0.0)
+    config = FineTuneConfig.from_recipe(
+        None,
+        output_dir=str(folder / "run"),
+        cached_dir=str(folder),
+        train_batch_size=8,
+        eval_batch_size=8,
+        seed=3,
+        num_seeds=2,
+        learning_rate=1e-3,
+        train_step=11,
+        warmup_step=2,
+        eval_every_steps=4,
+        save_checkpoints_steps=3,
+        precision="float32",
+    )
+    built = []
+
+    def counted(patch, owner, name):
+        function = getattr(owner, name)
+
+        def wrapper(*args):
+            built.append(name)
+            return function(*args)
+
+        patch.setattr(owner, name, wrapper)
+
+    examples = Examples(texts, {"eval": texts}, {"new": texts})
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        counted(patch, TextClassificationTask, "build_model")
+        counted(patch, TrainLoop, "_steps")
+        counted(patch, Predictor, "_distributed_step")
+        results = run(task, examples, config)
+    source = task.open_examples(texts, "train", str(folder), train_seed=3).source
+    model = task.build_model().named_weights()
+    load_weights(str(folder / "run/seed-3/checkpoints/ckpt-11"), model)
+    weights = {name: variable.numpy() for name, variable in model.items()}
+    return Seeds(folder / "run", source, weights, printed.getvalue(), results, built)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {"gradient_accumulation_steps": 4},
+        pytest.param({"strategy": "mirrored"}, marks=pytest.mark.slow),
+    ],
+    ids=lambda x: next(iter(x)),
+)
+def test_splitting_batches_of_varying_length_does_not_change_the_result(seeds, task, tmp_path, cut):
+    # Without dropout, as masks differ between micro-batches.
+    parts = train(task, seeds.source, tmp_path / "parts", 11, seed=3, **cut)
+    for name, value in seeds.weights.items():
+        np.testing.assert_allclose(parts[name], value, atol=2e-4, err_msg=name)
+
+
+def test_a_run_without_its_last_checkpoints_repeats_the_same_steps(seeds, task, tmp_path):
+    shutil.copytree(seeds.folder / "seed-3", tmp_path / "run")
+    checkpoints = tmp_path / "run/checkpoints"
+    for path in [p for step in (6, 9, 11) for p in checkpoints.glob(f"ckpt-{step}.*")]:
+        path.unlink()
+    (checkpoints / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
+    assert (checkpoints / "ckpt-3.index").exists()
+    resumed = train(task, seeds.source, tmp_path / "run", 11, seed=3)
+    for name, value in seeds.weights.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+@pytest.mark.slow
+def test_interrupted_fine_tuning_is_resumed_bit_for_bit(task, tmp_path):
+    task.dropout_rate = 0.1
+    source = task.open_examples(some_examples(64), "train", str(tmp_path), train_seed=1).source
+    whole = train(task, source, tmp_path / "whole", 8)
+
+    def ends(context):
+        return source.train_input_fn(context).take(5)
+
+    with pytest.raises(tf.errors.OutOfRangeError):
+        config = RunConfig(str(tmp_path / "cut"), **TRAINING)
+        Estimator(task, config).train(TrainSpec(ends, 8, source.fingerprint))
+    resumed = train(task, source, tmp_path / "cut", 8)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+def test_each_seed_has_a_folder_and_the_best_is_recorded(seeds):
+    record = json.loads((seeds.folder / "seeds.json").read_text())
+    assert set(record["values"]) == {"seed-3", "seed-4"}
+    assert record["values"][record["best"]] == max(record["values"].values())
+    assert model_folder(str(seeds.folder)) == str(seeds.folder / record["best"])
+    assert "accuracy of 2 seeds:" in seeds.printed
+    assert "a constant answer has 0.5000" in seeds.printed
+    assert seeds.results["accuracy"] == record["values"][record["best"]]
+
+
+def spoil_seeds(monkeypatch, *seeds):
+    """Makes the labels of the runs with these seeds NaN."""
+    original = RecordSource.train_input_fn.fget
+
+    def train_input_fn(self):
+        factor = np.nan if self.seed in seeds else 1.0
+        return lambda context: original(self)(context).map(
+            lambda batch: {**batch, "label_ids": batch["label_ids"] * factor}
+        )
+
+    monkeypatch.setattr(RecordSource, "train_input_fn", property(train_input_fn))
+
+
+@pytest.fixture
+def fine_tune_two_seeds(tokenizer, tmp_path):
+    """Fine-tunes a regression with the seeds 3 and 4, in the folder `run`."""
+    task = TextClassificationTask(CONFIG, tokenizer, ClassificationSpec((), 64))
+    examples = [dataclasses.replace(x, label=f"{len(x.text)}") for x in some_examples(16)]
+    data = task.open_examples(examples, "train", str(tmp_path), train_seed=1)
+    run_config = RunConfig(str(tmp_path / "run"), train_batch_size=8, seed=3)
+    config = FineTuneConfig(run_config, train_step=2, warmup_step=0, num_seeds=2)
+    return lambda: fine_tune(task, config, data, [data.eval_spec(batch_size=64)])
+
+
+def test_a_seed_that_diverges_does_not_hide_the_other(
+    fine_tune_two_seeds, tmp_path, monkeypatch, capsys
+):
+    spoil_seeds(monkeypatch, 3)
+    fine_tune_two_seeds()
+    record = json.loads((tmp_path / "run" / "seeds.json").read_text())
+    assert record["values"]["seed-3"] is None and record["values"]["seed-4"] is not None
+    assert record["best"] == "seed-4"
+    printed = capsys.readouterr().out
+    assert "Training has diverged: 2 steps in a row" in printed
+    assert "seed-3       diverged" in printed
+
+
+def test_seeds_that_all_diverge_are_an_error(fine_tune_two_seeds, tmp_path, monkeypatch):
+    spoil_seeds(monkeypatch, 3, 4)
+    with pytest.raises(DivergedError, match="The training of all 2 seeds has diverged"):
+        fine_tune_two_seeds()
+    assert not (tmp_path / "run/seeds.json").exists()
+
+
+def test_seeds_without_evaluation_are_refused(task, tmp_path):
+    data = task.open_examples(some_examples(8), "train", str(tmp_path), train_seed=1)
+    config = FineTuneConfig(RunConfig(str(tmp_path / "run")), train_step=4, num_seeds=2)
+    with pytest.raises(AlbertError, match="`num_seeds` needs `do_eval`"):
+        fine_tune(task, config, data)
+
+
+def test_a_run_builds_one_model_and_traces_each_graph_once(seeds):
+    # Two runs, and the best one opened again to be evaluated and to predict.
+    expected = ["_distributed_step"] * 3 + ["_steps"] * 2 + ["build_model"] * 3
+    assert sorted(seeds.built) == expected
+
+
+def test_evaluation_by_length_equals_evaluation_padded_to_the_maximum(task, tmp_path):
+    examples = some_examples(70)
+    estimator = Estimator(task, RunConfig(str(tmp_path / "run"), eval_batch_size=16))
+    for weight in estimator.model.trainable_variables:
+        weight.assign(weight * 12)
+    outputs = {}
+    for pad_to_max in (False, True):
+        data = task.open_examples(examples, "eval", str(tmp_path), pad_to_max=pad_to_max)
+        batches = data.source.eval_input_fn(InputContext(16))
+        lengths = {batch["input_mask"].shape[1] for batch in batches}
+        assert (lengths == {64}) == pad_to_max
+        outputs[pad_to_max] = estimator.outputs(data.eval_spec(16))
+    np.testing.assert_array_equal(outputs[False]["label_ids"], [i % 2 for i in range(70)])
+    assert np.ptp(outputs[True]["probabilities"][:, 0]) > 0.01
+    np.testing.assert_allclose(
+        outputs[False]["probabilities"], outputs[True]["probabilities"], atol=1e-5
+    )
