@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.script_flags import temporary_flags
 from tests.support.script_server import ScriptServer
-from tests.support.temporary_flags import temporary_flags
 
 #: Memory of a process that runs half of the tests; it keeps compiled functions until it ends.
 _PROCESS_BYTES = 8 * 2**30

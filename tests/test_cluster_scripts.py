@@ -18,7 +18,7 @@ import yaml
 import run_pretraining
 from albert_tf.tasks.training_flags import run_settings
 from albert_tf.training.specs import RunConfig
-from tests.support.temporary_flags import temporary_flags
+from tests.support.script_flags import temporary_flags
 
 pytestmark = pytest.mark.tooling
 

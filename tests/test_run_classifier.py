@@ -24,7 +24,7 @@ from albert_tf.cli.flag_names import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.weights.load import open_source
 from tests.support.builders import SPECIAL_PIECES, tiny_config, write_tokenizer
-from tests.support.parsed_flags import parsed_flags
+from tests.support.script_flags import parsed_flags
 
 ROOT = pathlib.Path(__file__).parents[1]
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road"]

@@ -25,7 +25,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from benchmarks.path_lists import define_path_list
 from data_prep import split_sentences
-from tests.support.temporary_flags import temporary_flags
+from tests.support.script_flags import temporary_flags
 
 ROOT = Path(__file__).parents[2]
 #: Flags for text or a list other than paths.

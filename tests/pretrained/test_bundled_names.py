@@ -23,7 +23,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
 from albert_tf.weights.load import load_pretrained
 from tests.pretrained.conftest import CONFIG, PIECES, WORDS
-from tests.support.parsed_flags import parsed_flags
+from tests.support.script_flags import parsed_flags
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = pretrained.DEFAULT

@@ -7,7 +7,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.flags import define_finetuning_flags, fine_tune_config
 from albert_tf.tasks.recipes import load_recipe, model_size
-from tests.support.parsed_flags import parsed_flags
+from tests.support.script_flags import parsed_flags
 
 RECIPE = {"learning_rate": 1e-5, "train_step": 800, "warmup_step": 200, "train_batch_size": 16}
 

@@ -14,7 +14,7 @@ from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 from benchmarks.paper.tables import collect
 from benchmarks.stages import RECORD_FILE
-from tests.support.temporary_flags import temporary_flags
+from tests.support.script_flags import temporary_flags
 
 pytestmark = pytest.mark.tooling
 
