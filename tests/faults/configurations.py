@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.record_files import record_files
@@ -78,7 +80,8 @@ def _write_diverging(source: Path, folder: Path) -> None:
 def _write_classifier(folder: Path) -> None:
     folder.mkdir()
     rng = random.Random(0)
-    _write_model_files(folder, test_run_classifier)
+    words = ["fine", "awful", *test_run_classifier.WORDS]
+    _write_model_files(folder, words, tiny_config(len(words) + 5, max_position_embeddings=16))
     for name, count in (("train", 96), ("dev", 24), ("new", 12)):
         rows = []
         for _ in range(count):
@@ -91,22 +94,23 @@ def _write_classifier(folder: Path) -> None:
 
 def _write_squad(folder: Path) -> None:
     folder.mkdir()
-    _write_model_files(folder, test_run_squad)
+    _write_model_files(folder, test_run_squad.WORDS, test_run_squad.CONFIG)
     (folder / "squad.json").write_text(json.dumps(test_run_squad.squad_json("2.0")))
 
 
 def _write_race(folder: Path) -> None:
     folder.mkdir()
-    _write_model_files(folder, test_run_race)
+    _write_model_files(folder, test_run_race.VOCABULARY, test_run_race.CONFIG)
     for split in ("train", "dev", "test"):
-        test_run_race.write_race(folder / "RACE", split, 4, random.Random(0))
+        test_run_race.write_race(folder / "RACE", split, 4)
 
 
-def _write_model_files(folder: Path, test: object) -> None:
-    (folder / "vocab.txt").write_text("\n".join(test.VOCABULARY) + "\n")
-    config = {**test.CONFIG, "hidden_size": 16, "embedding_size": 8, "intermediate_size": 32}
-    config["num_hidden_layers"] = 1
-    (folder / "config.json").write_text(json.dumps(config))
+def _write_model_files(folder: Path, words: Sequence[str], config: AlbertConfig) -> None:
+    """Writes the vocabulary, and the configuration of a smaller model."""
+    write_vocabulary(folder, words)
+    sizes = {"embedding_size": 8, "hidden_size": 16, "intermediate_size": 32}
+    config = dataclasses.replace(config, num_hidden_layers=1, **sizes)
+    config.to_json(str(folder / "config.json"))
 
 
 Arguments = Callable[[Path, Path], Sequence[str]]

@@ -173,7 +173,7 @@ def test_a_vocabulary_without_a_configuration_is_not_mixed_with_the_default(
 
 
 @pytest.mark.parametrize(
-    ("script", "arguments"),
+    ("script", "given"),
     [(run_squad, ["--version=1.1", "--max_query_length=8"]), (run_race, ["--num_choices=2"])],
 )
 def test_tasks_with_questions_are_opened_with_the_default(bundled, tmp_path, capsys, script, given):

@@ -68,7 +68,7 @@ def compact(tmp_path_factory, config):
     [
         ("options", {"ngram": None}, "lack ngram; build the records again"),
         ("options", {"masked_lm_prob": 2.0}, "are out of range"),
-        ("tokenizer", {"vocab_size": None}, "tokenizer's vocab_size"),
+        ("tokenizer", {"vocab_size": None}, "no valid vocab_size of the tokenizer"),
         ("tokenizer", {"sha256": "0"}, "is not the tokenizer these records were made with"),
         ("features", {"word_starts": None}, "is not that of compact records"),
     ],
