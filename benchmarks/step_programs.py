@@ -12,11 +12,19 @@ import dataclasses
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from albert_tf.config import AlbertConfig
 from benchmarks.random_step import predictions_of, random_columns
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert_tf.data.pipeline import RecordSource
+    from albert_tf.training.task import Task
 
 PRETRAINING = ("masked", "compact")
 FINE_TUNING = ("classification", "regression", "squad_1", "squad_2", "multiple_choice")
@@ -52,20 +60,45 @@ class Step:
     precision: str = "mixed_bfloat16"
 
 
+#: Of the learning rate of a step that is only compiled.
+SCHEDULE = {"learning_rate": 1e-4, "num_train_steps": 100_000}
+
+
 def lower(step: Step) -> bytes:
     """Returns a step as a serialized HloModuleProto."""
-    import tensorflow as tf
-
-    from albert_tf.data.context import InputContext
-    from albert_tf.keras2 import keras
-    from albert_tf.optimization.optimizer import create_optimizer
-    from albert_tf.optimization.schedule import WarmupPolynomialDecay
-    from albert_tf.training.loop import Predictor, TrainLoop
-    from albert_tf.training.specs import RunConfig
-    from albert_tf.training.strategy import make_strategy
-
     with tempfile.TemporaryDirectory() as folder:
         task, source = _open_task(step, folder)
+        return StepFunction(step, task, source).lower()
+
+
+class StepFunction:
+    """A step of a task as a function that XLA compiles whole.
+
+    Args:
+      step: to build.
+      task: that the model and the losses are of.
+      source: records that tell the shapes of a batch.
+      **schedule: arguments of `learning_rate_at`.
+
+    Attributes:
+      model: with its initial weights.
+      optimizer: of the weights; None for a step of PREDICT.
+      metric_names: of the vector that a training step returns; empty before `lower`.
+    """
+
+    def __init__(
+        self, step: Step, task: Task, source: RecordSource, **schedule: float | int
+    ) -> None:
+        import tensorflow as tf
+
+        from albert_tf.data.context import InputContext
+        from albert_tf.keras2 import keras
+        from albert_tf.optimization.optimizer import create_optimizer
+        from albert_tf.optimization.schedule import WarmupPolynomialDecay
+        from albert_tf.training.loop import Predictor, TrainLoop
+        from albert_tf.training.specs import RunConfig
+        from albert_tf.training.strategy import make_strategy
+
         keras.mixed_precision.set_global_policy(step.precision)
         # On a TPU the whole step is compiled. So is it here, for the CPU, with `jit_compile`.
         run = RunConfig(
@@ -76,26 +109,62 @@ def lower(step: Step) -> bytes:
             recompute=step.recompute,
             jit_compile=True,
         )
-        strategy = make_strategy(run)
+        self._strategy = strategy = make_strategy(run)
         with strategy.scope():
-            model = task.build_model()
+            self.model = task.build_model()
+        self.optimizer = None
         if step.stage == TRAIN:
-            schedule = WarmupPolynomialDecay(learning_rate=1e-4, num_train_steps=100_000)
+            decay = WarmupPolynomialDecay(**(schedule or SCHEDULE))
             with strategy.scope():
-                optimizer = create_optimizer("lamb", schedule, model.named_weights())
-            function = TrainLoop(strategy, task, model, optimizer, schedule, run).replica_step
+                self.optimizer = create_optimizer("lamb", decay, self.model.named_weights())
+            loop = (strategy, task, self.model, self.optimizer, decay)
+            self._loop = TrainLoop(*loop, run)
+            self._uncompiled = TrainLoop(*loop, dataclasses.replace(run, jit_compile=False))
+            function = self._loop.replica_step
             input_fn = source.train_input_fn
         else:
-            function = Predictor(strategy, task, model, jit_compile=True)._replica_step
+            self._loop = None
+            function = Predictor(strategy, task, self.model, jit_compile=True)._replica_step
             input_fn = source.eval_input_fn
+        self._function = tf.function(function, jit_compile=True, autograph=False)
         specs = input_fn(InputContext(2)).element_spec
-        batch = {k: tf.zeros([step.rows, *v.shape[1:]], v.dtype) for k, v in specs.items()}
-        compiled = tf.function(function, jit_compile=True, autograph=False)
+        self._batch = {k: tf.zeros([step.rows, *v.shape[1:]], v.dtype) for k, v in specs.items()}
 
-        def program(batch: dict[str, tf.Tensor]) -> bytes:
-            return compiled.experimental_get_compiler_ir(batch)(stage="hlo_serialized")
+    @property
+    def metric_names(self) -> list[str]:
+        """Of the vector that a training step returns; known once it is lowered."""
+        return self._loop._metric_names if self._loop else []
 
-        return strategy.run(program, args=(batch,))
+    def lower(self, stage: str = "hlo_serialized") -> Any:
+        """Returns the program, as `tf.function.experimental_get_compiler_ir` does."""
+        return self._in_replica(
+            lambda batch: self._function.experimental_get_compiler_ir(batch)(stage=stage)
+        )
+
+    def arguments(self) -> list[tuple[str, tf.Tensor | tf.Variable]]:
+        """Returns the program's parameters in order.
+
+        Returns:
+          tensors of the batch with their names, then what the function captures: variables, and
+          tensors with an empty name.
+        """
+        function = self._in_replica(self._function.get_concrete_function)
+        variables = {id(variable.handle): variable for variable in function.variables}
+        captured = [variables.get(id(value), value) for value in function.captured_inputs]
+        return [*sorted(self._batch.items()), *((getattr(v, "name", ""), v) for v in captured)]
+
+    def run_uncompiled(self, batches: Iterable[dict[str, np.ndarray]]) -> list[np.ndarray]:
+        """Makes training steps by TensorFlow's own operations; returns the metrics of each."""
+        import tensorflow as tf
+
+        step = tf.function(self._uncompiled.replica_step, autograph=False)
+        return [
+            self._strategy.run(step, args=({k: tf.constant(v) for k, v in batch.items()},)).numpy()
+            for batch in batches
+        ]
+
+    def _in_replica(self, function: Callable[..., Any]) -> Any:
+        return self._strategy.run(function, args=(self._batch,))
 
 
 def _open_task(step: Step, folder: str) -> tuple:

@@ -1,0 +1,146 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A program on a device, through JAX's client. Imports JAX and NumPy only."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+# Another library shares the card, so memory is taken as it is needed.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import numpy as np
+from jax._src import compiler
+from jax._src.interpreters import mlir
+from jaxlib import _hlo, _jax
+from jaxlib.mlir import ir
+
+from benchmarks.gpu_step.program import BATCH, Program, crc32, initial_value
+
+# The step's number and seeds are 64-bit integers.
+jax.config.update("jax_enable_x64", True)
+
+#: TensorFlow copies each output; compilers of devices do not know the operation by this name.
+_COPY = re.compile(r"mhlo\.copy (%[\w#]+) : (tensor<[^>]*>)")
+_PARTS = ("argument", "output", "alias", "temp", "generated_code")
+
+
+class DeviceStep:
+    """A compiled program and its state, which stays on the device.
+
+    A step takes over the memory of the state that it is given, so there is never a second copy of
+    weights and slots: the program says which output replaces which parameter, and the runtime
+    deletes those parameters as it runs.
+
+    Args:
+      program: to run.
+      hlo: its serialized HloModuleProto.
+      state: arrays by name to begin with; the program's initial values where it has none.
+
+    Attributes:
+      compile_seconds: what compiling took.
+
+    Raises:
+      ValueError: initial weights are not those the program was emitted with, or an array of `state`
+        has another shape.
+    """
+
+    def __init__(
+        self, program: Program, hlo: bytes, state: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        self.program = program
+        self.device = jax.devices()[0]
+        began = time.perf_counter()
+        self._executable = self._compile(hlo)
+        self.compile_seconds = time.perf_counter() - began
+        self._values = self._initial_values(state or {})
+
+    def _compile(self, hlo: bytes) -> Any:
+        text = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(hlo))
+        with mlir.make_ir_context():
+            module = ir.Module.parse(_COPY.sub(r"stablehlo.convert \1 : \2", text))
+        assignment = np.array([[self.device.id]])
+        options = compiler.get_compile_options(1, 1, device_assignment=assignment)
+        devices = _jax.DeviceList((self.device,))
+        return self.device.client.compile_and_load(module, devices, options)
+
+    def _initial_values(self, state: Mapping[str, np.ndarray]) -> list[jax.Array | None]:
+        values: list[jax.Array | None] = []
+        for parameter in self.program.parameters:
+            if parameter.kind == BATCH:
+                values.append(None)
+                continue
+            if parameter.is_state and parameter.name in state:
+                value = state[parameter.name]
+                if value.shape != parameter.shape or value.dtype != parameter.dtype:
+                    raise ValueError(
+                        f"{parameter.name} is {value.dtype}{list(value.shape)}, not "
+                        f"{parameter.dtype}{list(parameter.shape)}."
+                    )
+            else:
+                value = initial_value(parameter, self.program.seed, self.program.stddev)
+                if parameter.crc32 is not None and crc32(value) != parameter.crc32:
+                    raise ValueError(
+                        f"NumPy {np.__version__} makes other initial values of {parameter.name} "
+                        "than those the program was emitted with."
+                    )
+            values.append(self._put(value))
+        return values
+
+    def _put(self, value: np.ndarray) -> jax.Array:
+        # The CPU's client may use NumPy's own memory, which a step must not overwrite.
+        return jax.device_put(np.array(value), self.device)
+
+    def put_batches(self, batches: Iterable[dict[str, np.ndarray]]) -> list[list[jax.Array]]:
+        """Copies batches to the device, each as the program's first parameters."""
+        names = [parameter.name for parameter in self.program.of_kind(BATCH)]
+        return [[self._put(batch[name]) for name in names] for batch in batches]
+
+    def __call__(self, batch: list[jax.Array]) -> jax.Array:
+        """Starts a step.
+
+        Args:
+          batch: one of `put_batches`.
+
+        Returns:
+          the metrics, float32 [metrics], not waited for.
+        """
+        arguments = [*batch, *self._values[len(batch) :]]
+        results = self._executable.execute_sharded(arguments)
+        metrics, *state = (x[0] for x in results.disassemble_into_single_device_arrays())
+        for number, value in zip(self.program.updates, state):
+            self._values[number] = value
+        return metrics
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies the state from the device: arrays by name."""
+        return {
+            parameter.name: np.asarray(value)
+            for parameter, value in zip(self.program.parameters, self._values)
+            if parameter.is_state
+        }
+
+    def memory(self) -> dict[str, int | None]:
+        """Returns bytes: by the compiler, what a step needs; by the runtime, the peak so far."""
+        stats = self._executable.get_compiled_memory_stats()
+        parts = {f"{part}_bytes": getattr(stats, f"{part}_size_in_bytes") for part in _PARTS}
+        # Outputs in the memory of arguments are counted with both.
+        step = sum(parts.values()) - 2 * parts["alias_bytes"]
+        peak = (self.device.memory_stats() or {}).get("peak_bytes_in_use")
+        return {**parts, "step_bytes": step, "peak_bytes": peak}
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions that figures depend on, and the device's kind."""
+    device = jax.devices()[0]
+    return {
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "platform": device.client.platform_version.splitlines()[0],
+        "device": device.device_kind,
+    }
