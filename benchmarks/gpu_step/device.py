@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 # Another library shares the card, so memory is taken as it is needed.
@@ -96,16 +96,15 @@ class DeviceStep:
         # The CPU's client may use NumPy's own memory, which a step must not overwrite.
         return jax.device_put(np.array(value), self.device)
 
-    def put_batches(self, batches: Iterable[dict[str, np.ndarray]]) -> list[list[jax.Array]]:
-        """Copies batches to the device, each as the program's first parameters."""
-        names = [parameter.name for parameter in self.program.of_kind(BATCH)]
-        return [[self._put(batch[name]) for name in names] for batch in batches]
+    def put(self, batch: Mapping[str, np.ndarray]) -> list[jax.Array]:
+        """Copies a batch to the device; returns the program's first parameters."""
+        return [self._put(batch[parameter.name]) for parameter in self.program.of_kind(BATCH)]
 
     def __call__(self, batch: list[jax.Array]) -> jax.Array:
         """Starts a step.
 
         Args:
-          batch: one of `put_batches`.
+          batch: as `put` returns it.
 
         Returns:
           the metrics, float32 [metrics], not waited for.

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import itertools
 import os
@@ -134,7 +135,12 @@ def emit(
       schedule: arguments of `learning_rate_at`.
       reference_steps: steps that TensorFlow makes, too.
     """
-    config = AlbertConfig.load(shape.config)
+    from albert_tf.tasks.pretraining.task import model_config
+
+    if FLAGS.input_file:
+        config = model_config(shape.config, FLAGS.input_file)
+    else:
+        config = AlbertConfig.load(shape.config)
     step = Step("masked", *shape, precision=PRECISIONS[FLAGS.precision])
     with tempfile.TemporaryDirectory() as scratch:
         count = max(FLAGS.batches, reference_steps)
@@ -158,26 +164,26 @@ def build(
     from albert_tf.tasks.pretraining.task import PretrainingTask
 
     task = PretrainingTask(config, source)
+    first = list(itertools.islice(training_batches(source, step.rows), batches))
+    predictions = first[0]["masked_lm_ids"].shape[1]
     function = StepFunction(step, task, source, **schedule)
     hlo = function.lower()
     parameters = _parameters(function)
-    first = list(itertools.islice(_batches(source, step.rows), batches))
     reference: dict[str, Any] = {}
     if reference_steps:
         parameters = _initialise(function, parameters, config.initializer_range)
         reference = _reference(function, first[:reference_steps])
     program = Program(
-        step={name: getattr(step, name) for name in step.__dataclass_fields__},
+        step=dataclasses.asdict(step),
         config=config.to_dict(),
         schedule=schedule,
-        flops=step.rows * training_flops(config, step.seq_length, predictions_of(step.seq_length)),
+        flops=step.rows * training_flops(config, step.seq_length, predictions),
         parameters=tuple(parameters),
         metrics=tuple(function.metric_names),
         updates=_updates(function.lower("hlo"), parameters),
         seed=SEED,
         stddev=config.initializer_range,
         reference=reference,
-        data={"fingerprint": source.fingerprint} if FLAGS.input_file else {},
     )
     del function, task
     gc.collect()
@@ -198,7 +204,9 @@ def _source(config: AlbertConfig, step: Step, batches: int, folder: str) -> Reco
     return open_records(path, config)
 
 
-def _batches(source: RecordSource, rows: int, start: int = 0) -> Iterator[dict[str, np.ndarray]]:
+def training_batches(
+    source: RecordSource, rows: int, start: int = 0
+) -> Iterator[dict[str, np.ndarray]]:
     """Yields training batches from a step on."""
     from albert_tf.data.context import InputContext
 
@@ -275,8 +283,6 @@ def _initialise(
     function: StepFunction, parameters: list[Parameter], stddev: float
 ) -> list[Parameter]:
     """Sets weights to `initial_value`; returns the parameters with their checksums."""
-    import dataclasses
-
     weights, changed = function.model.named_weights(), []
     for parameter in parameters:
         if parameter.kind == WEIGHT:

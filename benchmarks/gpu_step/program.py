@@ -10,11 +10,13 @@ and NumPy, so this module imports nothing else.
 from __future__ import annotations
 
 import dataclasses
+import glob
 import gzip
+import io
+import itertools
 import json
 import os
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -68,7 +70,6 @@ class Program:
       stddev: of the initial weights that are random.
       reference: TensorFlow's figures for the first batches on the CPU: lists of the metrics by
         name, and "norms" of the state after them by name; empty if none were computed.
-      data: identifies the training data, for a program that is to pretrain.
     """
 
     step: dict[str, Any]
@@ -81,7 +82,6 @@ class Program:
     seed: int
     stddev: float
     reference: dict[str, Any] = dataclasses.field(default_factory=dict)
-    data: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -131,20 +131,46 @@ def read_hlo(folder: str) -> bytes:
         return f.read()
 
 
-def save_batches(path: str, batches: list[dict[str, np.ndarray]]) -> None:
-    """Writes batches, stacked by name: [batches, rows, ...]. Small integers take two bytes."""
-    np.savez_compressed(
-        path, **{name: _narrow(np.stack([b[name] for b in batches])) for name in batches[0]}
-    )
+def save_batches(path: str, batches: list[dict[str, np.ndarray]], **more: Any) -> None:
+    """Writes batches, stacked by name: [batches, rows, ...]. Small integers take two bytes.
+
+    Args:
+      path: of the .npz file.
+      batches: of one shape.
+      **more: further arrays.
+    """
+    columns = {name: _narrow(np.stack([b[name] for b in batches])) for name in batches[0]}
+    np.savez_compressed(path, **columns, **more)
 
 
-def read_batches(path: str, program: Program, start: int = 0) -> Iterator[dict[str, np.ndarray]]:
-    """Yields a file's batches from one of them on, in the program's types."""
-    with np.load(path) as stored:
-        columns = {p.name: stored[p.name] for p in program.of_kind(BATCH)}
-    dtypes = {p.name: p.dtype for p in program.of_kind(BATCH)}
-    for i in range(start, len(next(iter(columns.values())))):
-        yield {name: column[i].astype(dtypes[name]) for name, column in columns.items()}
+class Batches:
+    """Batches of a file, in a program's types. Those after the last are the first ones again.
+
+    Args:
+      path: of a file that `save_batches` wrote.
+      program: to feed.
+
+    Attributes:
+      more: the file's further arrays by name.
+    """
+
+    def __init__(self, path: str, program: Program) -> None:
+        self._dtypes = {p.name: p.dtype for p in program.of_kind(BATCH)}
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        self._columns = {name: arrays.pop(name) for name in self._dtypes}
+        self.more = arrays
+        for parameter in program.of_kind(BATCH):
+            shape = self._columns[parameter.name].shape[1:]
+            if shape != parameter.shape:
+                raise ValueError(f"{path}: {parameter.name} is {shape}, not {parameter.shape}.")
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def __getitem__(self, number: int) -> dict[str, np.ndarray]:
+        row = number % len(self)
+        return {name: self._columns[name][row].astype(d) for name, d in self._dtypes.items()}
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -175,3 +201,45 @@ def initial_value(parameter: Parameter, seed: int, stddev: float) -> np.ndarray:
 def crc32(values: np.ndarray) -> int:
     """Returns the checksum of an array's bytes."""
     return zlib.crc32(np.ascontiguousarray(values).tobytes())
+
+
+def save_state(path: str, state: dict[str, np.ndarray], part_bytes: int | None = None) -> None:
+    """Writes arrays by name as an .npz file, which appears only when complete.
+
+    Args:
+      path: of the file.
+      state: to write.
+      part_bytes: the file is cut into parts of this size, path.part00 and so on; None: it is not.
+    """
+    temporary = f"{path}.tmp"
+    with open(temporary, "wb") as f:
+        np.savez(f, **state)
+    if not part_bytes:
+        os.replace(temporary, path)
+        return
+    with open(temporary, "rb") as f:
+        for number in itertools.count():
+            part = f.read(part_bytes)
+            if not part:
+                break
+            with open(f"{path}.part{number:02d}", "wb") as g:
+                g.write(part)
+    os.remove(temporary)
+
+
+def load_state(path: str) -> dict[str, np.ndarray]:
+    """Reads what `save_state` wrote at a path, whole or in parts.
+
+    Raises:
+      FileNotFoundError: there is neither.
+    """
+    parts = [path] if os.path.exists(path) else sorted(glob.glob(f"{glob.escape(path)}.part*"))
+    if not parts:
+        raise FileNotFoundError(f"There is neither {path} nor {path}.part00.")
+    content = io.BytesIO()
+    for part in parts:
+        with open(part, "rb") as f:
+            content.write(f.read())
+    content.seek(0)
+    with np.load(content) as stored:
+        return dict(stored)

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_step.cards import peak_flops
-from benchmarks.gpu_step.program import BATCHES_FILE, PROGRAM_FILE, Program, read_batches
+from benchmarks.gpu_step.program import BATCHES_FILE, PROGRAM_FILE, Batches, Program
 from benchmarks.peers.protocol import Peer, PeerError
 
 CHECK = "check"
@@ -42,8 +42,8 @@ LOSS_TOLERANCE = 0.02
 #: So many of the norms of weights and slots must be within 10 %. Not all: the gradient of a key's
 #: bias is zero but for rounding.
 NORMS_ALIKE = 0.9
-#: Seconds that a program must have left to be begun.
-_LEAST_SECONDS = 45.0
+#: Seconds that a program must have left to be begun, and that are kept for its turns.
+_LEAST_SECONDS, _TURNS_SECONDS = 45.0, 25.0
 _GIB = 2**30
 
 
@@ -65,6 +65,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--peer_python", default=sys.executable, help="The peer's; empty: no peer.")
     add("--peer_mode", default="compile", choices=("eager", "compile", "max_autotune"))
     add("--peer_device", default="cuda", choices=("cuda", "cpu"))
+    add("--peer_start_seconds", type=float, default=180.0, help="Time for the peer to compile.")
     add("--peer_all_positions", action="store_true", help="The peer's own loss, as it is.")
     add("--no_check", action="store_true", help="Leave the comparison with TensorFlow out.")
     return parser.parse_args(arguments)
@@ -148,7 +149,13 @@ class Runner:
     def _start(self, name: str, setup: dict[str, Any]) -> Peer:
         ours = name == "emitted"
         python = self._options.python if ours else self._options.peer_python
-        return Peer(name, python, setup, time_limit=self._left())
+        # Where one does not start, the other is still to be measured.
+        limit = self._left()
+        if not ours:
+            limit = min(limit - _TURNS_SECONDS, self._options.peer_start_seconds)
+        peer = Peer(name, python, setup, time_limit=limit)
+        peer.end_after(self._left())
+        return peer
 
     def _measure(
         self,
@@ -187,7 +194,7 @@ class Runner:
         print(_line(entry), flush=True)
 
     def _peer_setup(self, program: Program, folder: str, path: str) -> dict[str, Any]:
-        rows = next(read_batches(os.path.join(folder, BATCHES_FILE), program))
+        rows = Batches(os.path.join(folder, BATCHES_FILE), program)[0]
         names = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
         batch = {names.get(name, name): value for name, value in rows.items()}
         labels = np.full_like(batch["input_ids"], -100)

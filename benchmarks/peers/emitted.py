@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_step.device import DeviceStep, versions
-from benchmarks.gpu_step.program import BATCHES_FILE, Program, read_batches, read_hlo
+from benchmarks.gpu_step.program import BATCHES_FILE, Batches, Program, read_hlo
 from benchmarks.peers import protocol
 
 _facts: dict[str, Any] = {}
@@ -28,7 +28,8 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     folder = setup["program"]
     program = Program.load(folder)
     step = DeviceStep(program, read_hlo(folder))
-    batches = step.put_batches(read_batches(os.path.join(folder, BATCHES_FILE), program))
+    stored = Batches(os.path.join(folder, BATCHES_FILE), program)
+    batches = [step.put(stored[i]) for i in range(len(stored))]
     loss = program.metrics.index("loss")
     made, first_losses = 0, []
 

@@ -60,11 +60,9 @@ class Peer:
             )  # fmt: skip
         except OSError as error:
             raise PeerError(f"{python} cannot be run: {error.strerror}.") from error
-        self._timer = None
+        self._timer: threading.Timer | None = None
         if time_limit is not None:
-            self._timer = threading.Timer(max(0.0, time_limit), self._process.kill)
-            self._timer.daemon = True
-            self._timer.start()
+            self.end_after(time_limit)
         try:
             self.versions: dict[str, str] = self._answer()["versions"]
         except PeerError:
@@ -79,6 +77,14 @@ class Peer:
     def facts(self) -> dict[str, Any]:
         """Returns what the driver knows beside its steps' seconds, such as memory."""
         return self._ask("facts")
+
+    def end_after(self, seconds: float) -> None:
+        """Gives the process another time limit, counted from now."""
+        if self._timer:
+            self._timer.cancel()
+        self._timer = threading.Timer(max(0.0, seconds), self._process.kill)
+        self._timer.daemon = True
+        self._timer.start()
 
     def _ask(self, line: str) -> dict[str, Any]:
         # If it has ended, reading its answer tells why.
