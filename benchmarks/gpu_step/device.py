@@ -22,11 +22,16 @@ from jaxlib.mlir import ir
 
 from benchmarks.gpu_step.program import BATCH, Program, crc32, initial_value
 
-# The step's number and seeds are 64-bit integers.
+# The step's number is a 64-bit integer.
 jax.config.update("jax_enable_x64", True)
 
-#: TensorFlow copies each output; compilers of devices do not know the operation by this name.
+#: Operations of TensorFlow's that change nothing, each with its value and type: it copies every
+#: output, which compilers of devices do not know by this name, and asserts static shapes.
 _COPY = re.compile(r"mhlo\.copy (%[\w#]+) : (tensor<[^>]*>)")
+_ASSERTED = re.compile(
+    r"stablehlo\.set_dimension_size (%[\w#]+), %[\w#]+, dim = \d+ : "
+    r"\((tensor<[^>]*>), tensor<i32>\) -> \2(?=\s)"
+)
 _PARTS = ("argument", "output", "alias", "temp", "generated_code")
 
 
@@ -62,8 +67,10 @@ class DeviceStep:
 
     def _compile(self, hlo: bytes) -> Any:
         text = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(hlo))
+        for pattern in (_COPY, _ASSERTED):
+            text = pattern.sub(r"stablehlo.convert \1 : \2", text)
         with mlir.make_ir_context():
-            module = ir.Module.parse(_COPY.sub(r"stablehlo.convert \1 : \2", text))
+            module = ir.Module.parse(text)
         assignment = np.array([[self.device.id]])
         options = compiler.get_compile_options(1, 1, device_assignment=assignment)
         devices = _jax.DeviceList((self.device,))
@@ -132,6 +139,11 @@ class DeviceStep:
         step = sum(parts.values()) - 2 * parts["alias_bytes"]
         peak = (self.device.memory_stats() or {}).get("peak_bytes_in_use")
         return {**parts, "step_bytes": step, "peak_bytes": peak}
+
+
+def use(platform: str) -> None:
+    """Chooses the device: "cuda" or "cpu". A missing one is an error when it is first used."""
+    jax.config.update("jax_platforms", platform)
 
 
 def versions() -> dict[str, str]:

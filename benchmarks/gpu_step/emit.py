@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
-import gc
 import itertools
+import multiprocessing
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -108,48 +109,69 @@ def define_flags() -> None:
     flags.DEFINE_integer("num_warmup_steps", 0, "Steps of linear warm-up.", 0)
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the programs have in common.
+
+    Attributes:
+      schedule: arguments of `learning_rate_at`.
+      batches: stored with each program.
+      policy: a Keras policy.
+      input_file: pretraining records; None: random tokens.
+    """
+
+    schedule: dict[str, float]
+    batches: int = 4
+    policy: str = "mixed_bfloat16"
+    input_file: str | None = None
+
+
 def main() -> None:
     """Writes every program's folder."""
     shapes = [parse_shape(text) for text in FLAGS.programs]
-    check = parse_shape(FLAGS.check) if FLAGS.check else None
-    schedule = {
-        name: FLAGS[name].value for name in ("learning_rate", "num_train_steps", "num_warmup_steps")
-    }
-    os.makedirs(FLAGS.output_dir, exist_ok=True)
-    if check:
-        folder = os.path.join(FLAGS.output_dir, CHECK)
-        emit(check, folder, schedule, reference_steps=FLAGS.check_steps)
-    for number, shape in enumerate(shapes):
-        # The number keeps their order.
-        emit(shape, os.path.join(FLAGS.output_dir, f"{number:02d}_{shape.folder}"), schedule)
+    # The number keeps their order.
+    folders = {f"{i:02d}_{shape.folder}": (shape, 0) for i, shape in enumerate(shapes)}
+    if FLAGS.check:
+        folders[CHECK] = (parse_shape(FLAGS.check), FLAGS.check_steps)
+    names = ("learning_rate", "num_train_steps", "num_warmup_steps")
+    options = Options(
+        {name: FLAGS[name].value for name in names},
+        FLAGS.batches,
+        PRECISIONS[FLAGS.precision],
+        FLAGS.input_file,
+    )
+    for name, (shape, reference_steps) in folders.items():
+        folder = os.path.join(FLAGS.output_dir, name)
+        # In a process of its own, as TensorFlow would keep the weights of every model.
+        spawn = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
+            pool.submit(emit, shape, folder, options, reference_steps).result()
+        size = sum(entry.stat().st_size for entry in os.scandir(folder))
+        print(f"{folder}: {size / 1024:,.0f} KiB", flush=True)
 
 
-def emit(
-    shape: Shape, folder: str, schedule: dict[str, float], reference_steps: int = 0
-) -> Program:
-    """Lowers a step and writes its folder, with FLAGS' other settings.
+def emit(shape: Shape, folder: str, options: Options, reference_steps: int = 0) -> None:
+    """Lowers a step and writes its folder.
 
     Args:
       shape: of the step.
       folder: to write.
-      schedule: arguments of `learning_rate_at`.
+      options: of the programs.
       reference_steps: steps that TensorFlow makes, too.
     """
     from albert_tf.tasks.pretraining.task import model_config
 
-    if FLAGS.input_file:
-        config = model_config(shape.config, FLAGS.input_file)
+    if options.input_file:
+        config = model_config(shape.config, options.input_file)
     else:
         config = AlbertConfig.load(shape.config)
-    step = Step("masked", *shape, precision=PRECISIONS[FLAGS.precision])
+    step = Step("masked", *shape, precision=options.policy)
     with tempfile.TemporaryDirectory() as scratch:
-        count = max(FLAGS.batches, reference_steps)
-        source = _source(config, step, count, scratch)
-        program, hlo, batches = build(config, step, source, schedule, count, reference_steps)
+        count = max(options.batches, reference_steps)
+        source = _source(config, step, count, scratch, options.input_file)
+        batches = list(itertools.islice(training_batches(source, step.rows), count))
+        program, hlo = build(config, step, source, options.schedule, batches[:reference_steps])
     program.save(folder, hlo, batches)
-    size = sum(entry.stat().st_size for entry in os.scandir(folder))
-    print(f"{folder}: {size / 1024:,.0f} KiB", flush=True)
-    return program
 
 
 def build(
@@ -157,22 +179,28 @@ def build(
     step: Step,
     source: RecordSource,
     schedule: dict[str, float],
-    batches: int,
-    reference_steps: int = 0,
-) -> tuple[Program, bytes, list[dict[str, np.ndarray]]]:
-    """Returns a program, its serialized HLO, and its first batches."""
+    reference_batches: Sequence[dict[str, np.ndarray]] = (),
+) -> tuple[Program, bytes]:
+    """Returns a program and its serialized HLO.
+
+    Args:
+      config: of the model.
+      step: to lower.
+      source: of its batches.
+      schedule: arguments of `learning_rate_at`.
+      reference_batches: of the steps that TensorFlow makes, too.
+    """
     from albert_tf.tasks.pretraining.task import PretrainingTask
 
-    task = PretrainingTask(config, source)
-    first = list(itertools.islice(training_batches(source, step.rows), batches))
-    predictions = first[0]["masked_lm_ids"].shape[1]
-    function = StepFunction(step, task, source, **schedule)
+    function = StepFunction(step, PretrainingTask(config, source), source, **schedule)
     hlo = function.lower()
     parameters = _parameters(function)
+    updates = _updates(function.lower("hlo"), parameters)
     reference: dict[str, Any] = {}
-    if reference_steps:
+    if reference_batches:
         parameters = _initialise(function, parameters, config.initializer_range)
-        reference = _reference(function, first[:reference_steps])
+        reference = _reference(function, reference_batches)
+    (predictions,) = (p.shape[1] for p in parameters if p.name == "masked_lm_ids")
     program = Program(
         step=dataclasses.asdict(step),
         config=config.to_dict(),
@@ -180,23 +208,23 @@ def build(
         flops=step.rows * training_flops(config, step.seq_length, predictions),
         parameters=tuple(parameters),
         metrics=tuple(function.metric_names),
-        updates=_updates(function.lower("hlo"), parameters),
+        updates=updates,
         seed=SEED,
         stddev=config.initializer_range,
         reference=reference,
     )
-    del function, task
-    gc.collect()
-    return program, hlo, first
+    return program, hlo
 
 
-def _source(config: AlbertConfig, step: Step, batches: int, folder: str) -> RecordSource:
-    """Returns the records of --input_file, or random ones."""
+def _source(
+    config: AlbertConfig, step: Step, batches: int, folder: str, input_file: str | None
+) -> RecordSource:
+    """Returns the records of `input_file`, or random ones."""
     from albert_tf.data import records
     from albert_tf.tasks.pretraining.task import open_records
 
-    if FLAGS.input_file:
-        return open_records(FLAGS.input_file, config, max_seq_length=step.seq_length)
+    if input_file:
+        return open_records(input_file, config, max_seq_length=step.seq_length)
     path = os.path.join(folder, "random.tfrecord")
     columns = random_columns(config, step.seq_length, batches * step.rows)
     layout = records.pretraining_features(step.seq_length, predictions_of(step.seq_length))
@@ -293,7 +321,7 @@ def _initialise(
     return changed
 
 
-def _reference(function: StepFunction, batches: list[dict[str, np.ndarray]]) -> dict[str, Any]:
+def _reference(function: StepFunction, batches: Sequence[dict[str, np.ndarray]]) -> dict[str, Any]:
     """Returns the metrics of steps that TensorFlow makes, and the norms of the state after them."""
     import tensorflow as tf
 

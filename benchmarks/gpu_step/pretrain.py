@@ -49,6 +49,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--output_dir", required=True, help="Folder for states and metrics.")
     add("--steps", type=int, required=True, help="The step to stop at.")
     add("--state", help="State to begin with, where --output_dir has none.")
+    add("--device", default="cuda", choices=("cuda", "cpu"))
     add("--save_steps", type=int, default=1000, help="Steps between states.")
     add("--log_steps", type=int, default=50, help="Steps started without waiting for them.")
     add("--minutes", type=float, default=float("inf"), help="Time, after which it saves and ends.")
@@ -69,9 +70,10 @@ def newest_state(folder: str) -> str | None:
 
 def pretrain(options: argparse.Namespace) -> int:
     """Trains; returns the step reached."""
-    from benchmarks.gpu_step.device import DeviceStep
+    from benchmarks.gpu_step.device import DeviceStep, use
 
     end = time.monotonic() + 60 * options.minutes
+    use(options.device)
     os.makedirs(options.output_dir, exist_ok=True)
     program = Program.load(options.program)
     batches = Batches(options.data, program)

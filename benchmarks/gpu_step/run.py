@@ -59,12 +59,12 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--output", required=True, help="JSON file for the results.")
     add("--only", default="", help="Names of programs' folders to run, comma-separated.")
     add("--minutes", type=float, default=8.0, help="Time for everything.")
+    add("--device", default="cuda", choices=("cuda", "cpu"))
     add("--turns", type=int, default=5, help="Turns of each.")
     add("--turn_seconds", type=float, default=1.0, help="Length of a turn.")
     add("--python", default=sys.executable, help="The Python with JAX.")
     add("--peer_python", default=sys.executable, help="The peer's; empty: no peer.")
     add("--peer_mode", default="compile", choices=("eager", "compile", "max_autotune"))
-    add("--peer_device", default="cuda", choices=("cuda", "cpu"))
     add("--peer_start_seconds", type=float, default=180.0, help="Time for the peer to compile.")
     add("--peer_all_positions", action="store_true", help="The peer's own loss, as it is.")
     add("--no_check", action="store_true", help="Leave the comparison with TensorFlow out.")
@@ -110,7 +110,7 @@ class Runner:
                     self.results["skipped"].append(name)
                     self._save()
                     continue
-                self._measure(os.path.join(folder, name), pool, checked)
+                self._try_to_measure(os.path.join(folder, name), pool, checked)
             if checked:
                 checked.result()
         self._save()
@@ -131,11 +131,12 @@ class Runner:
     def _check(self, folder: str) -> None:
         """Compares the first steps of a program with TensorFlow's."""
         try:
-            setup = {"program": folder, "reference": True}
+            setup = {**self._setup(folder), "reference": True}
             with contextlib.closing(self._start("emitted", setup)) as ours:
                 check = ours.facts()["check"]
         except PeerError as error:
-            self.results["check"] = {"passed": False, "error": str(error)}
+            self.results["check"] = {"passed": False, **_described(error)}
+            print(f"check: {error}", flush=True)
             return
         passed = check["loss_difference"] <= LOSS_TOLERANCE and check["norms_alike"] >= NORMS_ALIKE
         limits = {"loss_tolerance": LOSS_TOLERANCE, "least_norms_alike": NORMS_ALIKE}
@@ -145,6 +146,9 @@ class Runner:
             f"TensorFlow's ({'passed' if passed else 'FAILED'}; {LOSS_TOLERANCE} allowed)",
             flush=True,
         )
+
+    def _setup(self, folder: str) -> dict[str, Any]:
+        return {"program": folder, "device": self._options.device}
 
     def _start(self, name: str, setup: dict[str, Any]) -> Peer:
         ours = name == "emitted"
@@ -157,20 +161,38 @@ class Runner:
         peer.end_after(self._left())
         return peer
 
-    def _measure(
+    def _try_to_measure(
         self,
         folder: str,
         pool: concurrent.futures.Executor,
         checked: concurrent.futures.Future | None,
     ) -> None:
-        """Measures a program and the peer; adds an entry to the results."""
-        program = Program.load(folder)
-        entry: dict[str, Any] = {"name": program.name, "step": program.step, "flops": program.flops}
+        """Measures a program and adds its entry, with an error where it cannot be measured."""
+        entry: dict[str, Any] = {"name": os.path.basename(folder)}
         self.results["programs"].append(entry)
         began = time.monotonic()
+        try:
+            self._measure(folder, entry, pool, checked)
+        except Exception as error:  # The others are still to be measured.
+            entry.update(_described(error))
+        entry["seconds"] = time.monotonic() - began
+        self._save()
+        print(_line(entry), flush=True)
+
+    def _measure(
+        self,
+        folder: str,
+        entry: dict[str, Any],
+        pool: concurrent.futures.Executor,
+        checked: concurrent.futures.Future | None,
+    ) -> None:
+        """Measures a program and the peer, and fills in the entry."""
+        began = time.monotonic()
+        program = Program.load(folder)
+        entry.update(name=program.name, step=program.step, flops=program.flops)
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(tempfile.TemporaryDirectory())
-            setups = {"ours": ("emitted", {"program": folder})}
+            setups = {"ours": ("emitted", self._setup(folder))}
             if self._options.peer_python:
                 batch = os.path.join(scratch, "batch.npz")
                 setups["peer"] = ("transformers", self._peer_setup(program, folder, batch))
@@ -181,17 +203,11 @@ class Runner:
                 try:
                     contestants[name] = stack.enter_context(contextlib.closing(future.result()))
                 except PeerError as error:
-                    entry[name] = {"error": str(error)}
+                    entry[name] = _described(error)
             if checked:
                 checked.result()
             entry["start_seconds"] = time.monotonic() - began
-            try:
-                entry.update(self._turns(program, contestants))
-            except PeerError as error:
-                entry["error"] = str(error)
-        entry["seconds"] = time.monotonic() - began
-        self._save()
-        print(_line(entry), flush=True)
+            entry.update(self._turns(program, contestants))
 
     def _peer_setup(self, program: Program, folder: str, path: str) -> dict[str, Any]:
         rows = Batches(os.path.join(folder, BATCHES_FILE), program)[0]
@@ -207,7 +223,7 @@ class Runner:
             "mode": self._options.peer_mode,
             "masked_only": not self._options.peer_all_positions,
             "threads": os.cpu_count(),
-            "device": self._options.peer_device,
+            "device": self._options.device,
         }
 
     def _turns(self, program: Program, contestants: dict[str, Peer]) -> dict[str, Any]:
@@ -254,6 +270,11 @@ class Runner:
             print(_line(entry))
         for name in self.results["skipped"]:
             print(f"{name}: no time left")
+
+
+def _described(error: Exception) -> dict[str, str]:
+    output = getattr(error, "output", "")
+    return {"error": f"{type(error).__name__}: {error}", **({"output": output} if output else {})}
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

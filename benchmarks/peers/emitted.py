@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu_step.device import DeviceStep, versions
+from benchmarks.gpu_step.device import DeviceStep, use, versions
 from benchmarks.gpu_step.program import BATCHES_FILE, Batches, Program, read_hlo
 from benchmarks.peers import protocol
 
@@ -20,11 +20,12 @@ _memory: list[Callable[[], dict[str, Any]]] = []
 
 
 def build(setup: dict[str, Any]) -> Callable[[int], float]:
-    """Compiles the program in the folder setup["program"].
+    """Compiles the program in the folder setup["program"] for the device setup["device"].
 
     With setup["reference"], first makes the steps that TensorFlow made when it was emitted, for
     `facts` to compare.
     """
+    use(setup["device"])
     folder = setup["program"]
     program = Program.load(folder)
     step = DeviceStep(program, read_hlo(folder))

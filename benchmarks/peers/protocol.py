@@ -24,11 +24,21 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
+#: Characters of a driver's output that an error keeps.
+_KEPT_OUTPUT = 3000
 _ROOT = pathlib.Path(__file__).parents[2]
 
 
 class PeerError(Exception):
-    """The other library cannot be run; the message says why."""
+    """The other library cannot be run; the message says why.
+
+    Attributes:
+      output: the end of what it printed.
+    """
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
 
 
 class Peer:
@@ -108,8 +118,10 @@ class Peer:
             return json.loads(line)
         status = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().strip().splitlines() or ["nothing"]
-        raise PeerError(f"The peer {self._name} ended with status {status}; it said: {said[-1]}")
+        output = self._errors.read().strip()
+        said = output.splitlines() or ["nothing"]
+        message = f"The peer {self._name} ended with status {status}; it said: {said[-1]}"
+        raise PeerError(message, output[-_KEPT_OUTPUT:])
 
 
 def serve(
