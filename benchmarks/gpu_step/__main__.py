@@ -7,7 +7,7 @@
 
 "emit" lowers the step with TensorFlow, for several models and lengths, and stores what TensorFlow
 computes on the CPU in the first steps of one. "run" compares with that and measures, where the GPU
-is. --help after the command explains it.
+is. "compile" compiles for a GPU without one. --help after the command explains it.
 
 To train there, "data" stores batches of records, "pretrain" trains on them, and "checkpoint" makes
 a run of run_pretraining.py of the result:
@@ -40,6 +40,10 @@ def main() -> None:
         from benchmarks.gpu_step import pretrain
 
         pretrain.main(arguments)
+    elif command == ["compile"]:
+        from benchmarks.gpu_step import compile as compile_only
+
+        compile_only.main(arguments)
     else:
         _main_with_tensorflow()
 
@@ -55,6 +59,7 @@ def _main_with_tensorflow() -> None:
         # Listed for the error of an unknown command.
         "run": (),
         "pretrain": (),
+        "compile": (),
     }
     script.run_command(commands, __doc__)
 

@@ -61,20 +61,9 @@ class DeviceStep:
         self.program = program
         self.device = jax.devices()[0]
         began = time.perf_counter()
-        self._executable = self._compile(hlo)
+        self._executable = compile_program(hlo, self.device)
         self.compile_seconds = time.perf_counter() - began
         self._values = self._initial_values(state or {})
-
-    def _compile(self, hlo: bytes) -> Any:
-        text = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(hlo))
-        for pattern in (_COPY, _ASSERTED):
-            text = pattern.sub(r"stablehlo.convert \1 : \2", text)
-        with mlir.make_ir_context():
-            module = ir.Module.parse(text)
-        assignment = np.array([[self.device.id]])
-        options = compiler.get_compile_options(1, 1, device_assignment=assignment)
-        devices = _jax.DeviceList((self.device,))
-        return self.device.client.compile_and_load(module, devices, options)
 
     def _initial_values(self, state: Mapping[str, np.ndarray]) -> list[jax.Array | None]:
         values: list[jax.Array | None] = []
@@ -133,12 +122,43 @@ class DeviceStep:
 
     def memory(self) -> dict[str, int | None]:
         """Returns bytes: by the compiler, what a step needs; by the runtime, the peak so far."""
-        stats = self._executable.get_compiled_memory_stats()
-        parts = {f"{part}_bytes": getattr(stats, f"{part}_size_in_bytes") for part in _PARTS}
-        # Outputs in the memory of arguments are counted with both.
-        step = sum(parts.values()) - 2 * parts["alias_bytes"]
         peak = (self.device.memory_stats() or {}).get("peak_bytes_in_use")
-        return {**parts, "step_bytes": step, "peak_bytes": peak}
+        return {**memory_of(self._executable), "peak_bytes": peak}
+
+
+def compile_program(hlo: bytes, device: Any, load: bool = True) -> Any:
+    """Compiles a program for one device.
+
+    Args:
+      hlo: the serialized HloModuleProto.
+      device: of JAX.
+      load: make it ready to run; False for a device that is only described.
+
+    Returns:
+      the client's executable.
+    """
+    text = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(hlo))
+    for pattern in (_COPY, _ASSERTED):
+        text = pattern.sub(r"stablehlo.convert \1 : \2", text)
+    with mlir.make_ir_context():
+        module = ir.Module.parse(text)
+    options = compiler.get_compile_options(
+        1,
+        1,
+        device_assignment=np.array([[device.id]]),
+        # To tune, the compiler would run kernels.
+        env_options_overrides=None if load else {"xla_gpu_autotune_level": "0"},
+    )
+    compile_with = device.client.compile_and_load if load else device.client.compile
+    return compile_with(module, _jax.DeviceList((device,)), options)
+
+
+def memory_of(executable: Any) -> dict[str, int]:
+    """Returns the bytes of a program's parts, and "step_bytes", what a step needs in all."""
+    stats = executable.get_compiled_memory_stats()
+    parts = {f"{part}_bytes": getattr(stats, f"{part}_size_in_bytes") for part in _PARTS}
+    # Outputs in the memory of arguments are counted with both.
+    return {**parts, "step_bytes": sum(parts.values()) - 2 * parts["alias_bytes"]}
 
 
 def use(platform: str) -> None:

@@ -41,7 +41,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
         return vectors
 
     def run(steps: int) -> float:
-        return float(metrics(steps)[-1][loss])
+        return float(np.asarray(metrics(steps)[-1])[loss])
 
     _facts.update(versions(), compile_seconds=step.compile_seconds, flops=program.flops)
     if setup.get("reference"):

@@ -17,7 +17,7 @@ from albert_tf.data import records
 from albert_tf.errors import AlbertError
 from albert_tf.weights.load import open_source
 from benchmarks.gpu_step import emit, pretrain, program, run
-from benchmarks.gpu_step.cards import peak_flops
+from benchmarks.gpu_step.cards import CARDS, peak_flops, target_config
 from benchmarks.gpu_step.program import SLOT, STEP, WEIGHT, Parameter, Program
 from benchmarks.peers import protocol
 from benchmarks.random_step import predictions_of, random_columns
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.tooling
 
 ROOT = pathlib.Path(__file__).parents[2]
 JAX_PYTHON = os.environ.get("JAX_PYTHON", str(ROOT / ".venv-peers/tpu/bin/python"))
+CUDA_PYTHON = os.environ.get("JAX_CUDA_PYTHON", str(ROOT / ".venv-peers/cuda/bin/python"))
 needs_jax = pytest.mark.skipif(
     not os.path.exists(JAX_PYTHON),
     reason="There is no environment .venv-peers/tpu with JAX, nor one that JAX_PYTHON names.",
@@ -153,6 +154,29 @@ def test_programs_are_named_after_their_shape():
 )
 def test_the_peak_is_that_of_the_card(kind, tflops):
     assert (peak_flops(kind) or 0) == tflops * 1e12
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_a_card_is_described_to_the_compiler(card):
+    text = target_config(card)
+    assert text.count("{") == text.count("}") == 3
+    assert f'name: "{CARDS[card]["name"]}"' in text
+    assert peak_flops(CARDS[card]["name"]) == 989e12
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not os.path.exists(CUDA_PYTHON),
+    reason="There is no environment .venv-peers/cuda, nor one that JAX_CUDA_PYTHON names.",
+)
+def test_a_step_compiles_for_a_gpu_that_is_not_there(folder):
+    command = [CUDA_PYTHON, "-m", "benchmarks.gpu_step", "compile", "--programs", "programs"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert not done.returncode, done.stdout + done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["program"] for line in lines] == ["00_tiny", "check"]
+    assert all(line["step_gib"] > line["state_gib"] > 0 for line in lines)
 
 
 class StandIn:
