@@ -82,6 +82,8 @@ def pretrain(options: argparse.Namespace) -> int:
     fingerprint = str(batches.more[FINGERPRINT])
     if state.pop(FINGERPRINT, fingerprint) != fingerprint:
         raise ValueError(f"{path} was trained on other data than {options.data}.")
+    if state and not any(parameter.name in state for parameter in program.of_kind(SLOT)):
+        print(f"{path} has no slots; they begin at zero.")
     step = first = int(state.get("step", 0))
     offset = int(batches.more["first_step"])
     device_step = DeviceStep(program, read_hlo(options.program), state)
