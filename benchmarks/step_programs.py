@@ -83,7 +83,6 @@ class StepFunction:
     Attributes:
       model: with its initial weights.
       optimizer: of the weights; None for a step of PREDICT.
-      metric_names: of the vector that a training step returns; empty before `lower`.
     """
 
     def __init__(
