@@ -1,11 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How benchmarks.train_step talks to another library, which runs in a Python of its own.
+"""How a benchmark talks to another library, which runs in a Python of its own.
 
 The driver is started as `python -m benchmarks.peers.NAME` with its setup, a JSON object, as the
 argument. It answers with one line of JSON when its step is compiled, and then, for every line with
-a number of steps, makes them and answers with their seconds. When the lines end, so does it. Uses
-the standard library alone, as two environments import it.
+a number of steps, makes them and answers with their seconds, and for the line "facts", with what
+else it knows. When the lines end, so does it. Uses the standard library alone, as two environments
+import it.
 """
 
 from __future__ import annotations
@@ -17,16 +18,27 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
+#: Characters of a driver's output that an error keeps.
+_KEPT_OUTPUT = 3000
 _ROOT = pathlib.Path(__file__).parents[2]
 
 
 class PeerError(Exception):
-    """The other library cannot be run; the message says why."""
+    """The other library cannot be run; the message says why.
+
+    Attributes:
+      output: the end of what it printed.
+    """
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
 
 
 class Peer:
@@ -36,6 +48,7 @@ class Peer:
       name: of the driver, a module of this folder.
       python: of the environment with the library.
       setup: what the driver takes, see `serve`.
+      time_limit: seconds after which the process is ended, whatever it does; None: never.
 
     Attributes:
       versions: of the driver's packages, by name.
@@ -44,7 +57,9 @@ class Peer:
       PeerError: the driver does not start, or ends.
     """
 
-    def __init__(self, name: str, python: str, setup: dict[str, Any]) -> None:
+    def __init__(
+        self, name: str, python: str, setup: dict[str, Any], time_limit: float | None = None
+    ) -> None:
         self._name = name
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         command = [os.path.abspath(python), "-m", f"benchmarks.peers.{name}", json.dumps(setup)]
@@ -55,22 +70,46 @@ class Peer:
             )  # fmt: skip
         except OSError as error:
             raise PeerError(f"{python} cannot be run: {error.strerror}.") from error
-        self.versions: dict[str, str] = self._answer()["versions"]
+        self._timer: threading.Timer | None = None
+        if time_limit is not None:
+            self.end_after(time_limit)
+        try:
+            self.versions: dict[str, str] = self._answer()["versions"]
+        except PeerError:
+            self.close()
+            raise
 
     def __call__(self, steps: int) -> tuple[float, float]:
         """Makes steps; gives their seconds, all together, and the last one's loss."""
+        answer = self._ask(str(steps))
+        return answer["seconds"], answer["loss"]
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what the driver knows beside its steps' seconds, such as memory."""
+        return self._ask("facts")
+
+    def end_after(self, seconds: float) -> None:
+        """Gives the process another time limit, counted from now."""
+        if self._timer:
+            self._timer.cancel()
+        self._timer = threading.Timer(max(0.0, seconds), self._process.kill)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _ask(self, line: str) -> dict[str, Any]:
         # If it has ended, reading its answer tells why.
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{steps}\n")
+            self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
-        answer = self._answer()
-        return answer["seconds"], answer["loss"]
+        return self._answer()
 
     def close(self) -> None:
         """Ends the process."""
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.wait()
+        if self._timer:
+            self._timer.cancel()
         self._errors.close()
 
     def _answer(self) -> dict[str, Any]:
@@ -79,12 +118,16 @@ class Peer:
             return json.loads(line)
         status = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().strip().splitlines() or ["nothing"]
-        raise PeerError(f"The peer {self._name} ended with status {status}; it said: {said[-1]}")
+        output = self._errors.read().strip()
+        said = output.splitlines() or ["nothing"]
+        message = f"The peer {self._name} ended with status {status}; it said: {said[-1]}"
+        raise PeerError(message, output[-_KEPT_OUTPUT:])
 
 
 def serve(
-    build: Callable[[dict[str, Any]], Callable[[int], float]], packages: Sequence[str]
+    build: Callable[[dict[str, Any]], Callable[[int], float]],
+    packages: Sequence[str],
+    facts: Callable[[], dict[str, Any]] = dict,
 ) -> None:
     """The driver's side.
 
@@ -94,8 +137,10 @@ def serve(
         "batch", the path of an .npz file with one batch of pretraining records and "labels" [B, S],
         which are -100 where nothing is masked; "policy", "float32" or "mixed_bfloat16"; "mode",
         "eager", "compile" or "max_autotune"; "masked_only", whether the library's head is to be
-        given the masked positions alone; "threads".
+        given the masked positions alone; "threads"; of transformers also "device", "cpu" if left
+        out.
       packages: whose versions are told.
+      facts: returns what `Peer.facts` does.
     """
     # What the libraries print goes elsewhere than the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
@@ -108,6 +153,9 @@ def serve(
     run(1)
     answer(versions={name: metadata.version(name) for name in packages})
     for line in sys.stdin:
+        if line.strip() == "facts":
+            answer(**facts())
+            continue
         began = time.perf_counter()
         loss = run(int(line))
         answer(seconds=time.perf_counter() - began, loss=loss)

@@ -22,6 +22,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     """Forward and backward pass, gradients clipped, fused AdamW."""
     torch.manual_seed(0)
     torch.set_num_threads(setup["threads"])
+    device = setup.get("device", "cpu")
     config = setup["config"]
     model = transformers.AlbertForPreTraining(
         transformers.AlbertConfig(
@@ -29,20 +30,23 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
             classifier_dropout_prob=0.0,
             attn_implementation="sdpa",
         )
-    ).train()
+    )
+    model.to(device).train()
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.01, fused=True)
 
-    batch = dict(np.load(setup["batch"]))
-    inputs = {
-        "input_ids": torch.tensor(batch["input_ids"]),
-        "attention_mask": torch.tensor(batch["input_mask"]),
-        "token_type_ids": torch.tensor(batch["segment_ids"]).long(),
+    batch = {
+        name: torch.tensor(value).long().to(device)
+        for name, value in np.load(setup["batch"]).items()
     }
-    labels = torch.tensor(batch["labels"])
-    order = torch.tensor(batch["next_sentence_labels"])
-    positions = torch.tensor(batch["masked_lm_positions"])[..., None]
-    masked_ids = torch.tensor(batch["masked_lm_ids"]).flatten()
+    inputs = {
+        "input_ids": batch["input_ids"],
+        "attention_mask": batch["input_mask"],
+        "token_type_ids": batch["segment_ids"],
+    }
+    labels, order = batch["labels"], batch["next_sentence_labels"]
+    positions = batch["masked_lm_positions"][..., None]
+    masked_ids = batch["masked_lm_ids"].flatten()
 
     def library_loss() -> torch.Tensor:
         return model(**inputs, labels=labels, sentence_order_label=order).loss
@@ -57,7 +61,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
         )
 
     def loss_function() -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16, setup["policy"] == "mixed_bfloat16"):
+        with torch.autocast(device, torch.bfloat16, setup["policy"] == "mixed_bfloat16"):
             return masked_only_loss() if setup["masked_only"] else library_loss()
 
     if setup["mode"] != "eager":
@@ -76,5 +80,11 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     return run
 
 
+def facts() -> dict[str, Any]:
+    """Returns the most bytes that tensors took on a GPU; None without one."""
+    peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+    return {"peak_bytes": peak}
+
+
 if __name__ == "__main__":
-    protocol.serve(build, ("transformers", "torch"))
+    protocol.serve(build, ("transformers", "torch"), facts)

@@ -1,0 +1,68 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The pretraining step as one XLA program, on a GPU that has JAX and no TensorFlow.
+
+  python -m benchmarks.gpu_step emit --output_dir=runs/gpu_step
+  python3 -m benchmarks.gpu_step run --programs=runs/gpu_step --output=results.json
+
+"emit" lowers the step with TensorFlow, for several models and lengths, and stores what TensorFlow
+computes on the CPU in the first steps of one. "run" compares with that and measures, where the GPU
+is. "compile" compiles for a GPU without one. --help after the command explains it.
+
+To train there, "data" stores batches of records, "pretrain" trains on them, and "checkpoint" makes
+a run of run_pretraining.py of the result:
+
+  python -m benchmarks.gpu_step emit --output_dir=runs/gpu --programs=albert_tiny:128:256 \\
+    --check= --input_file=records --learning_rate=0.001 --num_train_steps=5000 \\
+    --num_warmup_steps=500
+  python -m benchmarks.gpu_step data --program=runs/gpu/00_albert_tiny_128x256 \\
+    --input_file=records --steps=5000 --output=runs/gpu/data.npz
+  python3 -m benchmarks.gpu_step pretrain --program=runs/gpu/00_albert_tiny_128x256 \\
+    --data=runs/gpu/data.npz --steps=5000 --output_dir=states
+  python -m benchmarks.gpu_step checkpoint --program=runs/gpu/00_albert_tiny_128x256 \\
+    --input_file=records --state=states/state-5000.npz --output_dir=runs/tiny
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Runs the command that the first argument names."""
+    command, arguments = sys.argv[1:2], sys.argv[2:]
+    # These must do without TensorFlow.
+    if command == ["run"]:
+        from benchmarks.gpu_step import run
+
+        run.main(arguments)
+    elif command == ["pretrain"]:
+        from benchmarks.gpu_step import pretrain
+
+        pretrain.main(arguments)
+    elif command == ["compile"]:
+        from benchmarks.gpu_step import compile as compile_only
+
+        compile_only.main(arguments)
+    else:
+        _main_with_tensorflow()
+
+
+def _main_with_tensorflow() -> None:
+    from albert_tf.cli import script
+    from benchmarks.gpu_step import checkpoint, emit
+
+    commands = {
+        "emit": (emit.main, emit.define_flags),
+        "data": (checkpoint.write_data, checkpoint.define_data_flags),
+        "checkpoint": (checkpoint.write_checkpoint, checkpoint.define_checkpoint_flags),
+        # Listed for the error of an unknown command.
+        "run": (),
+        "pretrain": (),
+        "compile": (),
+    }
+    script.run_command(commands, __doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,332 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Lowers pretraining steps to programs for benchmarks.gpu_step's other commands."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import itertools
+import multiprocessing
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from absl import flags
+
+from albert_tf.cli.path_flags import check_records, define_path
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.flops import training_flops
+from benchmarks.gpu_step.program import (
+    BATCH,
+    SLOT,
+    STEP,
+    VALUE,
+    WEIGHT,
+    Parameter,
+    Program,
+    crc32,
+    initial_value,
+)
+from benchmarks.random_step import PRECISIONS, predictions_of, random_columns
+from benchmarks.step_programs import Step, StepFunction
+
+if TYPE_CHECKING:
+    from albert_tf.data.pipeline import RecordSource
+
+#: In order of importance: config, length and rows, as --programs takes them.
+PROGRAMS = (
+    "albert_base_v2:128:128",
+    "albert_base_v2:512:32",
+    "albert_large_v2:128:128",
+    "albert_large_v2:512:32",
+    "albert_xlarge_v2:128:64",
+    "albert_xlarge_v2:512:16",
+    "albert_xxlarge_v2:128:64",
+    "albert_xxlarge_v2:512:16",
+)
+#: Folder of the program that has a reference.
+CHECK = "check"
+SEED = 12345
+#: The longest captured tensor that is written into program.json.
+_MAX_VALUES = 1000
+_ALIAS = re.compile(r"\{(\d+)\}: \((\d+), \{\}, may-alias\)")
+_HLO_TYPES = {"float32": "f32", "int32": "s32", "int64": "s64", "bfloat16": "bf16", "bool": "pred"}
+
+FLAGS = flags.FLAGS
+
+
+class Shape(NamedTuple):
+    """One of --programs."""
+
+    config: str
+    seq_length: int
+    rows: int
+
+    @property
+    def folder(self) -> str:
+        """Name of the program's folder."""
+        name = os.path.splitext(os.path.basename(self.config))[0]
+        return f"{name}_{self.seq_length}x{self.rows}"
+
+
+def parse_shape(text: str) -> Shape:
+    """Returns the Shape of "config:length:rows".
+
+    Raises:
+      AlbertError: it is none.
+    """
+    config, *numbers = text.rsplit(":", 2)
+    if len(numbers) != 2 or not all(n.isdecimal() and int(n) for n in numbers):
+        raise AlbertError(f"{text!r} must be config:length:rows, such as albert_base_v2:128:128.")
+    return Shape(config, int(numbers[0]), int(numbers[1]))
+
+
+def define_flags() -> None:
+    """Defines the flags."""
+    define_path("output_dir", None, "Folder for the programs, one folder each.", required=True)
+    flags.DEFINE_list(
+        "programs", list(PROGRAMS), "Steps to lower, config:length:rows each; the config is a "
+        "preset or a JSON file."
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "check", "albert_base_v2:128:8", "The step that TensorFlow runs, too, on the CPU, so that "
+        "`run` can compare; empty: none."
+    )  # fmt: skip
+    flags.DEFINE_integer("check_steps", 8, "Steps of it.", 1)
+    flags.DEFINE_integer("batches", 4, "Batches stored with each program; steps repeat them.", 1)
+    flags.DEFINE_enum("precision", "bf16", list(PRECISIONS), "Compute type of the products.")
+    define_path(
+        "input_file", None, "Pretraining records of the programs' length; default: random tokens.",
+        check=check_records, many=True
+    )  # fmt: skip
+    flags.DEFINE_float("learning_rate", 1e-3, "Peak learning rate.", 0.0)
+    flags.DEFINE_integer("num_train_steps", 100_000, "Step at which the rate is zero.", 1)
+    flags.DEFINE_integer("num_warmup_steps", 0, "Steps of linear warm-up.", 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the programs have in common.
+
+    Attributes:
+      schedule: arguments of `learning_rate_at`.
+      batches: stored with each program.
+      policy: a Keras policy.
+      input_file: pretraining records; None: random tokens.
+    """
+
+    schedule: dict[str, float]
+    batches: int = 4
+    policy: str = "mixed_bfloat16"
+    input_file: str | None = None
+
+
+def main() -> None:
+    """Writes every program's folder."""
+    shapes = [parse_shape(text) for text in FLAGS.programs]
+    # The number keeps their order.
+    folders = {f"{i:02d}_{shape.folder}": (shape, 0) for i, shape in enumerate(shapes)}
+    if FLAGS.check:
+        folders[CHECK] = (parse_shape(FLAGS.check), FLAGS.check_steps)
+    names = ("learning_rate", "num_train_steps", "num_warmup_steps")
+    options = Options(
+        {name: FLAGS[name].value for name in names},
+        FLAGS.batches,
+        PRECISIONS[FLAGS.precision],
+        FLAGS.input_file,
+    )
+    for name, (shape, reference_steps) in folders.items():
+        folder = os.path.join(FLAGS.output_dir, name)
+        # In a process of its own, as TensorFlow would keep the weights of every model.
+        spawn = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
+            pool.submit(emit, shape, folder, options, reference_steps).result()
+        size = sum(entry.stat().st_size for entry in os.scandir(folder))
+        print(f"{folder}: {size / 1024:,.0f} KiB", flush=True)
+
+
+def emit(shape: Shape, folder: str, options: Options, reference_steps: int = 0) -> None:
+    """Lowers a step and writes its folder.
+
+    Args:
+      shape: of the step.
+      folder: to write.
+      options: of the programs.
+      reference_steps: steps that TensorFlow makes, too.
+    """
+    from albert_tf.tasks.pretraining.task import model_config
+
+    if options.input_file:
+        config = model_config(shape.config, options.input_file)
+    else:
+        config = AlbertConfig.load(shape.config)
+    step = Step("masked", *shape, precision=options.policy)
+    with tempfile.TemporaryDirectory() as scratch:
+        count = max(options.batches, reference_steps)
+        source = _source(config, step, count, scratch, options.input_file)
+        batches = list(itertools.islice(training_batches(source, step.rows), count))
+        program, hlo = build(config, step, source, options.schedule, batches[:reference_steps])
+    program.save(folder, hlo, batches)
+
+
+def build(
+    config: AlbertConfig,
+    step: Step,
+    source: RecordSource,
+    schedule: dict[str, float],
+    reference_batches: Sequence[dict[str, np.ndarray]] = (),
+) -> tuple[Program, bytes]:
+    """Returns a program and its serialized HLO.
+
+    Args:
+      config: of the model.
+      step: to lower.
+      source: of its batches.
+      schedule: arguments of `learning_rate_at`.
+      reference_batches: of the steps that TensorFlow makes, too.
+    """
+    from albert_tf.tasks.pretraining.task import PretrainingTask
+
+    function = StepFunction(step, PretrainingTask(config, source), source, **schedule)
+    hlo = function.lower()
+    parameters = _parameters(function)
+    updates = _updates(function.lower("hlo"), parameters)
+    reference: dict[str, Any] = {}
+    if reference_batches:
+        parameters = _initialise(function, parameters, config.initializer_range)
+        reference = _reference(function, reference_batches)
+    (predictions,) = (p.shape[1] for p in parameters if p.name == "masked_lm_ids")
+    program = Program(
+        step=dataclasses.asdict(step),
+        config=config.to_dict(),
+        schedule=schedule,
+        flops=step.rows * training_flops(config, step.seq_length, predictions),
+        parameters=tuple(parameters),
+        metrics=tuple(function.metric_names),
+        updates=updates,
+        seed=SEED,
+        stddev=config.initializer_range,
+        reference=reference,
+    )
+    return program, hlo
+
+
+def _source(
+    config: AlbertConfig, step: Step, batches: int, folder: str, input_file: str | None
+) -> RecordSource:
+    """Returns the records of `input_file`, or random ones."""
+    from albert_tf.data import records
+    from albert_tf.tasks.pretraining.task import open_records
+
+    if input_file:
+        return open_records(input_file, config, max_seq_length=step.seq_length)
+    path = os.path.join(folder, "random.tfrecord")
+    columns = random_columns(config, step.seq_length, batches * step.rows)
+    layout = records.pretraining_features(step.seq_length, predictions_of(step.seq_length))
+    records.write_shard(path, records.encode_examples(columns, layout))
+    return open_records(path, config)
+
+
+def training_batches(
+    source: RecordSource, rows: int, start: int = 0
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yields training batches from a step on."""
+    from albert_tf.data.context import InputContext
+
+    for batch in source.train_input_fn(InputContext(rows, start)):
+        yield {name: value.numpy() for name, value in batch.items()}
+
+
+def _parameters(function: StepFunction) -> list[Parameter]:
+    """Returns what the program's parameters are."""
+    import tensorflow as tf
+
+    names: dict[int, tuple[str, str]] = {id(function.optimizer.iterations): (STEP, "step")}
+    for kind, variables in (
+        (WEIGHT, function.model.named_weights()),
+        (SLOT, function.optimizer.named_slots()),
+    ):
+        names.update({id(variable): (kind, name) for name, variable in variables.items()})
+    parameters = []
+    for name, value in function.arguments():
+        shape, dtype = tuple(value.shape), value.dtype.name
+        if id(value) in names:
+            kind, official = names[id(value)]
+            filled = _fill(value) if kind == WEIGHT else None
+            parameters.append(Parameter(kind, official, shape, dtype, filled))
+        elif isinstance(value, tf.Variable) or not name:
+            if np.prod(shape) > _MAX_VALUES:
+                raise AlbertError(f"The step captures {name or 'a tensor'} of shape {shape}.")
+            parameters.append(Parameter(VALUE, name, shape, dtype, value.numpy().tolist()))
+        else:
+            parameters.append(Parameter(BATCH, name, shape, dtype))
+    return parameters
+
+
+def _fill(variable: Any) -> float | None:
+    """Returns the number that a variable is filled with; None for random numbers."""
+    values = variable.numpy()
+    return float(values.flat[0]) if (values == values.flat[0]).all() else None
+
+
+def _updates(text: str, parameters: list[Parameter]) -> tuple[int, ...]:
+    """Returns the number of the parameter that each output but the first replaces.
+
+    Args:
+      text: the program as HLO text, whose first line names inputs and outputs that share memory.
+      parameters: of the program.
+
+    Raises:
+      AlbertError: the outputs are not the metrics and every part of the state once, or parameters
+        are of other shapes than the program's.
+    """
+    header = text[: text.index("\n")]
+    pairs = {int(output): int(number) for output, number in _ALIAS.findall(header)}
+    updates = tuple(pairs.get(i, -1) for i in range(1, len(pairs) + 1))
+    state = [i for i, parameter in enumerate(parameters) if parameter.is_state]
+    layout = header[header.index("entry_computation_layout=") :]
+    inputs, outputs = (_types(part) for part in layout.split("->"))
+    expected = [_HLO_TYPES[p.dtype] + _dimensions(p) for p in parameters]
+    if inputs != expected or sorted(updates) != state:
+        raise AlbertError("The program's parameters are not the batch and the state of a step.")
+    if outputs[1:] != [expected[i] for i in updates]:
+        raise AlbertError("The program's outputs are not the metrics and the state of a step.")
+    return updates
+
+
+def _types(text: str) -> list[str]:
+    return re.findall(r"\b[a-z]+\d*\[[\d,]*\]", text)
+
+
+def _dimensions(parameter: Parameter) -> str:
+    return f"[{','.join(map(str, parameter.shape))}]"
+
+
+def _initialise(
+    function: StepFunction, parameters: list[Parameter], stddev: float
+) -> list[Parameter]:
+    """Sets weights to `initial_value`; returns the parameters with their checksums."""
+    weights, changed = function.model.named_weights(), []
+    for parameter in parameters:
+        if parameter.kind == WEIGHT:
+            value = initial_value(parameter, SEED, stddev)
+            weights[parameter.name].assign(value)
+            parameter = dataclasses.replace(parameter, crc32=crc32(value))
+        changed.append(parameter)
+    return changed
+
+
+def _reference(function: StepFunction, batches: Sequence[dict[str, np.ndarray]]) -> dict[str, Any]:
+    """Returns the metrics of steps that TensorFlow makes, and the norms of the state after them."""
+    import tensorflow as tf
+
+    values = np.stack(function.run_uncompiled(batches))
+    state = {**function.model.named_weights(), **function.optimizer.named_slots()}
+    norms = {k: float(np.linalg.norm(v.numpy().astype(np.float64))) for k, v in state.items()}
+    metrics = {k: v.tolist() for k, v in zip(function.metric_names, values.T.astype(float))}
+    return {"tensorflow": tf.__version__, "metrics": metrics, "norms": norms}
