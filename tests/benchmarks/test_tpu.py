@@ -49,10 +49,10 @@ def held_by(rows_that_fit, path):
 
 
 @pytest.mark.parametrize("limit", [7, 8, 30, 100, 1000])
-def test_the_largest_batch_is_within_an_eighth_of_what_the_compiler_accepts(limit, tmp_path):
+def test_the_largest_batch_is_close_to_what_the_compiler_accepts(limit, tmp_path):
     results, asked = held_by(limit, tmp_path)
     rows = tpu.largest_batch(results, dataclasses.replace(STEP, rows=16), "v3")
-    assert limit - max(8, limit // 8) < rows <= limit
+    assert 0.8 * limit - 8 < rows <= limit
     assert all(rows % 8 == 0 for rows in asked)
     assert len(asked) < 10
 
