@@ -54,7 +54,7 @@ def test_the_largest_batch_is_close_to_what_the_compiler_accepts(limit, tmp_path
     rows = tpu.largest_batch(results, dataclasses.replace(STEP, rows=16), "v3")
     assert 0.8 * limit - 8 < rows <= limit
     assert all(rows % 8 == 0 for rows in asked)
-    assert len(asked) < 10
+    assert len(set(asked)) < 12
 
 
 def test_the_search_goes_on_upwards_from_an_estimate_that_fits(tmp_path):
