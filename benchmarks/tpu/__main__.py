@@ -6,11 +6,11 @@
   python -m benchmarks.tpu largest --compiler_python=.venv-peers/tpu/bin/python \\
     --output_dir=runs/tpu --configs=albert_base_v2 --chips=v3,v5e
 
-"steps" compiles each task's steps at --rows rows a core; "largest" looks for the largest batch a
-core can hold, by compiling ever closer to it. "table" prints what was found so far. Each step is
-lowered by TensorFlow here and compiled by Google's compiler in an environment of its own, see
-benchmarks/README.md. Results go to results.jsonl in --output_dir, a line for each program; a
-program that has a line is not compiled again, so a run that was stopped goes on.
+"steps" compiles each task's steps at --rows rows a core; "largest" looks for about the largest
+batch that a core can hold, by compiling ever closer to it. "table" prints what was found so far.
+Each step is lowered by TensorFlow here and compiled by Google's compiler in an environment of its
+own, see benchmarks/README.md. Results go to results.jsonl in --output_dir, a line for each program.
+A program that has a line is not compiled again, so a run that was stopped continues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from absl import flags
@@ -139,26 +139,39 @@ def used_gib(line: dict[str, Any]) -> float:
     return (sum(line[part] for part in parts) - line["alias_bytes"]) / _GIB
 
 
-def largest_batch(results: Results, step: Step, chip: str, most: int = 4096) -> int:
-    """Returns the most rows, a multiple of 8, for which a step fits into a chip's memory.
+def largest_batch(results: Results, step: Step, chip: str) -> int:
+    """Returns about the most rows for which a step fits into a chip's memory.
 
-    Doubles the rows until a program is refused or there are `most`, then halves the interval until
-    it is an eighth of the rows. Returns 0 if 8 rows do not fit.
+    The memory of a small batch gives an estimate, from which the search goes up or down in steps of
+    an eighth until a program is accepted and the next one is refused. Rows are multiples of 8; 0 if
+    8 rows do not fit.
     """
 
-    def accepted(rows: int) -> bool:
+    def compiled(rows: int) -> dict[str, Any]:
         (line,) = results.compiled(dataclasses.replace(step, rows=rows), [chip])
-        return fits(line)
+        return line
 
-    low, high = 0, 8
-    while high <= most and accepted(high):
-        low, high = high, 2 * high
-    if high > most:
-        return low
-    while high - low > max(8, low // 8):
-        middle = (low + high) // 16 * 8
-        low, high = (middle, high) if accepted(middle) else (low, middle)
-    return low
+    small = compiled(step.rows)
+    if not fits(small):
+        return _search(lambda rows: fits(compiled(rows)), step.rows)
+    state = small["argument_bytes"] / _GIB
+    rows = step.rows * (CHIPS[chip].hbm_gib - state) / (used_gib(small) - state)
+    return _search(lambda rows: fits(compiled(rows)), max(step.rows, int(rows) // 8 * 8))
+
+
+def _search(accepted: Callable[[int], bool], rows: int) -> int:
+    """Returns accepted rows next to refused ones, starting from a guess."""
+    if accepted(rows):
+        while accepted(_more(rows)):
+            rows = _more(rows)
+        return rows
+    while rows and not accepted(rows):
+        rows = max(rows - max(8, rows // 64 * 8), 0)
+    return rows
+
+
+def _more(rows: int) -> int:
+    return rows + max(8, rows // 64 * 8)
 
 
 def steps_table(lines: Iterable[dict[str, Any]]) -> str:
@@ -212,7 +225,7 @@ def _largest() -> None:
     for config, length, again in itertools.product(
         FLAGS.configs, FLAGS.seq_lengths, FLAGS.recompute
     ):
-        step = Step("masked", config, int(length), 8, recompute=again == "yes")
+        step = Step("masked", config, int(length), 16, recompute=again == "yes")
         rows = [largest_batch(results, step, chip) for chip in FLAGS.chips]
         print(f"| {config} | {length} | {again} | " + " | ".join(map(str, rows)) + " |", flush=True)
 
