@@ -182,7 +182,8 @@ def _open_task(step: Step, folder: str) -> tuple:
 
 def _masked(config: AlbertConfig, seq_length: int, folder: str) -> tuple:
     from albert_tf.data import records
-    from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+    from albert_tf.tasks.pretraining.data import open_records
+    from albert_tf.tasks.pretraining.task import PretrainingTask
 
     path = os.path.join(folder, "random.tfrecord")
     layout = records.pretraining_features(seq_length, predictions_of(seq_length))
@@ -193,7 +194,8 @@ def _masked(config: AlbertConfig, seq_length: int, folder: str) -> tuple:
 
 
 def _compact(config: AlbertConfig, seq_length: int, vocabulary: str, words: list[str]) -> tuple:
-    from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+    from albert_tf.tasks.pretraining.data import open_records
+    from albert_tf.tasks.pretraining.task import PretrainingTask
     from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
     from data_prep.pretraining_options import PretrainingOptions
 
@@ -238,8 +240,8 @@ def _squad(
     step: Step, config: AlbertConfig, tokenizer: object, words: list[str], folder: str
 ) -> tuple:
     from albert_tf.tasks.squad.data import read_squad
-    from albert_tf.tasks.squad.task import SquadSpec, SquadTask
-    from albert_tf.tasks.squad.windows import WindowOptions
+    from albert_tf.tasks.squad.features import SquadSpec
+    from albert_tf.tasks.squad.task import SquadTask
 
     version = {"squad_1": "1.1", "squad_2": "2.0"}[step.task]
     context = " ".join(words[:8])
@@ -249,8 +251,8 @@ def _squad(
     path = os.path.join(folder, "squad.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump({"version": version, "data": data}, f)
-    windows = WindowOptions(step.seq_length, max_query_length=min(64, step.seq_length // 4))
-    task = SquadTask(config, tokenizer, SquadSpec(version, windows=windows))
+    lengths = {"max_seq_length": step.seq_length, "max_query_length": min(64, step.seq_length // 4)}
+    task = SquadTask(config, tokenizer, SquadSpec(version, **lengths))
     return task, read_squad(path, version=version)
 
 

@@ -10,7 +10,7 @@ import os
 import numpy as np
 from absl import flags
 
-from albert_tf.cli.path_flags import check_records, define_path
+from albert_tf.cli.path_flags import check_records, define_path, define_paths
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from benchmarks.gpu_step.emit import training_batches
@@ -22,9 +22,9 @@ FLAGS = flags.FLAGS
 
 def _define_common_flags() -> None:
     define_path("program", None, "Folder of one program that `emit` wrote.", required=True)
-    define_path(
+    define_paths(
         "input_file", None, "Pretraining records, as run_pretraining.py takes them.",
-        check=check_records, many=True, required=True
+        check=check_records, required=True
     )  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def define_data_flags() -> None:
 
 def write_data() -> None:
     """Writes the batches that run_pretraining.py would train on, for `pretrain`."""
-    from albert_tf.tasks.pretraining.task import open_records
+    from albert_tf.tasks.pretraining.data import open_records
 
     program = Program.load(FLAGS.program)
     source = open_records(FLAGS.input_file, AlbertConfig.from_dict(program.config))
@@ -66,7 +66,8 @@ def write_checkpoint() -> None:
     Raises:
       AlbertError: the state is of other data or another model, or the folder is in use.
     """
-    from albert_tf.tasks.pretraining.task import PretrainingTask, open_records
+    from albert_tf.tasks.pretraining.data import open_records
+    from albert_tf.tasks.pretraining.task import PretrainingTask
     from albert_tf.training.estimator import Estimator
     from albert_tf.training.run import TrainingRun
     from albert_tf.training.specs import RunConfig, TrainSpec

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from albert_tf.cli.path_flags import check_records, define_path
+from albert_tf.cli.path_flags import check_records, define_path, define_paths
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
@@ -100,9 +100,9 @@ def define_flags() -> None:
     flags.DEFINE_integer("check_steps", 8, "Steps of it.", 1)
     flags.DEFINE_integer("batches", 4, "Batches stored with each program; steps repeat them.", 1)
     flags.DEFINE_enum("precision", "bf16", list(PRECISIONS), "Compute type of the products.")
-    define_path(
+    define_paths(
         "input_file", None, "Pretraining records of the programs' length; default: random tokens.",
-        check=check_records, many=True
+        check=check_records
     )  # fmt: skip
     flags.DEFINE_float("learning_rate", 1e-3, "Peak learning rate.", 0.0)
     flags.DEFINE_integer("num_train_steps", 100_000, "Step at which the rate is zero.", 1)
@@ -221,10 +221,10 @@ def _source(
 ) -> RecordSource:
     """Returns the records of `input_file`, or random ones."""
     from albert_tf.data import records
-    from albert_tf.tasks.pretraining.task import open_records
+    from albert_tf.tasks.pretraining.data import open_records
 
     if input_file:
-        return open_records(input_file, config, max_seq_length=step.seq_length)
+        return open_records(input_file, config, expected={"max_seq_length": step.seq_length})
     path = os.path.join(folder, "random.tfrecord")
     columns = random_columns(config, step.seq_length, batches * step.rows)
     layout = records.pretraining_features(step.seq_length, predictions_of(step.seq_length))
