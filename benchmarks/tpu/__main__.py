@@ -33,6 +33,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 from albert_tf.modeling.flops import PASSES, forward_flops
+from benchmarks.path_lists import define_path_list
 from benchmarks.random_step import predictions_of
 from benchmarks.step_programs import PRETRAINING, STAGES, TASKS, TRAIN, Step
 from benchmarks.tpu.chips import CHIPS
@@ -55,7 +56,7 @@ def _define_common_flags() -> None:
 def _define_compile_flags() -> None:
     _define_common_flags()
     define_path("compiler_python", None, "The compiler's Python, see README.", required=True)
-    flags.DEFINE_list("configs", ["albert_base_v2"], "Models: presets or JSON files.")
+    define_path_list("configs", ["albert_base_v2"], "Models: presets or JSON files.")
     flags.DEFINE_list("chips", list(CHIPS), f"Of {', '.join(CHIPS)}.")
     flags.DEFINE_list("seq_lengths", ["128"], "Positions of a sequence.")
     flags.DEFINE_list("recompute", ["no"], "no, yes or both.")

@@ -30,7 +30,7 @@ from tests.support.script_flags import temporary_flags
 ROOT = Path(__file__).parents[2]
 #: Flags for text or a list other than paths.
 NO_PATHS = {
-    *("beam_options", "checkpoint_name", "columns", "gcp_project", "glue_tasks", "layers"),
+    *("beam_options", "checkpoint_name", "chips", "columns", "gcp_project", "glue_tasks", "layers"),
     *("micro_batches", "name", "only", "precision", "precisions", "recompute", "seq_lengths"),
     *("task_name", "tasks", "text_field", "tpu_name", "tpu_zone"),
     *("id_column", "label_column", "text_column", "text_pair_column"),
