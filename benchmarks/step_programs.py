@@ -48,6 +48,8 @@ class Step:
       micro_batches: parts that the batch is cut into.
       recompute: as `--recompute`.
       precision: a Keras policy.
+      replicas: devices that make the step together, each with `rows` rows. Programs for several
+        can only be lowered.
     """
 
     task: str
@@ -58,6 +60,7 @@ class Step:
     micro_batches: int = 1
     recompute: bool = False
     precision: str = "mixed_bfloat16"
+    replicas: int = 1
 
 
 #: Of the learning rate of a step that is only compiled.
@@ -65,8 +68,10 @@ SCHEDULE = {"learning_rate": 1e-4, "num_train_steps": 100_000}
 
 
 def lower(step: Step) -> bytes:
-    """Returns a step as a serialized HloModuleProto."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Returns a step, with the kernels for TPUs, as a serialized HloModuleProto."""
+    from albert_tf.modeling.kernels.graph_mode import graph_mode
+
+    with tempfile.TemporaryDirectory() as folder, graph_mode(tpu=True):
         task, source = _open_task(step, folder)
         return StepFunction(step, task, source).lower()
 
@@ -102,7 +107,7 @@ class StepFunction:
         # On a TPU the whole step is compiled. So is it here, for the CPU, with `jit_compile`.
         run = RunConfig(
             "unused",
-            train_batch_size=step.rows,
+            train_batch_size=step.rows * step.replicas,
             gradient_accumulation_steps=step.micro_batches,
             precision=step.precision,
             recompute=step.recompute,
@@ -126,6 +131,7 @@ class StepFunction:
             function = Predictor(strategy, task, self.model, jit_compile=True)._replica_step
             input_fn = source.eval_input_fn
         self._function = tf.function(function, jit_compile=True, autograph=False)
+        self._replicas = step.replicas
         specs = input_fn(InputContext(2)).element_spec
         self._batch = {k: tf.zeros([step.rows, *v.shape[1:]], v.dtype) for k, v in specs.items()}
 
@@ -163,7 +169,15 @@ class StepFunction:
         ]
 
     def _in_replica(self, function: Callable[..., Any]) -> Any:
-        return self._strategy.run(function, args=(self._batch,))
+        if self._replicas == 1:
+            return self._strategy.run(function, args=(self._batch,))
+        from benchmarks.tpu.replicas import SummingReplica
+
+        def run(batch: dict[str, tf.Tensor]) -> Any:
+            with SummingReplica(self._replicas):
+                return function(batch)
+
+        return self._strategy.run(run, args=(self._batch,))
 
 
 def _open_task(step: Step, folder: str) -> tuple:

@@ -8,9 +8,11 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.kernels.attention_probs import attention_probs
-from albert_tf.modeling.kernels.dropout import dropout
+from albert_tf.modeling.kernels.dropout import dropout, dropout_function
+from albert_tf.modeling.kernels.graph_mode import current_mode
 from albert_tf.modeling.kernels.layer_norm import layer_norm
 from albert_tf.modeling.kernels.linear import affine, shared
+from albert_tf.modeling.kernels.tpu_attention import tpu_attention
 from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer, dimension
 
 
@@ -53,24 +55,41 @@ class Attention(WeightedLayer):
         """Applies the block.
 
         Args:
-          x: [B * S, H] in the compute type.
+          x: [B * S, H] in the compute type, or [B, S, H] if `GraphMode.for_tpu`.
           mask: float32 [B, 1, 1, S], see `additive_mask`.
           weights: a copy from `packed_weights`, made in this forward pass.
           training: whether dropout is active.
 
         Returns:
-          [B * S, H].
+          A tensor like x.
         """
-        length = dimension(mask, 3)
-        heads, head_size = self._heads, self._head_size
-        qkv_kernel, qkv_bias, output_kernel, output_bias = weights
-        qkv = affine(x, qkv_kernel, qkv_bias)
+        kernel, bias, output_kernel, output_bias = weights
+        attend = self._context_on_tpu if current_mode().for_tpu() else self._context
+        output = affine(attend(x, mask, kernel, bias, training), output_kernel, output_bias)
+        output = dropout(output, self._hidden_dropout, training)
+        return layer_norm(output, *self._norm, residual=x, training=training)
+
+    def _context(
+        self, x: tf.Tensor, mask: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool
+    ) -> tf.Tensor:
+        """Returns the heads' outputs side by side, [B * S, H]."""
+        length, heads, head_size = dimension(mask, 3), self._heads, self._head_size
+        qkv = affine(x, kernel, bias)
         qkv = tf.reshape(qkv, [-1, length, 3, heads, head_size])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
         probs = attention_probs(query, key, mask, training)  # [B, N, S, S]
         probs = dropout(probs, self._probs_dropout, training)
         context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
-        context = tf.reshape(context, [-1, heads * head_size])
-        output = affine(context, output_kernel, output_bias)
-        output = dropout(output, self._hidden_dropout, training)
-        return layer_norm(output, *self._norm, residual=x, training=training)
+        return tf.reshape(context, [-1, heads * head_size])
+
+    def _context_on_tpu(
+        self, x: tf.Tensor, mask: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool
+    ) -> tf.Tensor:
+        """Returns the heads' outputs side by side, [B, S, H]."""
+        # Of one product [B, S, 3 H] the compiler would have to cut out and copy each of the three.
+        parts = zip(tf.split(kernel, 3, axis=1), tf.split(bias, 3))
+        shape = [-1, dimension(mask, 3), self._heads, self._head_size]
+        query, key, value = (tf.reshape(affine(x, *part), shape) for part in parts)
+        drop = dropout_function(self._probs_dropout, training)
+        context = tpu_attention((query, key, value), mask, drop)
+        return tf.reshape(context, [*shape[:2], self._heads * self._head_size])

@@ -17,6 +17,7 @@ from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import additive_mask
 from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings
 from albert_tf.modeling.heads import Pooler
+from albert_tf.modeling.kernels.graph_mode import current_mode
 from albert_tf.modeling.layers import Policy, dimension
 from albert_tf.modeling.transformer import Transformer
 
@@ -227,8 +228,9 @@ class AlbertEncoder(AlbertModel):
         mask = tf.ones_like(inputs["input_word_ids"]) if mask is None else mask
         x = self.embed(inputs, training)
         length = dimension(x, 1)
-        # Two dimensions from here on, so that every product is one plain matrix product.
-        x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * S, H]
+        if not current_mode().for_tpu():
+            # Two dimensions from here on, so that every product is one plain matrix product.
+            x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * S, H]
         outputs = self.transformer(x, additive_mask(mask), training=training)
         outputs = [tf.reshape(y, [-1, length, self.config.hidden_size]) for y in outputs]
         return {

@@ -38,9 +38,9 @@ class FeedForward(WeightedLayer):
         return shared((*self._intermediate, *self._output), self.compute_dtype, uses)
 
     def call(self, x: tf.Tensor, weights: PackedWeights, training: bool = False) -> tf.Tensor:
-        """Applies the block to x [rows, H]; `weights` is a copy from `packed_weights`."""
+        """Applies the block to x, see `Attention`; `weights` is a copy from `packed_weights`."""
         inner_kernel, inner_bias, output_kernel, output_bias = weights
-        inner = affine(x, inner_kernel, inner_bias)  # [rows, F]
+        inner = affine(x, inner_kernel, inner_bias)  # [..., F]
         output = affine(self._activation(inner, training), output_kernel, output_bias)
         output = dropout(output, self._dropout_rate, training)
         return layer_norm(output, *self._norm, residual=x, training=training)
@@ -84,7 +84,7 @@ class Transformer(keras.layers.Layer):
         return named
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
-        """Applies the stack to x [B * S, H]; returns the [B * S, H] output of every step."""
+        """Applies the stack to x, see `Attention`; returns the output of every step, like x."""
         uses = collections.Counter(index for step in self._steps for index in step)
         # With recomputation a layer hands its weights to the next layer that shares them.
         chained = current_mode().recompute

@@ -7,10 +7,14 @@
     --output_dir=runs/tpu --configs=albert_base_v2 --chips=v3,v5e
 
 "steps" compiles each task's steps at --rows rows a core; "largest" looks for about the largest
-batch that a core can hold, by compiling ever closer to it. "table" prints what was found so far.
-Each step is lowered by TensorFlow here and compiled by Google's compiler in an environment of its
-own, see benchmarks/README.md. Results go to results.jsonl in --output_dir, a line for each program.
-A program that has a line is not compiled again, so a run that was stopped continues.
+batch that a core can hold, by compiling ever closer to it. "table" prints what was found so far,
+and "operations" which operations of a kept program access most memory. Each step is lowered by
+TensorFlow here and compiled by Google's compiler in an environment of its own, see
+benchmarks/README.md. Results go to results.jsonl in --output_dir, a line for each program. What has
+a line is not compiled again, so a run that was stopped continues; after a change of the model,
+--again adds new lines, which count from then on.
+
+The task jax_masked is the step of "masked" in plain JAX (jax_peer.py), to compare with.
 """
 
 from __future__ import annotations
@@ -36,11 +40,15 @@ from albert_tf.modeling.flops import PASSES, forward_flops
 from benchmarks.path_lists import define_path_list
 from benchmarks.random_step import predictions_of
 from benchmarks.step_programs import PRETRAINING, STAGES, TASKS, TRAIN, Step
-from benchmarks.tpu.chips import CHIPS
+from benchmarks.tpu.chips import CHIPS, topology
+from benchmarks.tpu.operations import operations_table
 
 RESULTS_FILE = "results.jsonl"
+#: The task of jax_peer.py.
+PEER = "jax_masked"
 _GIB = 2**30
-_COMPILER = os.path.join(os.path.dirname(__file__), "compiler.py")
+_FOLDER = os.path.dirname(__file__)
+_COMPILER, _PEER = (os.path.join(_FOLDER, name) for name in ("compiler.py", "jax_peer.py"))
 _LOWER = (
     "import json, sys; from benchmarks.step_programs import Step, lower; "
     "open(sys.argv[2], 'wb').write(lower(Step(**json.loads(sys.argv[1]))))"
@@ -60,55 +68,119 @@ def _define_compile_flags() -> None:
     flags.DEFINE_list("chips", list(CHIPS), f"Of {', '.join(CHIPS)}.")
     flags.DEFINE_list("seq_lengths", ["128"], "Positions of a sequence.")
     flags.DEFINE_list("recompute", ["no"], "no, yes or both.")
+    flags.DEFINE_boolean("again", False, "Compile programs that have a line, too.")
+    define_path("programs_dir", None, "Folder to keep the compiled programs' text in.")
 
 
 def _define_steps_flags() -> None:
     _define_compile_flags()
-    flags.DEFINE_list("tasks", list(TASKS), f"Of {', '.join(TASKS)}.")
+    flags.DEFINE_list("tasks", list(TASKS), f"Of {', '.join((*TASKS, PEER))}.")
     flags.DEFINE_integer("rows", 32, "Examples of a core.", 1)
-    flags.DEFINE_list("micro_batches", ["1"], "Parts that a core's examples are cut into.")
+    flags.DEFINE_integer("replicas", 1, "Devices that make a step together.", 1)
 
 
+def _define_operations_flags() -> None:
+    define_path("program", None, "A file of --programs_dir.", required=True)
+    flags.DEFINE_integer("top", 20, "Rows of the table.", 1)
+
+
+@dataclasses.dataclass
 class Results:
     """The lines of results.jsonl, and what adds to them.
 
-    Args:
+    Attributes:
       folder: to read and write; made if it does not exist.
       python: of the compiler's environment; None if nothing is to be compiled.
+      again: compile programs that had a line before.
+      programs: folder to keep the text of compiled programs in, or None.
     """
 
-    def __init__(self, folder: str, python: str | None) -> None:
-        os.makedirs(folder, exist_ok=True)
-        self._path, self._python = os.path.join(folder, RESULTS_FILE), python
-        self.lines: list[dict[str, Any]] = []
+    folder: str
+    python: str | None = None
+    again: bool = False
+    programs: str | None = None
+
+    def __post_init__(self) -> None:
+        os.makedirs(self.folder, exist_ok=True)
+        self._path = os.path.join(self.folder, RESULTS_FILE)
+        self._newest: dict[tuple, dict[str, Any]] = {}
+        self._compiled_now: set[tuple] = set()
         if os.path.exists(self._path):
             with open(self._path, encoding="utf-8") as f:
-                self.lines = [json.loads(line) for line in f]
+                for line in f:
+                    found = {**_DEFAULTS, **json.loads(line)}
+                    self._newest[_key(found)] = found
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The newest line of each program."""
+        return list(self._newest.values())
 
     def compiled(self, step: Step, chips: Iterable[str]) -> Iterator[dict[str, Any]]:
         """Yields the line of a step for each chip, and compiles what has none."""
-        described = dataclasses.asdict(step)
         with tempfile.TemporaryDirectory() as folder:
-            program = os.path.join(folder, "step.hlo")
+            program = os.path.join(folder, "step")
             for chip in chips:
-                line = {**described, "chip": chip}
-                found = [x for x in self.lines if line.items() <= x.items()]
-                if not found:
+                line = {**dataclasses.asdict(step), "chip": chip}
+                key = _key(line)
+                if key not in self._newest or (self.again and key not in self._compiled_now):
                     if not os.path.exists(program):
-                        _run([sys.executable, "-c", _LOWER, json.dumps(described), program])
-                    found = [{**line, **self._compile(program, chip)}]
-                    self._add(found[0])
-                yield found[0]
+                        _prepare(step, program)
+                    self._add({**line, **self._compile(step, program, chip)})
+                yield self._newest[key]
 
-    def _compile(self, program: str, chip: str) -> dict[str, Any]:
-        topology, chip_config, *_ = CHIPS[chip]
-        command = [self._python, _COMPILER, program, topology]
-        return json.loads(_run([*command, chip_config] if chip_config else command))
+    def _compile(self, step: Step, program: str, chip: str) -> dict[str, Any]:
+        script = _PEER if step.task == PEER else _COMPILER
+        command = [self.python, script, program, f"--topology={topology(chip, step.replicas)}"]
+        command.append(f"--replicas={step.replicas}")
+        if CHIPS[chip].chip_config:
+            command.append(f"--chip_config={CHIPS[chip].chip_config}")
+        if self.programs:
+            os.makedirs(self.programs, exist_ok=True)
+            command.append(f"--keep={os.path.join(self.programs, _file_name(step, chip))}")
+        return json.loads(_run(command))
 
     def _add(self, line: dict[str, Any]) -> None:
-        self.lines.append(line)
+        self._newest[_key(line)] = line
+        self._compiled_now.add(_key(line))
         with open(self._path, "a", encoding="utf-8") as f:
             f.write(json.dumps(line) + "\n")
+
+
+_FIELDS = [field.name for field in dataclasses.fields(Step)]
+#: Of fields that older lines lack.
+_DEFAULTS = {
+    field.name: field.default
+    for field in dataclasses.fields(Step)
+    if field.default is not dataclasses.MISSING
+}
+
+
+def _key(line: dict[str, Any]) -> tuple:
+    return tuple(line[name] for name in (*_FIELDS, "chip"))
+
+
+def _file_name(step: Step, chip: str) -> str:
+    name = os.path.splitext(os.path.basename(step.config))[0]
+    parts = [chip, step.task, step.stage, name, f"{step.seq_length}x{step.rows}"]
+    parts += [f"parts{step.micro_batches}"] * (step.micro_batches > 1)
+    parts += [f"replicas{step.replicas}"] * (step.replicas > 1)
+    return "_".join([*parts, *["recompute"] * step.recompute]) + ".hlo.gz"
+
+
+def _prepare(step: Step, path: str) -> None:
+    """Writes what the compiler's script reads: a step's HLO, or the peer's settings."""
+    if step.task != PEER:
+        _run([sys.executable, "-c", _LOWER, json.dumps(dataclasses.asdict(step)), path])
+        return
+    settings = {
+        "config": AlbertConfig.load(step.config).to_dict(),
+        "seq_length": step.seq_length,
+        "rows": step.rows,
+        "predictions": predictions_of(step.seq_length),
+    }
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(settings, f)
 
 
 def _run(command: list[str]) -> str:
@@ -123,7 +195,8 @@ def _run(command: list[str]) -> str:
 def model_flops(step: Step) -> float:
     """Returns the operations of a step's matrix products, by the model's own count."""
     config = AlbertConfig.load(step.config)
-    predictions = predictions_of(step.seq_length) if step.task in PRETRAINING else 0
+    has_predictions = step.task in (*PRETRAINING, PEER)
+    predictions = predictions_of(step.seq_length) if has_predictions else 0
     sequences = step.rows * (4 if step.task == "multiple_choice" else 1)
     passes = PASSES + step.recompute if step.stage == TRAIN else 1
     return sequences * passes * forward_flops(config, step.seq_length, predictions)
@@ -178,37 +251,51 @@ def _more(rows: int) -> int:
 def steps_table(lines: Iterable[dict[str, Any]]) -> str:
     """Returns compiled programs as a Markdown table."""
     rows = [
-        "| chip | task | stage | model | length | rows | state GiB | temporaries GiB | TFLOP | of "
-        "the model's count |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| chip | task | stage | model | length | rows | state GiB | temporaries GiB | accessed GB "
+        "| cycles, millions | TFLOP | of the model's count |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    fields = [field.name for field in dataclasses.fields(Step)]
     for line in lines:
-        step = Step(**{name: line[name] for name in fields})
+        step = Step(**{name: line[name] for name in _FIELDS})
         batch = f"{step.rows}" + (f" in {step.micro_batches} parts" * (step.micro_batches > 1))
+        batch += f" on each of {step.replicas}" * (step.replicas > 1)
         stage = step.stage + ", recompute" * step.recompute
         shape = f"| {line['chip']} | {step.task} | {stage} | {step.config} | {step.seq_length} "
         shape += f"| {batch}"
         if not fits(line):
-            rows.append(f"{shape} | does not fit | | | |")
+            rows.append(f"{shape} | does not fit | | | | | |")
             continue
         state, temporary = (line[f"{part}_bytes"] / _GIB for part in ("argument", "temp"))
         ratio = line["flops"] / model_flops(step)
-        flops = line["flops"] / 1e12
-        rows.append(f"{shape} | {state:.2f} | {temporary:.2f} | {flops:.2f} | {ratio:.2f} |")
+        # The compiler gives no cycles for loops, and older lines have none.
+        cycles = line.get("entry_cycles", 0) / 1e6 if step.micro_batches == 1 else 0
+        rows.append(
+            f"{shape} | {state:.2f} | {temporary:.2f} | {line['bytes_accessed'] / 1e9:.1f} "
+            f"| {f'{cycles:.0f}' if cycles else ''} | {line['flops'] / 1e12:.2f} | {ratio:.2f} |"
+        )
     return "\n".join(rows)
 
 
 def _steps() -> None:
-    _check_names("tasks", TASKS)
-    results = Results(FLAGS.output_dir, _compiler())
+    _check_names("tasks", (*TASKS, PEER))
+    results = _results()
     chosen = itertools.product(
         FLAGS.tasks, FLAGS.configs, FLAGS.seq_lengths, STAGES, FLAGS.micro_batches, FLAGS.recompute
     )
     steps = [
-        Step(task, config, int(length), FLAGS.rows, stage, int(parts), again == "yes")
+        Step(
+            task,
+            config,
+            int(length),
+            FLAGS.rows,
+            stage,
+            int(parts),
+            again == "yes",
+            replicas=FLAGS.replicas,
+        )
         for task, config, length, stage, parts, again in chosen
-        if stage == TRAIN or (parts == FLAGS.micro_batches[0] and again == FLAGS.recompute[0])
+        if (stage == TRAIN or task != PEER)
+        and (stage == TRAIN or (parts, again) == (FLAGS.micro_batches[0], FLAGS.recompute[0]))
     ]
     lines = []
     with Progress("compile", len(steps) * len(FLAGS.chips), "programs") as progress:
@@ -220,7 +307,7 @@ def _steps() -> None:
 
 
 def _largest() -> None:
-    results = Results(FLAGS.output_dir, _compiler())
+    results = _results()
     print("| model | length | recompute | " + " | ".join(FLAGS.chips) + " |")
     print("|---" * (3 + len(FLAGS.chips)) + "|")
     for config, length, again in itertools.product(
@@ -232,12 +319,16 @@ def _largest() -> None:
 
 
 def _table() -> None:
-    print(steps_table(Results(FLAGS.output_dir, None).lines))
+    print(steps_table(Results(FLAGS.output_dir).lines))
 
 
-def _compiler() -> str:
+def _operations() -> None:
+    print(operations_table(FLAGS.program, FLAGS.top))
+
+
+def _results() -> Results:
     _check_names("chips", CHIPS)
-    return FLAGS.compiler_python
+    return Results(FLAGS.output_dir, FLAGS.compiler_python, FLAGS.again, FLAGS.programs_dir)
 
 
 def _check_names(flag: str, names: Iterable[str]) -> None:
@@ -252,6 +343,7 @@ COMMANDS = {
     "steps": (_steps, _define_steps_flags),
     "largest": (_largest, _define_compile_flags),
     "table": (_table, _define_common_flags),
+    "operations": (_operations, _define_operations_flags),
 }
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from albert_tf.errors import AlbertError
+
 
 class Chip(NamedTuple):
     """A kind of TPU.
@@ -34,3 +36,21 @@ CHIPS = {
     "v5p": Chip("v5p:2x2x1", None, 95, 4, "v5p-8"),
     "v6e": Chip("v6e:2x2", None, 32, 4, "v6e-4"),
 }
+
+#: Slices of one machine with more devices than the smallest one.
+_LARGER = {("v5e", 8): "v5e:2x4"}
+
+
+def topology(chip: str, replicas: int) -> str:
+    """Returns the compiler's name of a slice with as many devices.
+
+    Raises:
+      AlbertError: no machine with such chips has as many.
+    """
+    if replicas > CHIPS[chip].replicas and (chip, replicas) not in _LARGER:
+        counts = [CHIPS[chip].replicas, *(count for name, count in _LARGER if name == chip)]
+        raise AlbertError(
+            f"A machine with {chip} has {' or '.join(map(str, counts))} devices here, so a step "
+            f"cannot have {replicas} replicas."
+        )
+    return _LARGER.get((chip, replicas), CHIPS[chip].topology)

@@ -43,7 +43,12 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, training: bool = False) 
     @custom_gradient
     def function(logits: tf.Tensor) -> tf.Tensor:
         log_sum = _log_sum_exp(logits, training=training)
-        of_labels = tf.gather(logits, flat_labels, batch_dims=1)
+        if current_mode().for_tpu():
+            # To gather from the logits the compiler would store them in float32.
+            is_label = tf.range(logits.shape[1]) == flat_labels[:, None]
+            of_labels = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)
+        else:
+            of_labels = tf.gather(logits, flat_labels, batch_dims=1)
 
         def grad(dy: tf.Tensor) -> tf.Tensor:
             return _gradient(logits, log_sum, flat_labels, dy, training=training)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -71,6 +72,20 @@ def _drop(x: tf.Tensor, seed: tf.Tensor, threshold: tf.Tensor, scale: tf.Tensor)
     return tf.cast(tf.where(bits >= threshold, tf.cast(x, tf.float32) * scale, 0.0), x.dtype)
 
 
+def dropout_function(rate: float, training: bool) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Draws a mask; returns a function that applies it, which is also its own gradient function.
+
+    Call it inside of custom gradients only, with tensors of one shape. It returns its argument when
+    not training or when the rate is 0.
+    """
+    if not training or not rate:
+        return lambda x: x
+    threshold = tf.constant(round(rate * 2**32), tf.uint32)
+    scale = tf.constant(1.0 / (1.0 - rate), tf.float32)
+    seed = _next_seed()
+    return lambda x: _drop(x, seed, threshold, scale, training=True)
+
+
 def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     """Zeroes elements of `x` with probability `rate` and scales the others by 1 / (1 - rate).
 
@@ -79,15 +94,5 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     """
     if not training or not rate:
         return x
-    threshold = tf.constant(round(rate * 2**32), tf.uint32)
-    scale = tf.constant(1.0 / (1.0 - rate), tf.float32)
-    seed = _next_seed()
-
-    @custom_gradient
-    def function(x: tf.Tensor) -> tf.Tensor:
-        def drop(y: tf.Tensor) -> tf.Tensor:
-            return _drop(y, seed, threshold, scale, training=True)
-
-        return drop(x), drop
-
-    return function(x)
+    drop = dropout_function(rate, training)
+    return custom_gradient(lambda x: (drop(x), drop))(x)

@@ -36,6 +36,7 @@ class GraphMode:
         for further training: a SavedModel cannot hold a gradient function that uses values of the
         forward pass, and not every machine has XLA.
       compiled: the graph becomes part of one XLA program, which fuses operations by itself.
+      tpu: the program is for a TPU, even if the strategy is none of TPUs; see `for_tpu`.
       recompute: keep only the output of each transformer layer for the backward pass, which
         computes the rest again; requires `dropout`. Losses and gradients stay the same, at the
         price of one more forward pass (Chen et al., 2016, "Training Deep Nets with Sublinear
@@ -46,6 +47,7 @@ class GraphMode:
     fused_inference: bool = False
     portable: bool = False
     compiled: bool = False
+    tpu: bool = False
     recompute: bool = False
     dropout: DropoutStream | None = None
 
@@ -53,6 +55,16 @@ class GraphMode:
         """Returns whether to use the kernels for CPUs: XLA's together with oneDNN's."""
         wanted = (training or self.fused_inference) and not self.portable and not self.compiled
         return wanted and not tf.config.get_visible_devices("GPU")
+
+    def for_tpu(self) -> bool:
+        """Returns whether the program is for a TPU, and has kernels for it.
+
+        Then activations stay in three dimensions [B, S, H]. The compiler chooses how each tensor
+        lies in memory, and stores those of [B, S, N, d] as the products of the heads read them. Of
+        [B * S, H] it would have to copy them.
+        """
+        tpu = self.tpu or isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+        return self.compiled and tpu and not self.portable
 
     def compiles(self, training: bool) -> bool:
         """Returns whether XLA compiles element-wise operations, alone or with the whole graph."""

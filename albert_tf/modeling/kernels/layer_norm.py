@@ -51,14 +51,14 @@ def layer_norm(
     """Normalises the rows of x, or of x + residual: biased variance, epsilon 1e-12, in float32.
 
     Args:
-      x: [rows, size] of any float type.
+      x: [..., size] of any float type.
       gamma: float32 [size].
       beta: float32 [size].
       residual: same shape and type as x, or None.
       training: whether a backward pass follows.
 
     Returns:
-      [rows, size] in the type of x.
+      [..., size] in the type of x.
     """
     terms = [x] if residual is None else [x, residual]
 

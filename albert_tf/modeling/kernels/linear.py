@@ -14,13 +14,33 @@ from albert_tf.modeling.kernels.fusion import custom_gradient, fused
 
 
 def column_sums(x: tf.Tensor) -> tf.Tensor:
-    """Sums the rows of a matrix; as a product this accumulates in float32 whatever the type."""
+    """Sums all axes but the last one; accumulates in float32 whatever the type."""
+    if x.shape.rank > 2:
+        sums = tf.reduce_sum(tf.cast(x, tf.float32), axis=list(range(x.shape.rank - 1)))
+        return tf.cast(sums, x.dtype)
+    # As a product this is faster than a sum, and needs no float32.
     return tf.matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
 
 
 @custom_gradient
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Returns x @ kernel + bias for a matrix x [rows, inputs]; all three of one type."""
+    """Returns x @ kernel + bias; all three of one type.
+
+    Args:
+      x: [rows, inputs], or on a TPU [B, S, inputs].
+      kernel: [inputs, outputs].
+      bias: [outputs].
+    """
+    if x.shape.rank > 2:
+
+        def grad_of_rows(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            return (
+                tf.einsum("bso,io->bsi", dy, kernel),
+                tf.einsum("bsi,bso->io", x, dy),
+                column_sums(dy),
+            )
+
+        return tf.einsum("bsi,io->bso", x, kernel) + bias, grad_of_rows
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         return (

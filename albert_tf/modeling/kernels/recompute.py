@@ -31,7 +31,7 @@ def recomputed(
     Args:
       function: computes one tensor. It may use dropout and read variables; gradients flow to these
         and to its arguments, but to no other tensor.
-      x: [rows, size], the input whose gradient comes last.
+      x: the input, of two or more dimensions, whose gradient comes last.
       *weights: structures of tensors.
 
     Returns:

@@ -159,7 +159,9 @@ def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, 
     weights = batch["masked_lm_weights"]  # [batch, predictions]
     logits, ids = outputs["mlm_logits"], batch["masked_lm_ids"]  # [batch, predictions, vocab]
     losses = cross_entropy(logits, ids, training)
-    right = tf.cast(correct(logits, ids), tf.float32)
+    # XLA computes the logits as a matrix, and would copy them into another shape.
+    right = correct(tf.reshape(logits, [-1, logits.shape[-1]]), tf.reshape(ids, [-1]))
+    right = tf.reshape(tf.cast(right, tf.float32), tf.shape(ids))
     labels = tf.reshape(batch["next_sentence_labels"], [-1])  # [batch]
     order = outputs["sop_logits"]  # [batch, 2]
     return {

@@ -1,0 +1,152 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels for TPUs, compiled for the CPU: the same numbers as the plain formulas."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.modeling.kernels.cross_entropy import cross_entropy
+from albert_tf.modeling.kernels.graph_mode import DropoutStream, current_mode, graph_mode
+from albert_tf.modeling.kernels.linear import affine, column_sums
+from albert_tf.modeling.kernels.tpu_attention import tpu_attention
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+
+MASK = np.float32([[0, 0, 0, 0, 0], [0, 0, -10000, 0, -10000]])[:, None, None]
+#: Of the probabilities [B, N, S, S]; rows without any are among them.
+KEPT = np.random.default_rng(0).random([2, 3, 5, 5]) < 0.5
+
+
+def textbook_attention(query, key, value, kept=1.0):
+    scores = tf.einsum("bqnd,bknd->bnqk", query, key) / 4**0.5
+    return tf.einsum("bnqk,bknd->bqnd", tf.nn.softmax(scores + MASK) * kept, value)
+
+
+def value_and_gradients(function, inputs):
+    """Returns the value, and the gradients of its sum weighted by constants."""
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        value = function(*inputs)
+        weights = tf.reshape(tf.cos(tf.range(tf.size(value), dtype=tf.float32)), value.shape)
+        loss = tf.reduce_sum(tf.cast(value, tf.float32) * weights)
+    return value, *tape.gradient(loss, inputs)
+
+
+def compiled(function, *inputs):
+    return tf.function(function, autograph=False, jit_compile=True)(*inputs)
+
+
+def check(function, textbook, inputs, tolerance):
+    """Compares value and gradients of a compiled function with eager ones in float32."""
+    found = compiled(lambda *x: value_and_gradients(function, x), *inputs)
+    truth = value_and_gradients(textbook, [tf.cast(x, tf.float32) for x in inputs])
+    for a, b in zip(found, truth):
+        assert (a.dtype, a.shape) == (inputs[0].dtype, b.shape)
+        np.testing.assert_allclose(
+            tf.cast(a, tf.float32), b, rtol=0, atol=tolerance * max(1.0, np.abs(b).max())
+        )
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(tf.float32, 1e-5), (tf.bfloat16, 0.02)])
+@pytest.mark.parametrize("drops", [False, True])
+def test_attention_is_the_softmax_times_the_values(drops, dtype, tolerance):
+    kept = KEPT / 0.5 if drops else np.ones(KEPT.shape)
+    inputs = [tf.cast(tf.random.normal([2, 5, 3, 4]), dtype) for _ in range(3)]
+    check(
+        lambda *x: tpu_attention(x, tf.constant(MASK), lambda p: p * tf.cast(kept, p.dtype)),
+        lambda *x: textbook_attention(*x, kept=tf.cast(kept, tf.float32)),
+        inputs,
+        tolerance,
+    )
+
+
+def test_attention_of_large_scores_is_finite():
+    query = tf.constant([[[[300.0] * 4], [[-300.0] * 4]]])
+    value = tf.constant([[[[1.0] * 4], [[2.0] * 4]]])
+    context = compiled(
+        lambda q, v: tpu_attention((q, q, v), tf.zeros([1, 1, 1, 2]), lambda p: p), query, value
+    )
+    np.testing.assert_array_equal(context, value)
+
+
+def test_affine_of_rows_of_sequences():
+    inputs = [tf.random.normal(shape) for shape in ([2, 3, 8], [8, 6], [6])]
+    check(affine, lambda x, k, b: tf.einsum("bsi,io->bso", x, k) + b, inputs, 1e-5)
+
+
+def test_sums_over_sequences_accumulate_in_float32():
+    sums = column_sums(tf.ones([3, 200, 2], tf.bfloat16))  # In bfloat16, 256 + 1 is 256.
+    assert sums.dtype == tf.bfloat16
+    np.testing.assert_array_equal(tf.cast(sums, tf.float32), [600, 600])
+
+
+def test_cross_entropy_does_not_gather_from_the_logits():
+    labels = tf.constant([[1, 0, 6], [3, 3, 5]])
+
+    def losses(logits):
+        with graph_mode(compiled=True, tpu=True):
+            return cross_entropy(logits, labels, training=True)
+
+    logits = 50 * tf.random.normal([2, 3, 7])
+    check(
+        losses,
+        lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x),
+        [logits],
+        1e-5,
+    )
+    graph = tf.function(losses, autograph=False).get_concrete_function(logits).graph
+    assert "GatherV2" not in {operation.type for operation in graph.get_operations()}
+
+
+@pytest.mark.parametrize(
+    "recompute", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["kept", "recomputed"]
+)
+def test_the_model_has_the_same_losses_gradients_and_dropout_masks(
+    small_config, small_inputs, recompute
+):
+    config = dataclasses.replace(
+        small_config,
+        num_hidden_layers=2 if recompute else 1,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+    )
+    model = AlbertPretrainer(config, "float32")
+
+    def gradients(tpu):
+        stream = DropoutStream(tf.constant([1, 2]))
+        mode = {"compiled": True, "tpu": True, "recompute": recompute} if tpu else {}
+        with graph_mode(dropout=stream, **mode):
+            with tf.GradientTape() as tape:
+                outputs = model(small_inputs, training=True)
+                loss = tf.reduce_mean(outputs["mlm_logits"] ** 2)
+                loss += tf.reduce_sum(outputs["sop_logits"])
+            computed = tape.gradient(loss, list(model.named_weights().values()))
+        return loss, [tf.convert_to_tensor(gradient) for gradient in computed]
+
+    (loss, plain), (tpu_loss, tpu) = gradients(False), compiled(lambda: gradients(True))
+    np.testing.assert_allclose(loss, tpu_loss, rtol=1e-6)
+    for name, a, b in zip(model.named_weights(), plain, tpu):
+        difference = np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)
+        # The true gradient of a key's bias is zero; the rest is rounding.
+        assert difference < 1e-5 or "key/bias" in name, (name, difference)
+
+
+def test_programs_under_a_tpu_strategy_are_for_a_tpu(monkeypatch):
+    strategy = object.__new__(tf.distribute.TPUStrategy)
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: strategy)
+    found = {}
+    for name, mode in {"run": {"compiled": True}, "eager": {}}.items():
+        with graph_mode(**mode):
+            found[name] = current_mode().for_tpu()
+    with graph_mode(compiled=True, portable=True):
+        found["exported"] = current_mode().for_tpu()
+    assert found == {"run": True, "eager": False, "exported": False}
+
+
+def test_programs_for_other_devices_are_not_for_a_tpu():
+    with graph_mode(compiled=True):
+        assert not current_mode().for_tpu()
