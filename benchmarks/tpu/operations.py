@@ -22,6 +22,7 @@ _OPERATION = re.compile(r" ([\w-]+)\(")
 _TILE = re.compile(r"T\((\d+),(\d+)\)")
 _NAME = re.compile(r'op_name="([^"]*)"')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+GB = 1e9
 #: Operations that only name values or wait for them.
 _FREE = {"get-tuple-element", "tuple", "bitcast", "parameter", "constant"}
 
@@ -124,12 +125,12 @@ def operations_table(path: str, top: int) -> str:
     rows = [
         "| operation | origin | type | count | read GB | written GB | cycles, millions |",
         "|---|---|---|---|---|---|---|",
-        f"| all | | | | {read / 1e9:.2f} | {written / 1e9:.2f} | {cycles / 1e6:.1f} |",
+        f"| all | | | | {read / GB:.2f} | {written / GB:.2f} | {cycles / 1e6:.1f} |",
     ]
     order = sorted(found.items(), key=lambda x: -x[1].bytes_read - x[1].bytes_written)
     for (kind, written_type, origin), x in order[:top]:
         rows.append(
-            f"| {kind} | {origin} | {written_type} | {x.count} | {x.bytes_read / 1e9:.2f} "
-            f"| {x.bytes_written / 1e9:.2f} | {x.cycles / 1e6:.1f} |"
+            f"| {kind} | {origin} | {written_type} | {x.count} | {x.bytes_read / GB:.2f} "
+            f"| {x.bytes_written / GB:.2f} | {x.cycles / 1e6:.1f} |"
         )
     return "\n".join(rows)

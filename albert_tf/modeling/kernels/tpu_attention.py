@@ -45,17 +45,18 @@ def tpu_attention(
         sums = tf.reduce_sum(exponentials, axis=-1)  # [B, N, S]
         # Without a barrier the compiler stores the scores and computes the exponentials four times.
         exponentials, sums = xla.optimization_barrier(tf.cast(exponentials, dtype), sums)
-        sums = tf.transpose(sums, [0, 2, 1])[..., None]  # [B, S, N, 1]
+        of_rows = (1.0 / sums)[..., None]  # [B, N, S, 1]
+        of_context = tf.transpose(of_rows, [0, 2, 1, 3])  # [B, S, N, 1]
         context = tf.einsum("bnqk,bknd->bqnd", drop(exponentials), value)
-        context = tf.cast(float32(context) / sums, dtype)
+        context = tf.cast(float32(context) * of_context, dtype)
 
         def grad(dcontext: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            dcontext = tf.cast(float32(dcontext) / sums, dtype)
-            row_sums = tf.reduce_sum(float32(dcontext) * float32(context), axis=-1)  # [B, S, N]
-            row_sums = tf.transpose(row_sums, [0, 2, 1])[..., None]  # [B, N, S, 1]
+            products = tf.reduce_sum(float32(dcontext) * float32(context), axis=-1)  # [B, S, N]
+            products = tf.transpose(products, [0, 2, 1])[..., None]  # [B, N, S, 1]
             dprobs = drop(tf.einsum("bqnd,bknd->bnqk", dcontext, value))
-            dscores = float32(exponentials) * (float32(dprobs) - row_sums) * scale
+            dscores = float32(exponentials) * (float32(dprobs) - products) * (scale * of_rows)
             dscores = tf.cast(dscores, dtype)
+            dcontext = tf.cast(float32(dcontext) * of_context, dtype)
             return (
                 tf.einsum("bnqk,bknd->bqnd", dscores, key),
                 tf.einsum("bnqk,bqnd->bknd", dscores, query),
