@@ -67,7 +67,10 @@ def define_flags() -> None:
         "albert_base_v2 (its vocab_size then follows the records). Default: that of "
         "--init_checkpoint.", check=AlbertConfig.load
     )  # fmt: skip
-    flags.DEFINE_integer("max_seq_length", None, "Checked against the records if given.")
+    flags.DEFINE_integer(
+        "max_seq_length", None, "Read compact records at this length: the text around the boundary "
+        "of their two segments. Default: the length of the records, which masked records keep."
+    )  # fmt: skip
     flags.DEFINE_integer("max_predictions_per_seq", None, "Checked against the records if given.")
     flags.DEFINE_enum(
         "masking", "auto", ["auto", "static", "dynamic"], "Masks and sentence order to train on. "

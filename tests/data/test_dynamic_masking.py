@@ -265,6 +265,31 @@ def test_batches_have_the_form_of_masked_records(tokenizer):
         assert value.dtype == (np.float32 if name == "masked_lm_weights" else np.int32)
 
 
+def test_a_shorter_sequence_is_the_text_around_the_boundary_of_the_segments(tokenizer):
+    text = Text.random(300, np.random.default_rng(6), 61)
+    text.lengths[:30] = np.stack([text.lengths[:30].sum(1), np.zeros(30, int)], 1)
+    short, size = 24, 24 - 3
+    kept = Text([], [], [])
+    for ids, starts, (a, b) in zip(text.ids, text.starts, text.lengths):
+        begin, end = max(0, a - max(size - b, size // 2)), a + b
+        if b == 0:
+            begin, end = 0, min(a, short - 2)
+        end = min(end, begin + size) if b else end
+        kept.ids.append(ids[begin:end])
+        kept.starts.append(starts[begin:end])
+        kept.lengths.append([min(a, end) - begin, max(0, end - a)])
+    kept.lengths = np.array(kept.lengths)
+    assert (kept.lengths.sum(1) < text.lengths.sum(1)).sum() > 150
+    drawn = []
+    for case, stored, predictions in ((kept, short, 4), (text, 64, 10)):
+        features = records.compact_features(stored, VOCAB)
+        masking = DynamicMasking(features, MaskingOptions(predictions), tokenizer, True, short)
+        columns = masking.draw(tf.constant(case.serialized(stored)), 1, 0)
+        drawn.append({name: value.numpy() for name, value in columns.items()})
+    assert 0.3 < drawn[0]["next_sentence_labels"].mean() < 0.7
+    np.testing.assert_equal(drawn[1], drawn[0])
+
+
 def test_half_of_the_segments_are_swapped_or_none(tokenizer):
     text = Text.random(200, np.random.default_rng(3), 20, times=20)
     labels = draw(text, 23, MaskingOptions(3), tokenizer).columns["next_sentence_labels"]
