@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: Streams of random numbers; turn t draws from the stream _TURN + t.
-_SWAP, _REPLACEMENT, _RANDOM_ID, _TURN = range(16, 20)
+_WINDOW, _SWAP, _REPLACEMENT, _RANDOM_ID, _TURN = range(15, 20)
 #: Numbers per call of the generator. The width of a row in the table is a multiple of it.
 _BLOCK = 4
 #: States of a word: not drawn yet; drawn, but not chosen; chosen; [CLS] or [SEP].
@@ -124,12 +124,13 @@ class DynamicMasking:
       options: how words are chosen, with `within_segments` and without `permute`.
       tokenizer: of the records.
       swap: whether to swap half of the pairs of segments (sentence order prediction).
-      length: length of the sequences; None: that of the records. If it is shorter, only the text
-        around the boundary of the segments is used, and `options.max_predictions_per_seq` shrinks
-        in proportion.
+      length: length of the sequences; None: that of the records. A shorter sequence is a random
+        part of a record's text, as one segment: the ends of two cut segments would give away their
+        order. `options.max_predictions_per_seq` shrinks in proportion.
 
     Attributes:
-      length: the same, never None.
+      length: of the sequences.
+      has_pairs: whether sequences have two segments.
       options: for sequences of this length.
       fingerprint: hex digest of all that determines the batches besides records and seed.
     """
@@ -151,9 +152,10 @@ class DynamicMasking:
             predictions = max(1, round(share * options.max_predictions_per_seq))
             options = dataclasses.replace(options, max_predictions_per_seq=predictions)
             identity["length"] = self.length
+        self.has_pairs = self.length == self._stored_length
         self.options = options
         self._tokenizer = tokenizer
-        self._swap = swap
+        self._swap = swap and self.has_pairs
         text = json.dumps(identity, sort_keys=True)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
@@ -186,8 +188,7 @@ class DynamicMasking:
 
     def _lay_out(self, columns: Mapping[str, tf.Tensor], numbers: RowNumbers) -> _Sequences:
         """Joins the segments with [CLS] and [SEP], in a random order if `swap` is set."""
-        lengths = tf.cast(columns["segment_lengths"], tf.int32)
-        a, b, skipped = self._shorten(lengths[:, :1], lengths[:, 1:])
+        a, b, skipped = self._shorten(tf.cast(columns["segment_lengths"], tf.int32), numbers)
         swapped = tf.fill([numbers.rows, 1], False)
         if self._swap:
             swapped = (numbers.uniform(_SWAP, 1) < 0.5) & (b > 0)
@@ -214,21 +215,26 @@ class DynamicMasking:
             starts &= stored | (column == 1) | (column == separator + 1)
         return _Sequences(ids, starts, separator, last, swapped)
 
-    def _shorten(self, a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Shortens segments of a and b tokens, int32 [n, 1], to what fits into the sequences.
+    def _shorten(
+        self, lengths: tf.Tensor, numbers: RowNumbers
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Chooses which part of the text to use.
 
-        The first segment keeps its end and the second one its beginning, so that the two still
-        follow each other. A single segment keeps its beginning.
+        Args:
+          lengths: int32 [n, 2]: tokens of the segments.
+          numbers: for the n records.
 
         Returns:
-          The new a and b, and the number of tokens left out before them.
+          Tokens of the first and of the second segment, and tokens of the text before them, int32
+          [n, 1] each.
         """
-        if self.length == self._stored_length:
+        a, b = lengths[:, :1], lengths[:, 1:]
+        if self.has_pairs:
             return a, b, tf.zeros_like(a)
-        room = self.length - 2 - tf.cast(b > 0, tf.int32)
-        kept_a = tf.minimum(a, tf.maximum(room - b, room // 2))
-        kept_b = tf.minimum(b, room - kept_a)
-        return kept_a, kept_b, tf.where(b > 0, a - kept_a, 0)
+        kept = tf.minimum(a + b, self.length - 2)
+        places = tf.cast(a + b - kept + 1, tf.float32)
+        skipped = tf.cast(numbers.uniform(_WINDOW, 1) * places, tf.int32)
+        return kept, tf.zeros_like(b), skipped
 
     def _unpack(self, packed: tf.Tensor) -> tf.Tensor:
         """Unpacks bits, the highest of each byte first, to bool [n · stored length]."""

@@ -265,28 +265,40 @@ def test_batches_have_the_form_of_masked_records(tokenizer):
         assert value.dtype == (np.float32 if name == "masked_lm_weights" else np.int32)
 
 
-def test_a_shorter_sequence_is_the_text_around_the_boundary_of_the_segments(tokenizer):
-    text = Text.random(300, np.random.default_rng(6), 61)
-    text.lengths[:30] = np.stack([text.lengths[:30].sum(1), np.zeros(30, int)], 1)
-    short, size = 24, 24 - 3
-    kept = Text([], [], [])
-    for ids, starts, (a, b) in zip(text.ids, text.starts, text.lengths):
-        begin, end = max(0, a - max(size - b, size // 2)), a + b
-        if b == 0:
-            begin, end = 0, min(a, short - 2)
-        end = min(end, begin + size) if b else end
-        kept.ids.append(ids[begin:end])
-        kept.starts.append(starts[begin:end])
-        kept.lengths.append([min(a, end) - begin, max(0, end - a)])
-    kept.lengths = np.array(kept.lengths)
-    assert (kept.lengths.sum(1) < text.lengths.sum(1)).sum() > 150
+def test_a_shorter_sequence_is_a_random_part_of_the_text_as_one_segment(tokenizer):
+    text = Text.random(40, np.random.default_rng(6), 61, times=50)
+    text.ids = [FIRST_TEXT_ID + np.arange(len(ids)) % 60 for ids in text.ids]
+    features, short = records.compact_features(64, VOCAB), 24
+    # Every token is predicted, so that the labels are the text.
+    options = MaskingOptions(64, 1.0, ngram=1)
+    masking = DynamicMasking(features, options, tokenizer, swap=True, length=short)
+    assert masking.options.max_predictions_per_seq == 24 and not masking.has_pairs
+    columns = masking.draw(tf.constant(text.serialized(64)), 1, 0)
+    drawn = {name: value.numpy() for name, value in columns.items()}
+    sizes = np.tile([len(ids) for ids in text.ids], 50)
+    kept = np.minimum(sizes, short - 2)
+    np.testing.assert_array_equal(drawn["input_mask"].sum(1), kept + 2)
+    np.testing.assert_array_equal(drawn["masked_lm_weights"].sum(1), kept)
+    assert not drawn["input_type_ids"].any() and not drawn["next_sentence_labels"].any()
+    labels = drawn["masked_lm_ids"] - FIRST_TEXT_ID
+    in_use = drawn["masked_lm_weights"] > 0
+    steps = np.diff(labels, axis=1)[in_use[:, 1:]]
+    assert np.isin(steps, [1, -59]).all()  # Consecutive tokens.
+    longest = int(np.argmax(sizes[:40]))
+    begins = labels[longest::40, 0]
+    assert begins.min() >= 0 and begins.max() <= sizes[longest] - kept[longest]
+    assert len(np.unique(begins)) > 15
+
+
+def test_a_shorter_sequence_is_masked_like_a_record_of_that_length(tokenizer):
+    text = Text.random(300, np.random.default_rng(7), 22)
+    text.lengths = np.stack([text.lengths.sum(1), np.zeros(300, int)], 1)
     drawn = []
-    for case, stored, predictions in ((kept, short, 4), (text, 64, 10)):
+    for stored, predictions in ((24, 4), (64, 10)):
         features = records.compact_features(stored, VOCAB)
-        masking = DynamicMasking(features, MaskingOptions(predictions), tokenizer, True, short)
-        columns = masking.draw(tf.constant(case.serialized(stored)), 1, 0)
+        masking = DynamicMasking(features, MaskingOptions(predictions), tokenizer, False, 24)
+        columns = masking.draw(tf.constant(text.serialized(stored)), 1, 0)
         drawn.append({name: value.numpy() for name, value in columns.items()})
-    assert 0.3 < drawn[0]["next_sentence_labels"].mean() < 0.7
     np.testing.assert_equal(drawn[1], drawn[0])
 
 

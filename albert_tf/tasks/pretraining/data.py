@@ -24,7 +24,7 @@ from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 AUTO, STATIC, DYNAMIC = "auto", "static", "dynamic"
 #: Upper limit of `ngram` and `max_predictions_per_seq`; no sequence has more tokens.
 _MAX_SIZE = 1 << 16
-#: Sequences are not shortened further, as no pair of sentences would be left.
+#: Sequences are not shortened further.
 _SHORTEST = 8
 #: Options of the builder that say how words are masked.
 _MASKING_OPTIONS = (
@@ -117,6 +117,11 @@ def open_records(
     if source.num_corrupt:
         print(f"{patterns}: {source.corruption}")
     return source
+
+
+def sequence_length(source: RecordSource) -> int:
+    """Returns the length of the sequences in the batches."""
+    return source.masking.length if source.masking else _list_length(source.features, "input_ids")
 
 
 def max_predictions(source: RecordSource) -> int:

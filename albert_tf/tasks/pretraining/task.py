@@ -41,7 +41,7 @@ class PretrainingTask(Task):
       config: configuration of the model.
       source: the training records.
       sop_weight: factor of the sentence order loss. 0 trains the masked LM alone, as do records
-        without a sentence objective.
+        without a sentence objective and shortened ones.
     """
 
     name = "pretraining"
@@ -51,6 +51,8 @@ class PretrainingTask(Task):
         self.config = config
         self.sop_weight = sop_weight
         if source.manifest and source.manifest.options.get("sentence_objective") == "none":
+            self.sop_weight = 0.0
+        if source.masking and not source.masking.has_pairs:
             self.sop_weight = 0.0
         self._source = source
 
