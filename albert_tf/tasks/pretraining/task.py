@@ -147,11 +147,9 @@ class PretrainingTask(Task):
         return {k: float(v) for k, v in self.means(sums, weights).items()}
 
     def progress(self, means: Mapping[str, float]) -> str:
-        """Returns masked LM loss and accuracy, and sentence order accuracy."""
-        return (
-            f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%} "
-            f"sop {means['sentence_order_accuracy']:.0%}"
-        )
+        """Returns masked LM loss and accuracy, and sentence order accuracy if it is trained."""
+        text = f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%}"
+        return f"{text} sop {means['sentence_order_accuracy']:.0%}" if self.sop_weight else text
 
 
 def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
