@@ -120,7 +120,7 @@ def make_plan(
         if steps < 1:
             raise AlbertError(
                 f"The time is too short: {max(0.0, share * seconds):.0f} seconds are left for "
-                f"sequences of {length} tokens, and one step takes {step_seconds(length):.1f}. "
+                f"sequences of {length} tokens, and one step takes {step_seconds(length):.2g}. "
                 "Give more time, or a smaller model."
             )
         stages.append(
