@@ -45,7 +45,7 @@ from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.specs import RunConfig
-from albert_tf.training.strategy import fast_precision, make_strategy
+from albert_tf.training.strategy import fast_precisions, make_strategy
 from albert_tf.training.task import Task
 from benchmarks import machine
 
@@ -144,7 +144,7 @@ def compare(
     """
     config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=0.0)
     strategy = make_strategy(config)
-    precision = fast_precision(strategy) if FLAGS.precision == "auto" else FLAGS.precision
+    precision = fast_precisions(strategy)[0] if FLAGS.precision == "auto" else FLAGS.precision
     keras.mixed_precision.set_global_policy(precision)
     with strategy.scope():
         model = task.build_model()

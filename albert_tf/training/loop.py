@@ -15,7 +15,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.kernels.graph_mode import graph_mode
-from albert_tf.training.specs import RunConfig
+from albert_tf.optimization.loss_scale import LossScale
+from albert_tf.training.specs import FLOAT16, RunConfig
 from albert_tf.training.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class TrainLoop:
     after the sum over replicas. A step changes no weight if its loss or gradient is not finite.
     Weights that the loss does not depend on keep their values and slots, as in the release.
 
+    With precision "mixed_float16" the loss is scaled for the backward pass. Gradients are divided
+    by the scale in float32, as soon as they are those of weights: before micro-batches and replicas
+    are added up, and before they are clipped.
+
     Args:
       strategy: of the run.
       task: computes the loss.
@@ -95,6 +100,9 @@ class TrainLoop:
       optimizer: updates the trained weights.
       schedule: the optimizer's learning rate, a function of the step.
       config: of the run.
+
+    Attributes:
+      loss_scale: for checkpoints; None for precisions that need none.
     """
 
     def __init__(
@@ -109,6 +117,10 @@ class TrainLoop:
         self._strategy, self._task, self._model = strategy, task, model
         self._optimizer, self._config = optimizer, config
         self._schedule = schedule
+        self.loss_scale: LossScale | None = None
+        if config.precision == FLOAT16:
+            with strategy.scope():
+                self.loss_scale = LossScale()
         self._variables = list(optimizer.named_weights.values())
         self._compiled = _is_compiled(strategy, config.jit_compile)
         self._gradients = _graph(
@@ -127,6 +139,8 @@ class TrainLoop:
         Returns:
           float32 [steps] for the entries of `Task.means` and for learning_rate, gradient_norm,
           finite (1 or 0), tokens (unmasked ones), positions (all of them) and input_wait (seconds).
+          With a loss scale also loss_scale, which the step used, and overflowed (1 or 0): the loss
+          was finite and the gradient was not, so that a smaller scale may help.
         """
         values = self._loop(iterator, tf.constant(steps)).numpy()
         return dict(zip([*self._metric_names, "input_wait"], values.T))
@@ -174,14 +188,19 @@ class TrainLoop:
         gradients, sums = replica.all_reduce(_SUM, (gradients, sums))
         means = self._task.means(dict(zip(self._sum_names, tf.unstack(sums))), weights)
         clipped, norm = clip_by_global_norm(gradients, self._config.clip_norm)
-        finite = tf.math.is_finite(means["loss"]) & tf.math.is_finite(norm)
+        loss_finite, norm_finite = tf.math.is_finite(means["loss"]), tf.math.is_finite(norm)
+        finite = loss_finite & norm_finite
         metrics = {
             **means,
             **counts,
             "learning_rate": self._schedule(step),
             "gradient_norm": norm,
-            "finite": tf.cast(finite, tf.float32),
+            "finite": finite,
         }
+        if self.loss_scale:
+            metrics["loss_scale"] = tf.identity(self.loss_scale.value)
+            metrics["overflowed"] = loss_finite & ~norm_finite & self.loss_scale.can_shrink
+            self.loss_scale.update(norm_finite)
         self._optimizer.apply_gradients_if(finite, zip(clipped, self._connected))
         self._metric_names = sorted(metrics)
         return tf.stack([tf.cast(metrics[name], tf.float32) for name in self._metric_names])
@@ -221,6 +240,8 @@ class TrainLoop:
                 tape.watch(self._variables)
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
+                if self.loss_scale:
+                    loss = self.loss_scale.scaled(loss)
             gradients = tape.gradient(loss, self._variables)
         self._sum_names = sorted(sums)
         stacked = tf.stack([tf.cast(sums[name], tf.float32) for name in self._sum_names])
@@ -231,7 +252,10 @@ class TrainLoop:
                 "`trainable` of a layer that it depends on to True."
             )
         self._connected = [variable for _, variable in pairs]
-        return [tf.convert_to_tensor(gradient) for gradient, _ in pairs], stacked
+        gradients = [tf.convert_to_tensor(gradient) for gradient, _ in pairs]
+        if self.loss_scale:
+            gradients = self.loss_scale.unscaled(gradients)
+        return gradients, stacked
 
 
 class Predictor:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from albert_tf.data.pipeline import RecordSource
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
-PRECISIONS = ("auto", "float32", "mixed_bfloat16")
+FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
+PRECISIONS = ("auto", FLOAT32, BFLOAT16, FLOAT16)
 EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
 #: Devices count steps, and take seeds, as int32.
 MAX_STEPS = MAX_SEED = 2**31 - 1
@@ -115,7 +116,8 @@ class RunConfig:
       weight_decay_rate: decoupled weight decay.
       clip_norm: global gradient norm above which gradients are scaled down.
       bias_correction: use bias-corrected moments (You et al.) instead of the official numerics.
-      precision: "float32", "mixed_bfloat16", or "auto" for the faster one on the devices.
+      precision: "float32", "mixed_bfloat16", "mixed_float16" with dynamic loss scaling, for GPUs
+        without bfloat16, or "auto" for the best one that the devices compute fast in.
       jit_compile: compile forward and backward pass with XLA.
       seed: of initial weights and dropout.
       init_checkpoint: initial weights; None for random ones.
@@ -195,6 +197,11 @@ class RunConfig:
             if value not in choices:
                 listed = ", ".join(map(str, choices))
                 raise AlbertError(f"`{name}`={shown(value)} is unknown; use one of {listed}.")
+        if self.strategy == "tpu" and self.precision == FLOAT16:
+            raise AlbertError(
+                f"`precision`={FLOAT16} is for GPUs; a TPU computes in bfloat16: use "
+                f"`precision`={BFLOAT16}."
+            )
         for name in (
             "train_batch_size",
             "eval_batch_size",

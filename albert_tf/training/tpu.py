@@ -56,7 +56,7 @@ def check_tpu_run(
 ) -> None:
     """Checks the requirements of a TPU that can be known before the first step.
 
-    docs/cloud_tpu.md lists them; those on precisions are met by every RunConfig. Tests show that
+    docs/cloud_tpu.md lists them; RunConfig checks the one on precisions. Tests show that
     the step has no operation on the host, and none that bfloat16 lacks.
 
     Args:

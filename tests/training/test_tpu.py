@@ -59,8 +59,9 @@ def test_invalid_runs_are_refused(values, sentence):
 
 
 def test_float16_is_refused():
-    with pytest.raises(AlbertError, match="`precision`='mixed_float16' is unknown; use one of"):
+    with pytest.raises(AlbertError, match=r"is for GPUs; .* use `precision`=mixed_bfloat16\.$"):
         config(precision="mixed_float16")
+    config(precision="mixed_float16", strategy="mirrored")
 
 
 @pytest.mark.parametrize(
