@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from absl import flags
 
+from albert_tf.cli.auto_flags import define_auto
 from albert_tf.cli.flag_modes import note_unused_flags, refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
@@ -101,7 +102,10 @@ def define_training_flags(
         "small gradients do not vanish. auto: mixed_bfloat16 or else mixed_float16 on devices with "
         "units for it, float32 elsewhere; a resumed run keeps its precision."
     )  # fmt: skip
-    flags.DEFINE_bool("jit_compile", False, "Compile the model with XLA.")
+    define_auto(
+        "jit_compile", "Compile the model with XLA: true, false, or auto, which does so on one GPU "
+        "if all batches have one length, as in pretraining and with --pad_to_max. TPUs always do."
+    )  # fmt: skip
     flags.DEFINE_integer(
         "random_seed", 12345, "Seed of initial weights, dropout and data order; at most 2³¹ − 1.",
         0, MAX_SEED,

@@ -17,14 +17,15 @@ _DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidia0")
 
 def announce_devices(strategy: tf.distribute.Strategy) -> None:
     """Prints, once a process, the devices of a strategy, and why a GPU is not used."""
-    _print_once(f"Devices: {describe_devices(strategy)}.")
+    print_once(f"Devices: {describe_devices(strategy)}.")
     reason = missing_gpu()
     if reason and not isinstance(strategy, tf.distribute.TPUStrategy):
-        _print_once(reason)
+        print_once(reason)
 
 
 @functools.cache
-def _print_once(text: str) -> None:
+def print_once(text: str) -> None:
+    """Prints a line, once a process."""
     print(text)
 
 

@@ -16,6 +16,7 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.optimization.loss_scale import LossScale
+from albert_tf.training.compilation import chooses_xla
 from albert_tf.training.specs import FLOAT16, RunConfig
 from albert_tf.training.task import Batch, Task
 
@@ -58,6 +59,27 @@ def _graph(
         jit_compile=jit_compile or None,
         experimental_attributes=attributes,
     )
+
+
+def _graphs(
+    function: Callable[..., Any], strategy: tf.distribute.Strategy, inline: bool = False
+) -> dict[bool, Callable[..., Any]]:
+    """Returns the graphs of a function with and without XLA, by `jit_compile`.
+
+    Args:
+      function: takes whether it becomes part of an XLA program, and then the arguments.
+      strategy: of the run.
+      inline: see `_graph`.
+    """
+
+    def graph(jit_compile: bool) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            return function(_is_compiled(strategy, jit_compile), *arguments)
+
+        call.__name__ = function.__name__
+        return _graph(call, jit_compile, inline)
+
+    return {jit_compile: graph(jit_compile) for jit_compile in (False, True)}
 
 
 def _is_compiled(strategy: tf.distribute.Strategy, jit_compile: bool) -> bool:
@@ -122,10 +144,8 @@ class TrainLoop:
             with strategy.scope():
                 self.loss_scale = LossScale()
         self._variables = list(optimizer.named_weights.values())
-        self._compiled = _is_compiled(strategy, config.jit_compile)
-        self._gradients = _graph(
-            self._micro_batch_gradients, config.jit_compile, inline=config.recompute
-        )
+        self._chooses_xla = chooses_xla(strategy, config.jit_compile)
+        self._gradients = _graphs(self._micro_batch_gradients, strategy, inline=config.recompute)
         self._loop = _graph(self._steps)
         # Set while tracing: the weights that the loss depends on.
         self._connected: list[tf.Variable] = []
@@ -210,30 +230,31 @@ class TrainLoop:
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Returns the gradients of `_connected` and the sums, added over micro-batches."""
         parts = self._config.gradient_accumulation_steps
+        part_gradients = self._gradients[self._chooses_xla(batch)]
         if parts == 1:
-            return self._gradients(dict(batch), weights, seed)
+            return part_gradients(dict(batch), weights, seed)
         rows = next(iter(batch.values())).shape[0] // parts
         micro_batches = _split(batch, parts, rows)
 
         def add_part(i: tf.Tensor, gradients: list[tf.Tensor], sums: tf.TensorArray) -> tuple:
             part_seed = tf.random.experimental.stateless_fold_in(seed, i)
             part = {k: v[i] for k, v in micro_batches.items()}
-            more, part_sums = self._gradients(part, weights, part_seed)
+            more, part_sums = part_gradients(part, weights, part_seed)
             gradients = [a + b for a, b in zip(gradients, more)]
             return i + 1, gradients, sums.write(i, part_sums)
 
         # Traced before the loop, which needs the number of gradients.
         first = {k: v[0] for k, v in micro_batches.items()}
-        self._gradients.get_concrete_function(first, weights, seed)
+        part_gradients.get_concrete_function(first, weights, seed)
         zeros = [tf.zeros(v.shape, v.dtype) for v in self._connected]
         start = (0, zeros, tf.TensorArray(tf.float32, size=parts))
         _, gradients, sums = tf.while_loop(lambda i, *_: i < parts, add_part, start)
         return gradients, tf.reduce_sum(sums.stack(), 0)
 
     def _micro_batch_gradients(
-        self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
+        self, compiled: bool, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        with graph_mode(compiled=self._compiled, recompute=self._config.recompute):
+        with graph_mode(compiled=compiled, recompute=self._config.recompute):
             # There is no backward pass for weights that are not watched.
             tape = tf.GradientTape(watch_accessed_variables=False)
             with tape, dropout_seed(seed):
@@ -259,19 +280,26 @@ class TrainLoop:
 
 
 class Predictor:
-    """Runs `Task.predict` over a data set, batch by batch."""
+    """Runs `Task.predict` over a data set, batch by batch.
+
+    Args:
+      strategy: of the run.
+      task: computes the outputs.
+      model: built by the task in the strategy's scope.
+      jit_compile: see RunConfig.
+    """
 
     def __init__(
         self,
         strategy: tf.distribute.Strategy,
         task: Task,
         model: keras.Model,
-        jit_compile: bool,
+        jit_compile: bool | str,
     ) -> None:
         self._strategy, self._task, self._model = strategy, task, model
         self._step = _graph(self._distributed_step)
-        self._compute = _graph(self._predict, jit_compile)
-        self._compiled = _is_compiled(strategy, jit_compile)
+        self._chooses_xla = chooses_xla(strategy, jit_compile)
+        self._compute = _graphs(self._predict, strategy)
 
     def __call__(self, iterator: tf.distribute.DistributedIterator) -> dict[str, np.ndarray] | None:
         """Returns the outputs of the next batch and `example_index`, without padding rows.
@@ -295,8 +323,9 @@ class Predictor:
         return {k: self._strategy.gather(v, axis=0) for k, v in outputs.items()}
 
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {**self._compute(dict(batch)), "example_index": batch["example_index"]}
+        outputs = self._compute[self._chooses_xla(batch)](dict(batch))
+        return {**outputs, "example_index": batch["example_index"]}
 
-    def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
-        with graph_mode(fused_inference=True, compiled=self._compiled):
+    def _predict(self, compiled: bool, batch: Batch) -> dict[str, tf.Tensor]:
+        with graph_mode(fused_inference=True, compiled=compiled):
             return self._task.predict(self._model, batch)

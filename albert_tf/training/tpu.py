@@ -69,7 +69,7 @@ def check_tpu_run(
       AlbertError: a requirement is not met.
     """
     check_batch_sizes(config, replicas)
-    if config.jit_compile:
+    if config.jit_compile is True:
         raise AlbertError("A TPU compiles everything by itself; leave `jit_compile` out.")
     for name, spec in batch.items():
         if not spec.shape.is_fully_defined():

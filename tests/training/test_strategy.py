@@ -97,7 +97,7 @@ def test_the_oldest_gpu_decides_for_all(monkeypatch):
 @pytest.mark.parametrize(("name", "words"), [("default", "1 CPU"), ("mirrored", "2 CPUs")])
 def test_the_devices_are_printed_once(monkeypatch, capsys, name, words):
     monkeypatch.setattr(devices, "_DRIVER", ())
-    devices._print_once.cache_clear()
+    devices.print_once.cache_clear()
     for _ in range(2):
         devices.announce_devices(make_strategy(RunConfig("runs/a", strategy=name)))
     assert capsys.readouterr().out == f"Devices: {words}.\n"
@@ -116,6 +116,6 @@ def test_a_gpu_that_tensorflow_does_not_see_is_explained(monkeypatch, capsys, tm
     monkeypatch.setattr(devices, "_loads", lambda library: library.startswith("libcuda."))
     install = f'pip install "tensorflow[and-cuda]=={tf.__version__}"'
     assert devices.missing_gpu().endswith(install)
-    devices._print_once.cache_clear()
+    devices.print_once.cache_clear()
     devices.announce_devices(make_strategy(RunConfig("runs/a")))
     assert capsys.readouterr().out.splitlines() == ["Devices: 1 CPU.", devices.missing_gpu()]

@@ -35,7 +35,7 @@ def no_name_in_the_environment(monkeypatch):
     [
         {"precision": "mixed_bfloat16", "gradient_accumulation_steps": 4},
         {"output_dir": "runs/local", "tpu_name": "local"},
-        {"tpu_name": "pod"},
+        {"tpu_name": "pod", "jit_compile": False},
     ],
 )
 def test_valid_runs_pass(values):
