@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -120,7 +121,8 @@ def test_another_run_in_the_output_dir_is_refused(make, uninterrupted, changes, 
 def test_auto_precision_keeps_that_of_an_existing_run(
     tmp_path, monkeypatch, make, uninterrupted, capsys
 ):
-    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precision", lambda _: "mixed_bfloat16")
+    fast = "mixed_bfloat16", "float32"
+    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precisions", lambda _: fast)
     folder = uninterrupted[0]
     estimator, spec, _ = make(folder, precision="auto")
     assert estimator.config.precision == "float32"
@@ -319,19 +321,25 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
 
 
 @pytest.mark.parametrize(
-    ("precision", "fast", "warned"),
+    ("precision", "fast", "warning"),
     [
-        ("mixed_bfloat16", "float32", True),
-        ("auto", "float32", False),
-        ("mixed_bfloat16", "mixed_bfloat16", False),
-        ("float32", "mixed_bfloat16", False),
+        ("mixed_bfloat16", [], "No bfloat16 units found here: .* as long as in float32,"),
+        ("auto", [], None),
+        ("mixed_bfloat16", ["mixed_bfloat16"], None),
+        ("float32", ["mixed_bfloat16"], None),
+        ("mixed_bfloat16", ["mixed_float16"], "No bfloat16 units .* as in mixed_float16,"),
+        ("mixed_float16", [], "No float16 units found here: .* as long as in float32,"),
+        ("mixed_float16", ["mixed_bfloat16", "mixed_float16"], None),
     ],
 )
-def test_bfloat16_without_units_for_it_is_warned_of(
-    tmp_path, monkeypatch, capfd, make, precision, fast, warned
+def test_a_precision_without_units_for_it_is_warned_of(
+    tmp_path, monkeypatch, capfd, make, precision, fast, warning
 ):
-    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precision", lambda strategy: fast)
+    precisions = (*fast, "float32")
+    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precisions", lambda _: precisions)
     estimator, spec, _ = make(tmp_path, precision=precision)
     with pytest.raises(InterruptedRunError):
         estimator.train(interrupted(spec))
-    assert ("several times as long as in float32" in capfd.readouterr().out) == warned
+    printed = capfd.readouterr().out
+    assert ("units found here" in printed) == bool(warning)
+    assert not warning or re.search(warning, printed)
