@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.dynamic_masking import DynamicMasking, RowNumbers
-from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.masking_options import MASK_SHARE, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_faults import check_columns
 from data_prep.assembly import Batch
@@ -241,6 +241,15 @@ def test_replacements_are_eighty_ten_ten_and_random_ones_uniform(tokenizer):
     np.testing.assert_array_equal(
         columns["input_word_ids"][untouched], drawn.unmasked.input_ids[untouched]
     )
+
+
+def test_without_a_share_for_random_pieces_the_rest_is_kept(tokenizer, monkeypatch):
+    """By default both shares are 0.1, so no statistics tell them apart."""
+    monkeypatch.setattr("albert_tf.data.dynamic_masking.KEEP_SHARE", 1 - MASK_SHARE)
+    drawn = draw(Text.random(200, np.random.default_rng(1), 60), 63, MaskingOptions(9), tokenizer)
+    ids, original = drawn.columns["input_word_ids"], drawn.unmasked.input_ids
+    assert (ids == original)[drawn.predicted].sum() > 100
+    assert ((ids == original) | (ids == tokenizer.mask_id)).all()
 
 
 def test_batches_have_the_form_of_masked_records(tokenizer):

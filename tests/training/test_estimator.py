@@ -20,7 +20,9 @@ from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.run import TrainingRun
+from albert_tf.weights.checkpoint_files import read_best
 from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
 from tests.training.damage import stored
 from tests.training.runs import (
@@ -262,6 +264,23 @@ def test_the_best_checkpoint_is_kept_separately_and_is_never_step_0(tmp_path, ma
     again = Estimator(estimator.task, estimator.config)
     results = again.evaluate(EvalSpec(source.eval_input_fn))
     assert results["masked_lm_accuracy"] == pytest.approx(best["value"])
+
+
+@pytest.mark.parametrize(("larger_is_better", "best"), [(True, 4), (False, 6)])
+def test_the_best_evaluation_has_the_largest_or_the_smallest_value(
+    tmp_path, make, monkeypatch, larger_is_better, best
+):
+    estimator, spec, source = make(tmp_path)
+    values = iter([0.4, 0.5, 0.3, 0.4])
+    monkeypatch.setattr(estimator, "evaluate_now", lambda *_: {"masked_lm_accuracy": next(values)})
+    estimator.task.best_metric_larger_is_better = larger_is_better
+    run = TrainingRun(estimator, spec, EvalSpec(source.eval_input_fn, every_steps=2))
+    run.preemption = PreemptionHandler(estimator.strategy, print)
+    run.monitor.begin(0)
+    for step in (2, 4, 6, 8):
+        run._evaluate(step)
+    run.monitor.close()
+    assert run.store.best.step == read_best(str(tmp_path / "best")).step == best
 
 
 def test_a_run_stops_early_without_a_new_best_and_is_then_over(tmp_path, make, capsys):
