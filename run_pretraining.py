@@ -17,17 +17,31 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
 
     end_on_interrupt()
 
+import dataclasses
+import os
 import sys
+import time
 
 from absl import flags
 
 from albert_tf.cli import script
+from albert_tf.cli.durations import define_duration
+from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import check_records, define_path, define_paths
 from albert_tf.config import AlbertConfig, missing_setting
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import scaled_learning_rate
 from albert_tf.pretrained import NONE, resolve_name
+from albert_tf.tasks.pretraining.time_budget import (
+    SHORT_FOLDER,
+    Stage,
+    base_batch_size,
+    load_plan,
+    make_plan,
+    save_plan,
+    stage_lengths,
+)
 from albert_tf.tasks.training_flags import (
     check_modes,
     check_run,
@@ -41,7 +55,11 @@ from albert_tf.weights.config_files import config_in
 FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
 TRAINING_ONLY = ("num_train_steps", "num_warmup_steps", "start_warmup_step", "learning_rate",
-                 "poly_power", "sop_weight")  # fmt: skip
+                 "poly_power", "sop_weight", "time_budget")  # fmt: skip
+#: Flags that --time_budget sets.
+PLANNED = ("train_batch_size", "num_train_steps", "num_warmup_steps", "start_warmup_step",
+           "learning_rate", "poly_power", "max_seq_length", "init_checkpoint",
+           "save_checkpoints_steps", "optimizer")  # fmt: skip
 
 
 def define_flags() -> None:
@@ -67,7 +85,11 @@ def define_flags() -> None:
         "albert_base_v2 (its vocab_size then follows the records). Default: that of "
         "--init_checkpoint.", check=AlbertConfig.load
     )  # fmt: skip
-    flags.DEFINE_integer("max_seq_length", None, "Checked against the records if given.")
+    flags.DEFINE_integer(
+        "max_seq_length", None, "Read compact records at this length. Shorter sequences are random "
+        "parts of their text, without sentence order. Default: the length of the records, which "
+        "masked records must have."
+    )  # fmt: skip
     flags.DEFINE_integer("max_predictions_per_seq", None, "Checked against the records if given.")
     flags.DEFINE_enum(
         "masking", "auto", ["auto", "static", "dynamic"], "Masks and sentence order to train on. "
@@ -88,6 +110,12 @@ def define_flags() -> None:
         "learning_rate", None, "Peak learning rate. Default: 0.00176 × sqrt(train_batch_size / "
         "4096), which is the paper's at its batch of 4096.", 0.0
     )  # fmt: skip
+    define_duration(
+        "time_budget", None, "Train for about this long on this machine. Plans lengths, batch, "
+        "steps and learning rates from the measured speed, and keeps the plan in plan.json: with "
+        "compact records short sequences come first, from which small models learn faster. For "
+        "models trained from random weights within minutes to days."
+    )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
     flags.DEFINE_integer("num_train_steps", 125000, "Steps to train.", 1, MAX_STEPS)
     flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of linear warm-up.", 0)
@@ -105,6 +133,13 @@ def _check_flags() -> None:
         raise AlbertError("--do_train needs --input_file with training records.")
     check_modes({"do_eval": "eval_input_file"}, TRAINING_ONLY)
     check_number("--sop_weight", FLAGS.sop_weight)
+    if FLAGS.time_budget:
+        refuse_flags(PLANNED, "--time_budget plans it; leave it out.")
+        if FLAGS.strategy == "multi_worker":
+            raise AlbertError(
+                "--time_budget measures the speed of one machine; for --strategy=multi_worker give "
+                "--num_train_steps, --train_batch_size and --learning_rate."
+            )
 
 
 def _main() -> None:
@@ -112,8 +147,43 @@ def _main() -> None:
     rate = scaled_learning_rate(FLAGS.train_batch_size) if rate is None else rate
     run_config = RunConfig(**{**run_settings(), "learning_rate": rate})
     _check_settings(run_config)
-    with lock_for_training():
-        _run(run_config)
+    if not (FLAGS.time_budget and FLAGS.do_train):
+        with lock_for_training():
+            _run(run_config, FLAGS.num_train_steps)
+        return
+    with lock_for_training(SHORT_FOLDER):
+        init_checkpoint = None
+        for stage in _plan(run_config):
+            print(f"{stage.folder or 'Last stage'}: {stage}.")
+            folder = os.path.join(FLAGS.output_dir, stage.folder).rstrip("/")
+            config = stage.run_config(run_config, folder, init_checkpoint)
+            _run(config, stage.num_train_steps, stage)
+            init_checkpoint = folder
+
+
+def _plan(run_config: RunConfig) -> list[Stage]:
+    """Returns the stages of a run with --time_budget: those of its plan, or of a new one."""
+    if stages := load_plan(FLAGS.output_dir, FLAGS.time_budget):
+        return stages
+    from albert_tf.tasks.pretraining.data import open_records, sequence_length
+    from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
+    from albert_tf.training.timing import step_seconds
+
+    began = time.monotonic()
+    model = model_config(FLAGS.albert_config_file, FLAGS.input_file)
+    whole = open_records(FLAGS.input_file, model)
+    lengths = stage_lengths(sequence_length(whole), can_shorten=whole.masking is not None)
+    measured = {}
+    for length in lengths:
+        print(f"Measuring the speed at length {length}.")
+        source = open_records(FLAGS.input_file, model, expected={"max_seq_length": length})
+        config = dataclasses.replace(run_config, train_batch_size=base_batch_size(length))
+        measured[length] = step_seconds(PretrainingTask(model, source), config, source)
+    # Each stage starts about as long as its measurement took.
+    seconds = FLAGS.time_budget - 2 * (time.monotonic() - began)
+    stages = make_plan(seconds, lengths, measured.__getitem__)
+    save_plan(FLAGS.output_dir, FLAGS.time_budget, stages)
+    return stages
 
 
 def _check_settings(run_config: RunConfig) -> None:
@@ -140,8 +210,11 @@ def _check_settings(run_config: RunConfig) -> None:
         config.check_length(length)
 
 
-def _run(run_config: RunConfig) -> None:
-    """Trains and evaluates as the flags say."""
+def _run(run_config: RunConfig, num_train_steps: int, stage: Stage | None = None) -> None:
+    """Trains and evaluates as the flags say; with a stage, with its sequences.
+
+    Stages before the last one are not evaluated.
+    """
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.pretraining.data import check_held_out, open_records
     from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
@@ -155,12 +228,19 @@ def _run(run_config: RunConfig) -> None:
     if run_config.init_checkpoint:
         check_architecture(config, run_config.init_checkpoint)
     sizes = {name: FLAGS[name].value for name in ("max_seq_length", "max_predictions_per_seq")}
+    do_eval = FLAGS.do_eval
+    if stage:
+        sizes["max_seq_length"] = stage.max_seq_length
+        if not stage.is_last:
+            # The next stage repeats the positions of this one.
+            config = dataclasses.replace(config, max_position_embeddings=stage.max_seq_length)
+            do_eval = False
     given = {"expected": sizes, "max_corrupt_records": FLAGS.max_corrupt_records}
     source = open_records(
         input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **given
     )
     eval_spec = None
-    if FLAGS.eval_input_file:
+    if FLAGS.eval_input_file and (do_eval or not stage):
         if FLAGS.input_file:
             check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
         held_out = open_records(FLAGS.eval_input_file, config, **given)
@@ -171,16 +251,16 @@ def _run(run_config: RunConfig) -> None:
         if source.manifest and (warning := source.manifest.order_warning()):
             print(warning, file=sys.stderr)
         print(
-            f"Pretraining on {source.num_examples:,} examples: {FLAGS.num_train_steps:,} steps of "
-            f"{FLAGS.train_batch_size}, {run_config.optimizer}, peak learning rate "
+            f"Pretraining on {source.num_examples:,} examples: {num_train_steps:,} steps of "
+            f"{run_config.train_batch_size}, {run_config.optimizer}, peak learning rate "
             f"{run_config.learning_rate:.3g}."
         )
         estimator.train_and_evaluate(
-            TrainSpec.of(source, FLAGS.num_train_steps), eval_spec if FLAGS.do_eval else None
+            TrainSpec.of(source, num_train_steps), eval_spec if do_eval else None
         )
         if source.num_corrupt:
             print(f"Trained without {source.num_corrupt:,} corrupt records; they are named above.")
-    if FLAGS.do_eval:
+    if do_eval:
         results = estimator.evaluate(eval_spec)
         print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
         write_results(FLAGS.output_dir, results, estimator.chief)

@@ -45,7 +45,7 @@ from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.loop import Predictor, TrainLoop, distribute
 from albert_tf.training.specs import RunConfig
-from albert_tf.training.strategy import fast_precision, make_strategy
+from albert_tf.training.strategy import fast_precisions, make_strategy
 from albert_tf.training.task import Task
 from benchmarks import machine
 
@@ -108,7 +108,7 @@ class Contestant:
         if training is None:
             return
         # At a rate of 0 both keep the same weights.
-        schedule = WarmupPolynomialDecay(learning_rate=0.0, num_train_steps=1, num_warmup_steps=0)
+        schedule = WarmupPolynomialDecay(learning_rate=1e-9, num_train_steps=1, num_warmup_steps=0)
         with strategy.scope():
             optimizer = create_optimizer("adamw", schedule, model.named_weights())
         self._loop = TrainLoop(strategy, task, model, optimizer, schedule, config)
@@ -142,9 +142,9 @@ def compare(
     Returns:
       The figures, and what each way gave for the examples evaluated.
     """
-    config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=0.0)
+    config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=1e-9)
     strategy = make_strategy(config)
-    precision = fast_precision(strategy) if FLAGS.precision == "auto" else FLAGS.precision
+    precision = fast_precisions(strategy)[0] if FLAGS.precision == "auto" else FLAGS.precision
     keras.mixed_precision.set_global_policy(precision)
     with strategy.scope():
         model = task.build_model()

@@ -115,7 +115,7 @@ def migration_rows():
     text = (ROOT / "docs/migration.md").read_text("utf-8")
     runners = ["run_pretraining.py", "run_classifier.py", "run_squad.py", "run_race.py"]
     for section in re.split(r"^## ", text, flags=re.M):
-        here = re.search(r"^Here: `(\S+)`", section, flags=re.M)
+        here = re.search(r"^In albert_tf: `(\S+)`", section, flags=re.M)
         for row in re.findall(r"^\|(.*)\|$", section, flags=re.M):
             cells = [cell.strip() for cell in row.split(" | ")]
             if len(cells) != 5 or not cells[0].startswith("`--"):

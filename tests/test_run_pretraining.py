@@ -295,6 +295,8 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(with_warnings):
         (["--optimizer=lamp"], "value should be one of <lamb|adamw>"),
         (["--no_such_flag=1"], "Unknown command line flag 'no_such_flag'"),
         (["stray"], "unexpected argument 'stray'"),
+        (["--time_budget=1h"], "would be ignored: --time_budget plans it"),
+        (["--time_budget=1h30"], "expected a length of time, such as 90s, 20m"),
     ],
 )
 def test_wrong_flags_are_one_sentence_and_leave_nothing(run, tmp_path, flags, sentence):

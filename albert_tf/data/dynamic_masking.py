@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: Streams of random numbers; turn t draws from the stream _TURN + t.
-_SWAP, _REPLACEMENT, _RANDOM_ID, _TURN = range(16, 20)
+_WINDOW, _SWAP, _REPLACEMENT, _RANDOM_ID, _TURN = range(15, 20)
 #: Numbers per call of the generator. The width of a row in the table is a multiple of it.
 _BLOCK = 4
 #: States of a word: not drawn yet; drawn, but not chosen; chosen; [CLS] or [SEP].
@@ -124,8 +124,14 @@ class DynamicMasking:
       options: how words are chosen, with `within_segments` and without `permute`.
       tokenizer: of the records.
       swap: whether to swap half of the pairs of segments (sentence order prediction).
+      length: length of the sequences; None: that of the records. A shorter sequence is a random
+        part of a record's text, as one segment: the ends of two cut segments would give away their
+        order. `options.max_predictions_per_seq` shrinks in proportion.
 
     Attributes:
+      length: of the sequences.
+      has_pairs: whether sequences have two segments.
+      options: for sequences of this length.
       fingerprint: hex digest of all that determines the batches besides records and seed.
     """
 
@@ -135,13 +141,22 @@ class DynamicMasking:
         options: MaskingOptions,
         tokenizer: Tokenizer,
         swap: bool,
+        length: int | None = None,
     ) -> None:
         self.features = features
+        self._stored_length = features["text_ids"].shape[0]
+        self.length = length or self._stored_length
+        identity = {**dataclasses.asdict(options), "swap": swap}
+        if self.length < self._stored_length:
+            share = self.length / self._stored_length
+            predictions = max(1, round(share * options.max_predictions_per_seq))
+            options = dataclasses.replace(options, max_predictions_per_seq=predictions)
+            identity["length"] = self.length
+        self.has_pairs = self.length == self._stored_length
         self.options = options
-        self._length = features["text_ids"].shape[0]
         self._tokenizer = tokenizer
-        self._swap = swap
-        text = json.dumps({**dataclasses.asdict(options), "swap": swap}, sort_keys=True)
+        self._swap = swap and self.has_pairs
+        text = json.dumps(identity, sort_keys=True)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
     def draw(self, serialized: tf.Tensor, seed: int, first_row: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -162,7 +177,7 @@ class DynamicMasking:
         numbers = RowNumbers(seed, tf.cast(first_row, tf.int64), serialized.shape[0])
         sequences = self._lay_out(columns, numbers)
         indices, counts = self._choose(sequences, numbers)
-        column = tf.range(self._length)
+        column = tf.range(self.length)
         in_use = column <= sequences.last
         return {
             **self._replace(sequences, indices, counts, numbers),
@@ -173,26 +188,25 @@ class DynamicMasking:
 
     def _lay_out(self, columns: Mapping[str, tf.Tensor], numbers: RowNumbers) -> _Sequences:
         """Joins the segments with [CLS] and [SEP], in a random order if `swap` is set."""
-        lengths = tf.cast(columns["segment_lengths"], tf.int32)
-        a, b = lengths[:, :1], lengths[:, 1:]
+        a, b, skipped = self._shorten(tf.cast(columns["segment_lengths"], tf.int32), numbers)
         swapped = tf.fill([numbers.rows, 1], False)
         if self._swap:
             swapped = (numbers.uniform(_SWAP, 1) < 0.5) & (b > 0)
         first = tf.where(swapped, b, a)
         separator = first + 1
         last = tf.where(b > 0, a + b + 2, separator)
-        column = tf.range(self._length)
+        column = tf.range(self.length)
         in_second = tf.cast(column > separator, tf.int32)
         is_text = (column > 0) & (column < last) & (column != separator)
         text = tf.cast(is_text, tf.int32)
         # Each token's index in the flattened texts: its column plus the offset of its segment.
-        row = self._length * tf.range(numbers.rows)[:, None]
+        row = self._stored_length * tf.range(numbers.rows)[:, None] + skipped
         first_offset = row - 1 + tf.where(swapped, a, 0)
         second_offset = row - 1 + tf.where(swapped, 0, a) - separator
         index = text * (column + first_offset + in_second * (second_offset - first_offset))
         ids = text * tf.cast(tf.gather(tf.reshape(columns["text_ids"], [-1]), index), tf.int32)
         is_separator = tf.cast((column == separator) | (column == last), tf.int32)
-        ids += tf.one_hot(0, self._length, self._tokenizer.cls_id, 0)
+        ids += tf.one_hot(0, self.length, self._tokenizer.cls_id, 0)
         ids += self._tokenizer.sep_id * is_separator
         starts = is_text
         if self.options.whole_words:
@@ -201,12 +215,33 @@ class DynamicMasking:
             starts &= stored | (column == 1) | (column == separator + 1)
         return _Sequences(ids, starts, separator, last, swapped)
 
+    def _shorten(
+        self, lengths: tf.Tensor, numbers: RowNumbers
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Chooses which part of the text to use.
+
+        Args:
+          lengths: int32 [n, 2]: tokens of the segments.
+          numbers: for the n records.
+
+        Returns:
+          Tokens of the first and of the second segment, and tokens of the text before them, int32
+          [n, 1] each.
+        """
+        a, b = lengths[:, :1], lengths[:, 1:]
+        if self.has_pairs:
+            return a, b, tf.zeros_like(a)
+        kept = tf.minimum(a + b, self.length - 2)
+        places = tf.cast(a + b - kept + 1, tf.float32)
+        skipped = tf.cast(numbers.uniform(_WINDOW, 1) * places, tf.int32)
+        return kept, tf.zeros_like(b), skipped
+
     def _unpack(self, packed: tf.Tensor) -> tf.Tensor:
-        """Unpacks bits, the highest of each byte first, to bool [n · length]."""
+        """Unpacks bits, the highest of each byte first, to bool [n · stored length]."""
         bits = tf.constant([128, 64, 32, 16, 8, 4, 2, 1], tf.uint8)
         unpacked = tf.bitwise.bitwise_and(packed[:, :, None], bits) > 0
         rows = tf.reshape(unpacked, [-1, packed.shape[1] * 8])
-        return tf.reshape(rows[:, : self._length], [-1])
+        return tf.reshape(rows[:, : self._stored_length], [-1])
 
     def _choose(self, sequences: _Sequences, numbers: RowNumbers) -> tuple[tf.Tensor, tf.Tensor]:
         """Chooses the tokens to predict.
@@ -215,7 +250,7 @@ class DynamicMasking:
           Their ascending indices in the flattened sequences, int32 [m], and how many there are in
           each sequence, int32 [n].
         """
-        column = tf.range(self._length)
+        column = tf.range(self.length)
         special = (column == 0) | (column == sequences.separator) | (column == sequences.last)
         listed = sequences.starts | special
         bounds = tf.cast(tf.where(tf.reshape(listed, [-1]))[:, 0], tf.int32)
@@ -231,7 +266,7 @@ class DynamicMasking:
             states=tf.pad(_SPECIAL * tf.cast(is_special, tf.uint8), [[0, ngram]]),
             bounds=tf.pad(bounds, [[0, ngram + 1]]),
         )
-        budgets = tf.constant(self.options.budgets(np.arange(self._length + 1)))
+        budgets = tf.constant(self.options.budgets(np.arange(self.length + 1)))
         budget = tf.gather(budgets, sequences.last[:, 0] + 1)
         chosen, room = self._take_turns(words, budget, numbers)
         chosen = tf.cast(tf.where(chosen)[:, 0], tf.int32)
@@ -327,7 +362,7 @@ class DynamicMasking:
         ids = tf.tensor_scatter_nd_update(ids, indices[:, None], tf.boolean_mask(new, used))
         return {
             "input_word_ids": tf.reshape(ids, sequences.ids.shape),
-            "masked_lm_positions": in_use * (listed % self._length),
+            "masked_lm_positions": in_use * (listed % self.length),
             "masked_lm_ids": labels,
             "masked_lm_weights": tf.cast(used, tf.float32),
         }

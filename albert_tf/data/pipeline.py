@@ -6,7 +6,7 @@ Training follows `training_order`, so that a reader can start at any step withou
 steps before it, with any number of input pipelines.
 
 Token sequences are batched by length: chunks of the shuffled stream are sorted by length and cut
-into batches, and the batches are shuffled. Each batch is padded to one of a few lengths.
+into batches, and the batches are shuffled. Each batch is padded to the next of `length_buckets`.
 
 Compact records are masked here. The random numbers are a function of the seed and of the example's
 position in the stream (training) or among the records (evaluation).
@@ -52,14 +52,24 @@ from albert_tf.io.progress import Progress
 _CHUNK_BATCHES = 64
 #: Small batches are masked together, up to this number of examples, as each call has a fixed cost.
 _MASKED_TOGETHER = 1024
-#: Lengths that batches are padded to. Each is compiled, so few; padding costs time, so close.
-_BUCKETS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
+#: Lengths that batches are padded to: few where XLA compiles the whole model for each of them, and
+#: otherwise close to each other, as padding costs time. Up to 32 one in 4, up to 128 one in 8, ….
+_FEW_LENGTHS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
+_LENGTHS = (*range(8, 32, 4), *range(32, 128, 8), *range(128, 256, 16), *range(256, 512, 32))
 
 
-def length_buckets(max_seq_length: int, pad_to_max: bool = False) -> tuple[int, ...]:
-    """Returns lengths to pad batches to: a few up to `max_seq_length`, or (for TPUs) it alone."""
-    shorter = () if pad_to_max else tuple(n for n in _BUCKETS if n < max_seq_length)
-    return (*shorter, max_seq_length)
+def length_buckets(
+    max_seq_length: int, *, pad_to_max: bool = False, few: bool = False
+) -> tuple[int, ...]:
+    """Returns the lengths to pad batches to, in ascending order.
+
+    Args:
+      max_seq_length: the last one.
+      pad_to_max: whether it is the only one, as on TPUs.
+      few: whether there are only a few, because the model is compiled for each.
+    """
+    shorter = () if pad_to_max else _FEW_LENGTHS if few else _LENGTHS
+    return (*(n for n in shorter if n < max_seq_length), max_seq_length)
 
 
 @dataclasses.dataclass(eq=False)

@@ -65,12 +65,14 @@ class InputOptions:
       labelled: whether every example must have a label.
       train_seed: shuffles the examples for training; None keeps their order, for evaluation.
       pad_to_max: pad all batches to the maximum length.
+      few_lengths: pad batches to a few lengths, as the model is compiled for each.
     """
 
     cache_dir: str
     labelled: bool = True
     train_seed: int | None = None
     pad_to_max: bool = False
+    few_lengths: bool = False
 
 
 class FineTuningTask(Task):
@@ -161,18 +163,19 @@ class FineTuningTask(Task):
         labelled: bool = True,
         train_seed: int | None = None,
         pad_to_max: bool = False,
+        few_lengths: bool = False,
     ) -> ExampleSet:
         """Converts examples to records in the cache, and prints a summary.
 
         Args:
           examples: of the task's own type.
           name: of the data set.
-          cache_dir, labelled, train_seed, pad_to_max: see InputOptions.
+          cache_dir, labelled, train_seed, pad_to_max, few_lengths: see InputOptions.
 
         Raises:
           AlbertError: a label is missing or unknown.
         """
-        options = InputOptions(cache_dir, labelled, train_seed, pad_to_max)
+        options = InputOptions(cache_dir, labelled, train_seed, pad_to_max, few_lengths)
         data = self.make_records(examples, name, options)
         print(data.summary)
         return data
@@ -185,7 +188,9 @@ class FineTuningTask(Task):
         self, path: str, features: Mapping[str, FeatureSpec], options: InputOptions
     ) -> RecordSource:
         """Opens a file of records with batches of this task's lengths."""
-        lengths = length_buckets(self.spec.max_seq_length, options.pad_to_max)
+        lengths = length_buckets(
+            self.spec.max_seq_length, pad_to_max=options.pad_to_max, few=options.few_lengths
+        )
         return RecordSource([path], features, options.train_seed or 0, lengths=lengths)
 
     @abc.abstractmethod

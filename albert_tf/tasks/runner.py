@@ -63,7 +63,11 @@ def run(
     Returns:
       The metrics of `report`; empty without evaluation.
     """
-    options = {"cache_dir": config.cache_dir, "pad_to_max": config.pad_to_max}
+    options = {
+        "cache_dir": config.cache_dir,
+        "pad_to_max": config.pad_to_max,
+        "few_lengths": config.run.jit_compile is True,
+    }
     # All examples are tokenized before the training, so that errors show at once.
     evaluated = [task.open_examples(x, name, **options) for name, x in examples.evaluate.items()]
     predicted = [

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from absl import flags
 
+from albert_tf.cli.auto_flags import define_auto
 from albert_tf.cli.flag_modes import note_unused_flags, refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
@@ -96,10 +97,15 @@ def define_training_flags(
     flags.DEFINE_float("weight_decay_rate", 0.01, "Weight decay; not for LayerNorm and biases.", 0)
     flags.DEFINE_enum(
         "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
-        "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. auto: "
-        "mixed_bfloat16 on those, float32 elsewhere; a resumed run keeps its precision."
+        "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. "
+        "mixed_float16 is for GPUs without them, such as V100 and T4; it scales the loss so that "
+        "small gradients do not vanish. auto: mixed_bfloat16 or else mixed_float16 on devices with "
+        "units for it, float32 elsewhere; a resumed run keeps its precision."
     )  # fmt: skip
-    flags.DEFINE_bool("jit_compile", False, "Compile the model with XLA.")
+    define_auto(
+        "jit_compile", "Compile the model with XLA: true, false, or auto, which does so on one GPU "
+        "if all batches have one length, as in pretraining and with --pad_to_max. TPUs always do."
+    )  # fmt: skip
     flags.DEFINE_integer(
         "random_seed", 12345, "Seed of initial weights, dropout and data order; at most 2³¹ − 1.",
         0, MAX_SEED,

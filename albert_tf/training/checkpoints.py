@@ -61,7 +61,7 @@ class CheckpointStore:
         output_dir: str,
         named_weights: Mapping[str, tf.Variable],
         optimizer: keras.optimizers.legacy.Optimizer,
-        state: Mapping[str, tf.Variable | _PythonState],
+        state: Mapping[str, tf.Variable | tf.Module | _PythonState],
         keep_max: int,
         writes: bool = True,
     ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,14 +17,15 @@ _DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidia0")
 
 def announce_devices(strategy: tf.distribute.Strategy) -> None:
     """Prints, once a process, the devices of a strategy, and why a GPU is not used."""
-    _print_once(f"Devices: {describe_devices(strategy)}.")
+    print_once(f"Devices: {describe_devices(strategy)}.")
     reason = missing_gpu()
     if reason and not isinstance(strategy, tf.distribute.TPUStrategy):
-        _print_once(reason)
+        print_once(reason)
 
 
 @functools.cache
-def _print_once(text: str) -> None:
+def print_once(text: str) -> None:
+    """Prints a line, once a process."""
     print(text)
 
 
@@ -33,9 +35,7 @@ def describe_devices(strategy: tf.distribute.Strategy) -> str:
     kind, count = devices[0].device_type, len(devices)
     text = f"{count} {kind}{'s' if count > 1 else ''}"
     if kind == "GPU":
-        gpus = tf.config.list_physical_devices("GPU")
-        used = [gpus[device.device_index % len(gpus)] for device in devices]
-        details = map(tf.config.experimental.get_device_details, used)
+        details = gpu_details(strategy)
         names = dict.fromkeys(detail.get("device_name", "unknown") for detail in details)
         text += f" ({', '.join(names)})"
         total = len(tf.config.list_logical_devices("GPU"))
@@ -44,6 +44,17 @@ def describe_devices(strategy: tf.distribute.Strategy) -> str:
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         text += f" of the {strategy.num_replicas_in_sync} in the cluster"
     return text
+
+
+def gpu_details(strategy: tf.distribute.Strategy) -> list[dict[str, Any]]:
+    """Returns what TensorFlow knows of the GPUs that a strategy uses in this process.
+
+    Of NVIDIA's, `device_name` and `compute_capability`, a pair of ints; of others maybe nothing.
+    """
+    devices = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+    gpus = tf.config.list_physical_devices("GPU")
+    used = [gpus[d.device_index % len(gpus)] for d in devices if d.device_type == "GPU"]
+    return [tf.config.experimental.get_device_details(gpu) for gpu in used]
 
 
 def missing_gpu() -> str:

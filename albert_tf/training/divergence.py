@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from albert_tf.training.specs import FLOAT16
+
 if TYPE_CHECKING:
     from albert_tf.training.specs import RunConfig
 
@@ -90,13 +92,21 @@ class DivergenceDetector:
     Args:
       plateaus: of the task.
       config: of the run. Objectives need not be learned before its warm-up is over; its
-        `max_nonfinite_steps` in a row raise an alarm, and any number at the end of the run.
+        `max_nonfinite_steps` in a row raise an alarm, and any number at the end of the run. Steps
+        whose gradient overflowed do not count, as the next ones have a smaller loss scale; once it
+        is at its minimum, none overflows any more.
       max_steps: of the run.
     """
 
     def __init__(self, plateaus: Sequence[Plateau], config: RunConfig, max_steps: int) -> None:
         self._max_nonfinite, self._max_steps = config.max_nonfinite_steps, max_steps
         self._nonfinite = 0
+        self._nonfinite_advice = "Try a lower learning rate or a longer warm-up."
+        if config.precision == FLOAT16:
+            self._nonfinite_advice = (
+                "float16 ends at 65504, which no loss scale can change. Try a lower learning rate, "
+                "a longer warm-up, or another precision."
+            )
         advice = "Lower the learning rate or lengthen the warm-up"
         loss = _RunningMedian("loss", LOSS_SPIKE, "the loss jumped", f"{advice}.", _loss_limit)
         norm = _RunningMedian(
@@ -118,8 +128,9 @@ class DivergenceDetector:
         """Takes the metrics of the steps up to `step`, [steps] each, and returns their alarms."""
         alarms = []
         first = step - len(metrics["finite"]) + 1
+        overflowed = metrics.get("overflowed", np.zeros(len(metrics["finite"])))
         for i, finite in enumerate(metrics["finite"]):
-            alarms.append(self._check_finite(first + i, bool(finite)))
+            alarms.append(self._check_finite(first + i, bool(finite or overflowed[i])))
             for part in self._parts.values():
                 value = float(metrics[part.metric][i])
                 alarms.append(part.check(first + i, value, bool(finite)))
@@ -153,7 +164,7 @@ class DivergenceDetector:
             step,
             step - self._nonfinite,
             f"{count} before step {step} gave a loss or gradient that is not finite",
-            "Try a lower learning rate or a longer warm-up.",
+            self._nonfinite_advice,
             repeated=self._nonfinite > self._max_nonfinite,
         )
 

@@ -23,7 +23,7 @@ from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.preemption import lost_workers
 from albert_tf.training.run_identity import recorded_precision
 from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, check_batch_sizes
-from albert_tf.training.strategy import fast_precision, highest, is_chief, make_strategy
+from albert_tf.training.strategy import fast_precisions, highest, is_chief, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_tpu_run
 from albert_tf.weights.checkpoint_files import has_checkpoint
@@ -65,8 +65,8 @@ class Evaluator:
         self._inputs: dict[InputFn, tf.distribute.DistributedDataset] = {}
 
     def _precision(self, run_config: RunConfig) -> str:
-        """Resolves "auto": the precision of an existing run, or else the fastest one."""
-        fast = fast_precision(self.strategy)
+        """Resolves "auto": the precision of an existing run, or else the best fast one."""
+        fast, *_ = fast_precisions(self.strategy)
         kept = recorded_precision(run_config.output_dir) or fast
         if kept != fast:
             print(
@@ -76,12 +76,12 @@ class Evaluator:
         return kept
 
     def warn_of_slow_precision(self) -> None:
-        """Prints a warning if the devices lack units for bfloat16."""
-        fast = fast_precision(self.strategy)
-        if self.config.precision == "mixed_bfloat16" and fast != "mixed_bfloat16":
+        """Prints a warning if the devices lack units for the precision."""
+        precision, fast = self.config.precision, fast_precisions(self.strategy)
+        if precision not in fast:
             print(
-                "No bfloat16 units found here: steps may take several times as long as in "
-                f"{fast}, the precision that auto would choose."
+                f"No {precision.removeprefix('mixed_')} units found here: steps may take several "
+                f"times as long as in {fast[0]}, the precision that auto would choose."
             )
 
     @lost_workers()

@@ -15,7 +15,9 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.kernels.graph_mode import graph_mode
-from albert_tf.training.specs import RunConfig
+from albert_tf.optimization.loss_scale import LossScale
+from albert_tf.training.compilation import chooses_xla
+from albert_tf.training.specs import FLOAT16, RunConfig
 from albert_tf.training.task import Batch, Task
 
 if TYPE_CHECKING:
@@ -59,6 +61,27 @@ def _graph(
     )
 
 
+def _graphs(
+    function: Callable[..., Any], strategy: tf.distribute.Strategy, inline: bool = False
+) -> dict[bool, Callable[..., Any]]:
+    """Returns the graphs of a function with and without XLA, by `jit_compile`.
+
+    Args:
+      function: takes whether it becomes part of an XLA program, and then the arguments.
+      strategy: of the run.
+      inline: see `_graph`.
+    """
+
+    def graph(jit_compile: bool) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            return function(_is_compiled(strategy, jit_compile), *arguments)
+
+        call.__name__ = function.__name__
+        return _graph(call, jit_compile, inline)
+
+    return {jit_compile: graph(jit_compile) for jit_compile in (False, True)}
+
+
 def _is_compiled(strategy: tf.distribute.Strategy, jit_compile: bool) -> bool:
     """Returns whether XLA compiles the step, which is always true on a TPU."""
     return jit_compile or isinstance(strategy, tf.distribute.TPUStrategy)
@@ -88,6 +111,10 @@ class TrainLoop:
     after the sum over replicas. A step changes no weight if its loss or gradient is not finite.
     Weights that the loss does not depend on keep their values and slots, as in the release.
 
+    With precision "mixed_float16" the loss is scaled for the backward pass. Gradients are divided
+    by the scale in float32, as soon as they are those of weights: before micro-batches and replicas
+    are added up, and before they are clipped.
+
     Args:
       strategy: of the run.
       task: computes the loss.
@@ -95,6 +122,9 @@ class TrainLoop:
       optimizer: updates the trained weights.
       schedule: the optimizer's learning rate, a function of the step.
       config: of the run.
+
+    Attributes:
+      loss_scale: for checkpoints; None for precisions that need none.
     """
 
     def __init__(
@@ -109,11 +139,13 @@ class TrainLoop:
         self._strategy, self._task, self._model = strategy, task, model
         self._optimizer, self._config = optimizer, config
         self._schedule = schedule
+        self.loss_scale: LossScale | None = None
+        if config.precision == FLOAT16:
+            with strategy.scope():
+                self.loss_scale = LossScale()
         self._variables = list(optimizer.named_weights.values())
-        self._compiled = _is_compiled(strategy, config.jit_compile)
-        self._gradients = _graph(
-            self._micro_batch_gradients, config.jit_compile, inline=config.recompute
-        )
+        self._chooses_xla = chooses_xla(strategy, config.jit_compile)
+        self._gradients = _graphs(self._micro_batch_gradients, strategy, inline=config.recompute)
         self._loop = _graph(self._steps)
         # Set while tracing: the weights that the loss depends on.
         self._connected: list[tf.Variable] = []
@@ -127,6 +159,8 @@ class TrainLoop:
         Returns:
           float32 [steps] for the entries of `Task.means` and for learning_rate, gradient_norm,
           finite (1 or 0), tokens (unmasked ones), positions (all of them) and input_wait (seconds).
+          With a loss scale also loss_scale, which the step used, and overflowed (1 or 0): the loss
+          was finite and the gradient was not, so that a smaller scale may help.
         """
         values = self._loop(iterator, tf.constant(steps)).numpy()
         return dict(zip([*self._metric_names, "input_wait"], values.T))
@@ -174,14 +208,19 @@ class TrainLoop:
         gradients, sums = replica.all_reduce(_SUM, (gradients, sums))
         means = self._task.means(dict(zip(self._sum_names, tf.unstack(sums))), weights)
         clipped, norm = clip_by_global_norm(gradients, self._config.clip_norm)
-        finite = tf.math.is_finite(means["loss"]) & tf.math.is_finite(norm)
+        loss_finite, norm_finite = tf.math.is_finite(means["loss"]), tf.math.is_finite(norm)
+        finite = loss_finite & norm_finite
         metrics = {
             **means,
             **counts,
             "learning_rate": self._schedule(step),
             "gradient_norm": norm,
-            "finite": tf.cast(finite, tf.float32),
+            "finite": finite,
         }
+        if self.loss_scale:
+            metrics["loss_scale"] = tf.identity(self.loss_scale.value)
+            metrics["overflowed"] = loss_finite & ~norm_finite & self.loss_scale.can_shrink
+            self.loss_scale.update(norm_finite)
         self._optimizer.apply_gradients_if(finite, zip(clipped, self._connected))
         self._metric_names = sorted(metrics)
         return tf.stack([tf.cast(metrics[name], tf.float32) for name in self._metric_names])
@@ -191,36 +230,39 @@ class TrainLoop:
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Returns the gradients of `_connected` and the sums, added over micro-batches."""
         parts = self._config.gradient_accumulation_steps
+        part_gradients = self._gradients[self._chooses_xla(batch)]
         if parts == 1:
-            return self._gradients(dict(batch), weights, seed)
+            return part_gradients(dict(batch), weights, seed)
         rows = next(iter(batch.values())).shape[0] // parts
         micro_batches = _split(batch, parts, rows)
 
         def add_part(i: tf.Tensor, gradients: list[tf.Tensor], sums: tf.TensorArray) -> tuple:
             part_seed = tf.random.experimental.stateless_fold_in(seed, i)
             part = {k: v[i] for k, v in micro_batches.items()}
-            more, part_sums = self._gradients(part, weights, part_seed)
+            more, part_sums = part_gradients(part, weights, part_seed)
             gradients = [a + b for a, b in zip(gradients, more)]
             return i + 1, gradients, sums.write(i, part_sums)
 
         # Traced before the loop, which needs the number of gradients.
         first = {k: v[0] for k, v in micro_batches.items()}
-        self._gradients.get_concrete_function(first, weights, seed)
+        part_gradients.get_concrete_function(first, weights, seed)
         zeros = [tf.zeros(v.shape, v.dtype) for v in self._connected]
         start = (0, zeros, tf.TensorArray(tf.float32, size=parts))
         _, gradients, sums = tf.while_loop(lambda i, *_: i < parts, add_part, start)
         return gradients, tf.reduce_sum(sums.stack(), 0)
 
     def _micro_batch_gradients(
-        self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
+        self, compiled: bool, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        with graph_mode(compiled=self._compiled, recompute=self._config.recompute):
+        with graph_mode(compiled=compiled, recompute=self._config.recompute):
             # There is no backward pass for weights that are not watched.
             tape = tf.GradientTape(watch_accessed_variables=False)
             with tape, dropout_seed(seed):
                 tape.watch(self._variables)
                 sums = self._task.sums(self._model, batch, training=True)
                 loss = self._task.means(sums, weights)["loss"]
+                if self.loss_scale:
+                    loss = self.loss_scale.scaled(loss)
             gradients = tape.gradient(loss, self._variables)
         self._sum_names = sorted(sums)
         stacked = tf.stack([tf.cast(sums[name], tf.float32) for name in self._sum_names])
@@ -231,23 +273,33 @@ class TrainLoop:
                 "`trainable` of a layer that it depends on to True."
             )
         self._connected = [variable for _, variable in pairs]
-        return [tf.convert_to_tensor(gradient) for gradient, _ in pairs], stacked
+        gradients = [tf.convert_to_tensor(gradient) for gradient, _ in pairs]
+        if self.loss_scale:
+            gradients = self.loss_scale.unscaled(gradients)
+        return gradients, stacked
 
 
 class Predictor:
-    """Runs `Task.predict` over a data set, batch by batch."""
+    """Runs `Task.predict` over a data set, batch by batch.
+
+    Args:
+      strategy: of the run.
+      task: computes the outputs.
+      model: built by the task in the strategy's scope.
+      jit_compile: see RunConfig.
+    """
 
     def __init__(
         self,
         strategy: tf.distribute.Strategy,
         task: Task,
         model: keras.Model,
-        jit_compile: bool,
+        jit_compile: bool | str,
     ) -> None:
         self._strategy, self._task, self._model = strategy, task, model
         self._step = _graph(self._distributed_step)
-        self._compute = _graph(self._predict, jit_compile)
-        self._compiled = _is_compiled(strategy, jit_compile)
+        self._chooses_xla = chooses_xla(strategy, jit_compile)
+        self._compute = _graphs(self._predict, strategy)
 
     def __call__(self, iterator: tf.distribute.DistributedIterator) -> dict[str, np.ndarray] | None:
         """Returns the outputs of the next batch and `example_index`, without padding rows.
@@ -271,8 +323,9 @@ class Predictor:
         return {k: self._strategy.gather(v, axis=0) for k, v in outputs.items()}
 
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {**self._compute(dict(batch)), "example_index": batch["example_index"]}
+        outputs = self._compute[self._chooses_xla(batch)](dict(batch))
+        return {**outputs, "example_index": batch["example_index"]}
 
-    def _predict(self, batch: Batch) -> dict[str, tf.Tensor]:
-        with graph_mode(fused_inference=True, compiled=self._compiled):
+    def _predict(self, compiled: bool, batch: Batch) -> dict[str, tf.Tensor]:
+        with graph_mode(fused_inference=True, compiled=compiled):
             return self._task.predict(self._model, batch)

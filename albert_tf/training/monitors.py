@@ -179,7 +179,14 @@ class RunMonitor:
             self._seconds += seconds
         self._tokens += metrics["tokens"].sum()
         self._positions += metrics["positions"].sum()
-        bad = int(np.sum(metrics["finite"] == 0))
+        overflowed = metrics.get("overflowed", np.zeros(steps)) > 0
+        bad = int(np.sum((metrics["finite"] == 0) & ~overflowed))
+        if overflowed.any():
+            scale = metrics["loss_scale"][overflowed][-1] / 2
+            self.note(
+                f"step {step}: {overflowed.sum()} step(s) skipped, gradient too large for float16; "
+                f"the loss scale is now {scale:,.0f} ({skipped} in all)"
+            )
         if bad:
             self.note(
                 f"step {step}: {bad} step(s) skipped, loss or gradient not finite "
@@ -210,13 +217,15 @@ class RunMonitor:
         """Returns means over the finite steps since the last entry of the log, and rates."""
         columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
         finite = columns.pop("finite") > 0
-        del columns["input_wait"]
+        for name in ("input_wait", "overflowed"):
+            columns.pop(name, None)
         tokens, positions = columns.pop("tokens"), columns.pop("positions")
         means = {
             k: float(np.mean(v[finite])) if finite.any() else float("nan")
             for k, v in columns.items()
         }
-        means["learning_rate"] = float(columns["learning_rate"][-1])
+        for name in {"learning_rate", "loss_scale"} & columns.keys():
+            means[name] = float(columns[name][-1])
         means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
         if self._seconds:
             rows = sum(len(m["tokens"]) for m in self._timed) * self._config.train_batch_size

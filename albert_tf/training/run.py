@@ -90,16 +90,19 @@ class TrainingRun:
                 bias_correction=config.bias_correction,
             )
             self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False, name="skipped_steps")
+        self.loop = TrainLoop(
+            self.strategy, self.task, evaluator.model, self.optimizer, schedule, config
+        )
+        state = {"skipped_steps": self.skipped, "divergence": self.guard}
+        if self.loop.loss_scale:
+            state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
             config.output_dir,
             self.weights,
             self.optimizer,
-            {"skipped_steps": self.skipped, "divergence": self.guard},
+            state,
             config.keep_checkpoint_max,
             self.chief,
-        )
-        self.loop = TrainLoop(
-            self.strategy, self.task, evaluator.model, self.optimizer, schedule, config
         )
         self.results: dict[str, float] | None = None
 

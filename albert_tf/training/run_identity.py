@@ -17,6 +17,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown, shown_names
+from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32
 from albert_tf.weights.checkpoint_files import has_checkpoint
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def recorded_precision(folder: str) -> str | None:
     except AlbertError:
         return None  # If the run is resumed, `RunIdentity.check` reports the fault.
     precision = run.get("precision") if isinstance(run, Mapping) else None
-    return precision if precision in ("float32", "mixed_bfloat16") else None
+    return precision if precision in (FLOAT32, BFLOAT16, FLOAT16) else None
 
 
 def version_note(folder: str) -> str | None:

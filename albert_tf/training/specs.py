@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from albert_tf.data.pipeline import RecordSource
 
 STRATEGIES = ("default", "mirrored", "multi_worker", "tpu")
-PRECISIONS = ("auto", "float32", "mixed_bfloat16")
+AUTO = "auto"
+FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
+PRECISIONS = (AUTO, FLOAT32, BFLOAT16, FLOAT16)
 EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
 #: Devices count steps, and take seeds, as int32.
 MAX_STEPS = MAX_SEED = 2**31 - 1
@@ -115,8 +117,10 @@ class RunConfig:
       weight_decay_rate: decoupled weight decay.
       clip_norm: global gradient norm above which gradients are scaled down.
       bias_correction: use bias-corrected moments (You et al.) instead of the official numerics.
-      precision: "float32", "mixed_bfloat16", or "auto" for the faster one on the devices.
-      jit_compile: compile forward and backward pass with XLA.
+      precision: "float32", "mixed_bfloat16", "mixed_float16" with dynamic loss scaling, for GPUs
+        without bfloat16, or "auto" for the best one that the devices compute fast in.
+      jit_compile: compile forward and backward pass with XLA: True, False, or "auto" for where
+        that should be faster: on one GPU, with batches of one length.
       seed: of initial weights and dropout.
       init_checkpoint: initial weights; None for random ones.
       freeze: the part of the model not to train, one of FREEZABLE; None: train all. To freeze
@@ -147,7 +151,7 @@ class RunConfig:
     clip_norm: float = 1.0
     bias_correction: bool = False
     precision: str = "float32"
-    jit_compile: bool = False
+    jit_compile: bool | str = AUTO
     seed: int = 12345
     init_checkpoint: str | None = None
     freeze: str | None = None
@@ -188,6 +192,7 @@ class RunConfig:
         for name, choices in (
             ("strategy", STRATEGIES),
             ("precision", PRECISIONS),
+            ("jit_compile", (AUTO, True, False)),
             ("on_divergence", ON_DIVERGENCE),
             ("freeze", (None, *FREEZABLE)),
         ):
@@ -195,6 +200,11 @@ class RunConfig:
             if value not in choices:
                 listed = ", ".join(map(str, choices))
                 raise AlbertError(f"`{name}`={shown(value)} is unknown; use one of {listed}.")
+        if self.strategy == "tpu" and self.precision == FLOAT16:
+            raise AlbertError(
+                f"`precision`={FLOAT16} is for GPUs; a TPU computes in bfloat16: use "
+                f"`precision`={BFLOAT16}."
+            )
         for name in (
             "train_batch_size",
             "eval_batch_size",

@@ -12,8 +12,8 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io.signals import kept_handlers
 from albert_tf.training.cluster import check_cluster
-from albert_tf.training.devices import missing_gpu
-from albert_tf.training.specs import RunConfig
+from albert_tf.training.devices import gpu_details, missing_gpu
+from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32, RunConfig
 from albert_tf.training.tpu import tpu_name, tpu_strategy
 
 
@@ -70,21 +70,34 @@ def join_cluster(strategy: str) -> tf.distribute.Strategy | None:
     return _multi_worker_strategy() if strategy == "multi_worker" else None
 
 
-def fast_precision(strategy: tf.distribute.Strategy) -> str:
-    """Returns "mixed_bfloat16" if the devices have units for it, else "float32"."""
+def fast_precisions(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
+    """Returns the precisions that are fast on the devices, the best first and float32 last."""
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        return "mixed_bfloat16"
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        capability = tf.config.experimental.get_device_details(gpus[0]).get("compute_capability")
-        return "mixed_bfloat16" if capability and capability >= (8, 0) else "float32"
+        return BFLOAT16, FLOAT32
+    if details := gpu_details(strategy):
+        known = [precisions_of_gpu(detail.get("compute_capability")) for detail in details]
+        return min(known, key=len)  # Those of the oldest one.
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as f:
             features = f.read()
     except OSError:  # Not Linux.
-        return "float32"
+        return (FLOAT32,)
     units = ("amx_bf16", "avx512_bf16")
-    return "mixed_bfloat16" if any(unit in features for unit in units) else "float32"
+    return (BFLOAT16, FLOAT32) if any(unit in features for unit in units) else (FLOAT32,)
+
+
+def precisions_of_gpu(compute_capability: tuple[int, int] | None) -> tuple[str, ...]:
+    """Returns the precisions that are fast on an NVIDIA GPU, the best first and float32 last.
+
+    Volta and Turing (7.x) have matrix units for float16 alone. From Ampere (8.0) on they have them
+    for both types, and bfloat16 needs no loss scale.
+
+    Args:
+      compute_capability: major and minor version; None if unknown, as for GPUs of other makers.
+    """
+    if compute_capability is None or compute_capability < (7, 0):
+        return (FLOAT32,)
+    return (FLOAT16, FLOAT32) if compute_capability < (8, 0) else (BFLOAT16, FLOAT16, FLOAT32)
 
 
 @functools.lru_cache(maxsize=1)

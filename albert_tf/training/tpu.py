@@ -56,7 +56,7 @@ def check_tpu_run(
 ) -> None:
     """Checks the requirements of a TPU that can be known before the first step.
 
-    docs/cloud_tpu.md lists them; those on precisions are met by every RunConfig. Tests show that
+    docs/cloud_tpu.md lists them; RunConfig checks the one on precisions. Tests show that
     the step has no operation on the host, and none that bfloat16 lacks.
 
     Args:
@@ -69,7 +69,7 @@ def check_tpu_run(
       AlbertError: a requirement is not met.
     """
     check_batch_sizes(config, replicas)
-    if config.jit_compile:
+    if config.jit_compile is True:
         raise AlbertError("A TPU compiles everything by itself; leave `jit_compile` out.")
     for name, spec in batch.items():
         if not spec.shape.is_fully_defined():

@@ -7,7 +7,8 @@
 
 "emit" lowers the step with TensorFlow, for several models and lengths, and stores what TensorFlow
 computes on the CPU in the first steps of one. "run" compares with that and measures, where the GPU
-is. "compile" compiles for a GPU without one. --help after the command explains it.
+is. "compile" compiles for a GPU without one, and "graph" counts what TensorFlow would run there
+without XLA. --help after the command explains it.
 
 To train there, "data" stores batches of records, "pretrain" trains on them, and "checkpoint" makes
 a run of run_pretraining.py of the result:
@@ -50,11 +51,12 @@ def main() -> None:
 
 def _main_with_tensorflow() -> None:
     from albert_tf.cli import script
-    from benchmarks.gpu_step import checkpoint, emit
+    from benchmarks.gpu_step import checkpoint, emit, traffic
 
     commands = {
         "emit": (emit.main, emit.define_flags),
         "data": (checkpoint.write_data, checkpoint.define_data_flags),
+        "graph": (traffic.main, traffic.define_flags),
         "checkpoint": (checkpoint.write_checkpoint, checkpoint.define_checkpoint_flags),
         # Listed for the error of an unknown command.
         "run": (),

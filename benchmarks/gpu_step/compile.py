@@ -3,8 +3,9 @@
 """Compiles emitted programs for a GPU that need not exist.
 
 Needs an environment with JAX's plugin for CUDA, see benchmarks/README.md, and no GPU. Prints a line
-of JSON for each program: GiB of the state, of temporaries and in all, or the error. Nothing is
-tuned, as that takes a card: a run may choose other kernels and need somewhat more or less.
+of JSON for each program: GiB of the state, of temporaries and in all, the kernels and the GiB that
+they read and write, or the error. Nothing is tuned, as that takes a card: a run may choose other
+kernels and need somewhat more or less.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from benchmarks.gpu_step.cards import CARDS, target_config
 from benchmarks.gpu_step.program import PROGRAM_FILE, read_hlo
+from benchmarks.gpu_step.traffic import of_hlo
 
 _GIB = 2**30
 
@@ -45,6 +47,7 @@ def compile_for(card: str, folder: str) -> dict[str, Any]:
         "state_gib": memory["alias_bytes"] / _GIB,
         "temporaries_gib": memory["temp_bytes"] / _GIB,
         "step_gib": memory["step_bytes"] / _GIB,
+        **of_hlo(executable.hlo_modules()[0].to_string()),
     }
 
 

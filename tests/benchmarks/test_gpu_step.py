@@ -16,7 +16,7 @@ import pytest
 from albert_tf.data import records
 from albert_tf.errors import AlbertError
 from albert_tf.weights.load import open_source
-from benchmarks.gpu_step import emit, pretrain, program, run
+from benchmarks.gpu_step import emit, pretrain, program, run, traffic
 from benchmarks.gpu_step.cards import CARDS, peak_flops, target_config
 from benchmarks.gpu_step.program import SLOT, STEP, WEIGHT, Parameter, Program
 from benchmarks.peers import protocol
@@ -177,6 +177,47 @@ def test_a_step_compiles_for_a_gpu_that_is_not_there(folder):
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["program"] for line in lines] == ["00_tiny", "check"]
     assert all(line["step_gib"] > line["state_gib"] > 0 for line in lines)
+    assert all(line["kernels"] > 20 for line in lines)
+
+
+HLO = """HloModule m
+
+%inside (p: f32[1000000]) -> f32[1000000] {
+  %p = f32[1000000]{0} parameter(0)
+  ROOT %twice = f32[1000000]{0} add(%p, %p)
+}
+
+ENTRY %main (x: bf16[1024,1024], y: pred[1024,1024]) -> f32[512,1024] {
+  %x = bf16[1024,1024]{1,0} parameter(0)
+  %y = pred[1024,1024]{1,0} parameter(1)
+  %both = (bf16[1024,1024]{1,0}, s32[]) fusion(%x, %y), kind=kLoop, calls=%inside
+  %first = bf16[1024,1024]{1,0} get-tuple-element(%both), index=0
+  %one = s32[] get-tuple-element(%both), index=1
+  %next = s32[] fusion(%one), kind=kLoop, calls=%inside
+  ROOT %sums = f32[512,1024]{1,0:T(8,128)} custom-call(%first), custom_call_target="gemm"
+}
+"""
+
+
+def test_the_traffic_of_a_compiled_program_is_that_of_its_large_kernels():
+    # The fusion reads 2 + 1 MiB and writes 2, the call reads 2 and writes 2.
+    assert traffic.of_hlo(HLO) == {"kernels": 2, "moved_gib": 0.0}
+    larger = HLO.replace("1024,1024]", "131072,1024]").replace("512,1024]", "65536,1024]")
+    assert traffic.of_hlo(larger) == {"kernels": 2, "moved_gib": round(9 / 8, 1)}
+
+
+def test_the_traffic_of_a_graph_is_that_of_the_operations_that_are_needed():
+    import tensorflow as tf
+
+    @tf.function
+    def inner(x):
+        tf.exp(x)  # Nothing needs it.
+        return tf.reshape(x, [512, 2**18]) + 1.0
+
+    function = tf.function(lambda x: tf.sqrt(inner(x)) * tf.constant(2.0))
+    graph = function.get_concrete_function(tf.TensorSpec([2**27])).graph
+    # Three operations of half a GiB in and out each.
+    assert traffic.of_graph(graph) == {"kernels": 3, "moved_gib": 3.0}
 
 
 class StandIn:

@@ -31,8 +31,18 @@ ROOT = Path(__file__).parents[2]
 #: Flags for text or a list other than paths.
 NO_PATHS = {
     *("beam_options", "checkpoint_name", "chips", "columns", "gcp_project", "glue_tasks", "layers"),
-    *("micro_batches", "name", "only", "precision", "precisions", "recompute", "seq_lengths"),
-    *("task_name", "tasks", "text_field", "tpu_name", "tpu_zone"),
+    *(
+        "micro_batches",
+        "minutes",
+        "name",
+        "only",
+        "precision",
+        "precisions",
+        "recompute",
+        "seeds",
+        "seq_lengths",
+    ),
+    *("task_name", "tasks", "text_field", "tpu_name", "tpu_zone", "ways"),
     *("id_column", "label_column", "text_column", "text_pair_column"),
 }
 #: Possible names of path flags.

@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.dynamic_masking import DynamicMasking, RowNumbers
-from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.masking_options import MASK_SHARE, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_faults import check_columns
 from data_prep.assembly import Batch
@@ -243,6 +243,15 @@ def test_replacements_are_eighty_ten_ten_and_random_ones_uniform(tokenizer):
     )
 
 
+def test_without_a_share_for_random_pieces_the_rest_is_kept(tokenizer, monkeypatch):
+    """By default both shares are 0.1, so no statistics tell them apart."""
+    monkeypatch.setattr("albert_tf.data.dynamic_masking.KEEP_SHARE", 1 - MASK_SHARE)
+    drawn = draw(Text.random(200, np.random.default_rng(1), 60), 63, MaskingOptions(9), tokenizer)
+    ids, original = drawn.columns["input_word_ids"], drawn.unmasked.input_ids
+    assert (ids == original)[drawn.predicted].sum() > 100
+    assert ((ids == original) | (ids == tokenizer.mask_id)).all()
+
+
 def test_batches_have_the_form_of_masked_records(tokenizer):
     text = Text.random(500, np.random.default_rng(2), 60)
     text.lengths[:50] = np.stack([text.lengths[:50].sum(1), np.zeros(50, int)], 1)
@@ -263,6 +272,43 @@ def test_batches_have_the_form_of_masked_records(tokenizer):
     assert not np.intersect1d(masked, seen).size  # Words are masked whole.
     for name, value in columns.items():
         assert value.dtype == (np.float32 if name == "masked_lm_weights" else np.int32)
+
+
+def test_a_shorter_sequence_is_a_random_part_of_the_text_as_one_segment(tokenizer):
+    text = Text.random(40, np.random.default_rng(6), 61, times=50)
+    text.ids = [FIRST_TEXT_ID + np.arange(len(ids)) % 60 for ids in text.ids]
+    features, short = records.compact_features(64, VOCAB), 24
+    # Every token is predicted, so that the labels are the text.
+    options = MaskingOptions(64, 1.0, ngram=1)
+    masking = DynamicMasking(features, options, tokenizer, swap=True, length=short)
+    assert masking.options.max_predictions_per_seq == 24 and not masking.has_pairs
+    columns = masking.draw(tf.constant(text.serialized(64)), 1, 0)
+    drawn = {name: value.numpy() for name, value in columns.items()}
+    sizes = np.tile([len(ids) for ids in text.ids], 50)
+    kept = np.minimum(sizes, short - 2)
+    np.testing.assert_array_equal(drawn["input_mask"].sum(1), kept + 2)
+    np.testing.assert_array_equal(drawn["masked_lm_weights"].sum(1), kept)
+    assert not drawn["input_type_ids"].any() and not drawn["next_sentence_labels"].any()
+    labels = drawn["masked_lm_ids"] - FIRST_TEXT_ID
+    in_use = drawn["masked_lm_weights"] > 0
+    steps = np.diff(labels, axis=1)[in_use[:, 1:]]
+    assert np.isin(steps, [1, -59]).all()  # Consecutive tokens.
+    longest = int(np.argmax(sizes[:40]))
+    begins = labels[longest::40, 0]
+    assert begins.min() >= 0 and begins.max() <= sizes[longest] - kept[longest]
+    assert len(np.unique(begins)) > 15
+
+
+def test_a_shorter_sequence_is_masked_like_a_record_of_that_length(tokenizer):
+    text = Text.random(300, np.random.default_rng(7), 22)
+    text.lengths = np.stack([text.lengths.sum(1), np.zeros(300, int)], 1)
+    drawn = []
+    for stored, predictions in ((24, 4), (64, 10)):
+        features = records.compact_features(stored, VOCAB)
+        masking = DynamicMasking(features, MaskingOptions(predictions), tokenizer, False, 24)
+        columns = masking.draw(tf.constant(text.serialized(stored)), 1, 0)
+        drawn.append({name: value.numpy() for name, value in columns.items()})
+    np.testing.assert_equal(drawn[1], drawn[0])
 
 
 def test_half_of_the_segments_are_swapped_or_none(tokenizer):

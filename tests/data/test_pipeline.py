@@ -203,9 +203,17 @@ def test_batches_have_static_shapes_without_length_buckets(sequences, shards):
 
 
 def test_length_buckets_end_with_the_maximum():
-    assert length_buckets(100) == (16, 32, 64, 96, 100)
-    assert length_buckets(16) == (16,)
+    assert length_buckets(100, few=True) == (16, 32, 64, 96, 100)
+    assert length_buckets(30) == (8, 12, 16, 20, 24, 28, 30)
+    assert length_buckets(16, few=True) == (16,)
     assert length_buckets(512, pad_to_max=True) == (512,)
+
+
+def test_at_most_a_quarter_of_a_row_is_padding_and_an_eighth_of_a_long_one():
+    lengths = length_buckets(512)
+    for shorter, longer in zip(lengths, lengths[1:]):
+        padding = (longer - shorter - 1) / longer
+        assert padding <= (0.25 if longer <= 64 else 0.125)
 
 
 def test_a_cut_off_shard_without_manifest_is_named(tmp_path, shards):

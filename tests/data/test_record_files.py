@@ -86,6 +86,10 @@ OPTIONS = {
     "do_permutation": False,
     "compat": None,
     "masked_lm_prob": 0.15,
+    "max_predictions_per_seq": 20,
+    "ngram": 3,
+    "favor_shorter_ngram": True,
+    "do_whole_word_mask": True,
     "dupe_factor": 10,
     "random_seed": 1,
     "short_seq_prob": 0.1,
@@ -102,9 +106,14 @@ def save(tmp_path):
         for folder, changes in changes_by_folder.items():
             names = f"{folder}.tfrecord", f"{folder}-2.tfrecord"
             shards = [records.ShardInfo(name, 3 + i, 100, "00") for i, name in enumerate(names)]
-            values = {"tokenizer": {"kind": "sentencepiece"}, "options": OPTIONS, "statistics": {}}
-            values.update(changes)
-            Manifest("pretraining", LABELS, shards, **values).save(str(tmp_path / folder))
+            values = {
+                "kind": "pretraining",
+                "features": LABELS,
+                "tokenizer": {"kind": "sentencepiece"},
+                "options": OPTIONS,
+                "statistics": {},
+            }
+            Manifest(shards=shards, **{**values, **changes}).save(str(tmp_path / folder))
         return [str(tmp_path / folder / f"{folder}.tfrecord") for folder in changes_by_folder]
 
     return save
@@ -113,7 +122,8 @@ def save(tmp_path):
 def test_the_manifest_of_some_shards_is_reduced_to_them(save):
     (path,) = save(one={})
     second = path.replace("one.tfrecord", "one-2.tfrecord")
-    assert [shard.examples for shard in find_manifest([second, path]).shards] == [4, 3]
+    for paths, examples in (([second, path], [4, 3]), ([path, second], [3, 4])):
+        assert [shard.examples for shard in find_manifest(paths).shards] == examples
     assert find_manifest([second]).num_examples == 4
     assert find_manifest([path.replace("one/", "one//")]).num_examples == 3
     with pytest.raises(AlbertError, match="not listed"):
@@ -127,9 +137,17 @@ def test_shards_may_have_no_manifest_but_not_only_some_of_them(save, tmp_path):
         find_manifest([*save(one={}), strays[1]])
 
 
-def test_records_of_other_tokenizers_cannot_be_mixed(save):
-    with pytest.raises(AlbertError, match="tokenizer"):
-        find_manifest(save(one={}, two={"tokenizer": {"kind": "wordpiece"}}))
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [
+        ("kind", "classification"),
+        ("features", {"label_ids": records.FeatureSpec("float32")}),
+        ("tokenizer", {"kind": "wordpiece"}),
+    ],
+)
+def test_records_of_another_kind_layout_or_tokenizer_cannot_be_mixed(save, field, other):
+    with pytest.raises(AlbertError, match=f"differ in their {field} and cannot be mixed"):
+        find_manifest(save(one={}, two={field: other}))
 
 
 def test_mixed_shards_have_the_oldest_builder_version(save):
@@ -145,6 +163,10 @@ def test_mixed_shards_have_the_oldest_builder_version(save):
         ("do_permutation", True),
         ("compat", "google-research"),
         ("masked_lm_prob", 0.2),
+        ("max_predictions_per_seq", 21),
+        ("ngram", 1),
+        ("favor_shorter_ngram", False),
+        ("do_whole_word_mask", False),
     ],
 )
 def test_records_whose_labels_mean_something_else_cannot_be_mixed(save, tmp_path, option, other):

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.masking_options import MASK_SHARE, MaskingOptions
 from data_prep.assembly import Batch
 from data_prep.masking import choose_words, find_words, mask
 
@@ -111,6 +111,17 @@ def test_replacements_are_eighty_ten_ten_and_labels_are_the_originals():
     untouched = np.ones(batch.input_ids.shape, bool)
     untouched[rows, result.positions[used]] = False
     np.testing.assert_array_equal(result.input_ids[untouched], batch.input_ids[untouched])
+
+
+def test_without_a_share_for_random_pieces_the_rest_is_kept(monkeypatch):
+    """By default both shares are 0.1, so no statistics tell them apart."""
+    monkeypatch.setattr("data_prep.masking.KEEP_SHARE", 1 - MASK_SHARE)
+    rng = np.random.default_rng(6)
+    batch = random_batch(200, 64, rng)
+    result = mask_text(batch, MaskingOptions(9), rng)
+    kept = result.input_ids == batch.input_ids
+    assert (kept | (result.input_ids == MASK)).all()
+    assert result.kept > 100 and result.replaced_by_random == 0
 
 
 def test_random_replacements_are_uniform_over_the_given_ids():

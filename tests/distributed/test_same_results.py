@@ -274,3 +274,15 @@ def test_a_run_is_resumed_by_any_other_devices(runs, after):
     runs.do(after, jobs)
     for job in jobs:
         check_training(runs, after, job, RESUMED)
+
+
+@pytest.mark.slow
+def test_two_processes_keep_one_loss_scale_in_float16(runs):
+    job = training("masked", 2, name="masked float16", precision="mixed_float16")
+    runs.do(ALONE, [training("masked")])
+    runs.do(TWO_PROCESSES, [job])
+    (expected,) = runs.results(ALONE, training("masked"))
+    first, second = runs.results(TWO_PROCESSES, job)
+    for name in ("loss", "gradient_norm"):
+        np.testing.assert_allclose(first[name], expected[name], rtol=0.02)
+    assert largest_difference(first, second, "weight ") == 0

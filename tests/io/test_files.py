@@ -1,11 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Names read from files stay in their folder; outputs never replace inputs."""
+"""Files appear when complete, stay in their folder, and never replace inputs."""
 
 from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -133,3 +134,39 @@ def test_only_temporary_files_and_folders_of_killed_writers_are_removed(tmp_path
     files.remove_temporary(str(tmp_path))
     files.remove_temporary(str(tmp_path / "nowhere"))
     assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_file_appears_when_it_is_complete_or_not_at_all(tmp_path):
+    path = tmp_path / "new/file"
+    with files.atomic_path(str(path)) as temporary:
+        Path(temporary).write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole"
+    with pytest.raises(AlbertError, match="stop"), files.atomic_path(str(path)) as temporary:
+        Path(temporary).write_text("part")
+        raise AlbertError("stop")
+    assert path.read_text() == "whole"
+    assert os.listdir(path.parent) == ["file"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: files.write_bytes(path, b"new"),
+        lambda path: files.write_text(path, "new"),
+        lambda path: files.write_json(path, "new"),
+    ],
+)
+def test_a_writer_replaces_a_file_with_a_complete_one(tmp_path, monkeypatch, write):
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def rename(source, target, overwrite):
+        assert (Path(source).read_text().strip('"\n'), path.read_text()) == ("new", "old")
+        raise AlbertError("stop")
+
+    monkeypatch.setattr(tf.io.gfile, "rename", rename)
+    with pytest.raises(AlbertError, match="stop"):
+        write(str(path))
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]

@@ -19,6 +19,31 @@ def make_export(path, *names, **options):
             files.write_text(f"{folder}/{name}", "new")
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_appears_when_it_is_complete_or_not_at_all(tmp_path, overwrite):
+    path = tmp_path / "export"
+    if overwrite:
+        make_export(path, "model")
+        (path / "model").write_text("old")
+
+    def content():
+        return (path / "model").read_text() if path.exists() else None
+
+    before = content()
+    assert before == ("old" if overwrite else None)
+    with (
+        pytest.raises(AlbertError, match="stop"),
+        folders.new_folder(str(path), overwrite) as folder,
+    ):
+        files.write_text(f"{folder}/model", "new")
+        assert content() == before
+        raise AlbertError("stop")
+    assert content() == before
+    make_export(path, "model", overwrite=overwrite)
+    assert content() == "new"
+    assert os.listdir(tmp_path) == ["export"]
+
+
 def test_leftovers_of_a_killed_export_are_reported_and_do_no_harm(tmp_path, capsys):
     left = tmp_path / "export.tmp-0a1b2c3d"
     (left / "variables").mkdir(parents=True)

@@ -18,6 +18,7 @@ from albert_tf.data.context import InputContext
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io.text_tables import TextExample
+from albert_tf.tasks import runner
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.runner import Examples, fine_tune, run
@@ -199,6 +200,32 @@ def fine_tune_two_seeds(tokenizer, tmp_path):
     run_config = RunConfig(str(tmp_path / "run"), train_batch_size=8, seed=3)
     config = FineTuneConfig(run_config, train_step=2, warmup_step=0, num_seeds=2)
     return lambda: fine_tune(task, config, data, [data.eval_spec(batch_size=64)])
+
+
+@pytest.mark.parametrize(
+    ("values", "larger_is_better", "best"),
+    [
+        ((0.1, 0.2), True, 4),
+        ((0.2, 0.1), True, 3),
+        ((0.1, 0.2), False, 3),
+        ((np.nan, 0.1), True, 4),
+    ],
+)
+def test_the_model_of_the_best_seed_is_returned(
+    fine_tune_two_seeds, tmp_path, monkeypatch, values, larger_is_better, best
+):
+    trained, left = [], iter(values)
+
+    def evaluate(*_):
+        return [runner._Evaluated(None, {}, {"pearson": next(left)})]
+
+    monkeypatch.setattr(runner, "_train", lambda estimator, *_: trained.append(estimator.config))
+    monkeypatch.setattr(runner, "_evaluate", evaluate)
+    monkeypatch.setattr(TextClassificationTask, "best_metric_larger_is_better", larger_is_better)
+    chosen = fine_tune_two_seeds()
+    folders = {3: str(tmp_path / "run/seed-3"), 4: str(tmp_path / "run/seed-4")}
+    assert {config.seed: config.output_dir for config in trained} == folders
+    assert chosen.config.output_dir == folders[best]
 
 
 def test_a_seed_that_diverges_does_not_hide_the_other(

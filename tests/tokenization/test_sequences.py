@@ -1,6 +1,7 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,3 +48,8 @@ def test_sequences_are_padded_to_the_longest_or_to_a_length(tokenizer):
     assert inputs["input_word_ids"].shape == (1, 5)
     assert not inputs["input_type_ids"].any()
     assert all(values.dtype == np.int32 for values in inputs.values())
+
+
+def test_padding_has_the_id_of_the_vocabulary():
+    inputs = pad_sequences(SimpleNamespace(pad_id=7), [np.array([2, 5, 3])], length=5)
+    assert inputs["input_word_ids"].tolist() == [[2, 5, 3, 7, 7]]

@@ -127,6 +127,20 @@ def test_a_gradient_norm_that_explodes_is_an_alarm_and_one_that_triples_is_not()
     assert causes(curves) == [("gradient_explosion", 2010)]
 
 
+def test_steps_that_overflowed_do_not_count_until_the_scale_cannot_shrink():
+    skipped = {"finite": np.ones(100), "overflowed": np.zeros(100)}
+    skipped["finite"][50:62] = 0
+    skipped["overflowed"][50:] = 1
+    assert not alarms(skipped, max_nonfinite_steps=3, precision="mixed_float16")
+    skipped["finite"][90:] = 0  # The run may end so.
+    assert not alarms(skipped, max_steps=100, max_nonfinite_steps=3)
+    skipped["overflowed"][58:] = 0
+    first, *_ = alarms(skipped, max_nonfinite_steps=3, precision="mixed_float16")
+    assert (first.cause, first.step, first.onset) == ("not_finite", 61, 58)
+    assert first.text.startswith("3 steps in a row before step 61")
+    assert first.advice.startswith("float16 ends at 65504")
+
+
 def test_small_gradients_that_become_normal_are_no_explosion():
     assert not alarms({"gradient_norm": np.where(np.arange(1000) < 500, 0.01, 2.0)})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -19,7 +20,9 @@ from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.run import TrainingRun
+from albert_tf.weights.checkpoint_files import read_best
 from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
 from tests.training.damage import stored
 from tests.training.runs import (
@@ -120,7 +123,8 @@ def test_another_run_in_the_output_dir_is_refused(make, uninterrupted, changes, 
 def test_auto_precision_keeps_that_of_an_existing_run(
     tmp_path, monkeypatch, make, uninterrupted, capsys
 ):
-    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precision", lambda _: "mixed_bfloat16")
+    fast = "mixed_bfloat16", "float32"
+    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precisions", lambda _: fast)
     folder = uninterrupted[0]
     estimator, spec, _ = make(folder, precision="auto")
     assert estimator.config.precision == "float32"
@@ -262,6 +266,23 @@ def test_the_best_checkpoint_is_kept_separately_and_is_never_step_0(tmp_path, ma
     assert results["masked_lm_accuracy"] == pytest.approx(best["value"])
 
 
+@pytest.mark.parametrize(("larger_is_better", "best"), [(True, 4), (False, 6)])
+def test_the_best_evaluation_has_the_largest_or_the_smallest_value(
+    tmp_path, make, monkeypatch, larger_is_better, best
+):
+    estimator, spec, source = make(tmp_path)
+    values = iter([0.4, 0.5, 0.3, 0.4])
+    monkeypatch.setattr(estimator, "evaluate_now", lambda *_: {"masked_lm_accuracy": next(values)})
+    estimator.task.best_metric_larger_is_better = larger_is_better
+    run = TrainingRun(estimator, spec, EvalSpec(source.eval_input_fn, every_steps=2))
+    run.preemption = PreemptionHandler(estimator.strategy, print)
+    run.monitor.begin(0)
+    for step in (2, 4, 6, 8):
+        run._evaluate(step)
+    run.monitor.close()
+    assert run.store.best.step == read_best(str(tmp_path / "best")).step == best
+
+
 def test_a_run_stops_early_without_a_new_best_and_is_then_over(tmp_path, make, capsys):
     values = iter([0.1, 0.5, 0.4, 0.5, 0.3])
     for _ in range(2):
@@ -319,19 +340,25 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
 
 
 @pytest.mark.parametrize(
-    ("precision", "fast", "warned"),
+    ("precision", "fast", "warning"),
     [
-        ("mixed_bfloat16", "float32", True),
-        ("auto", "float32", False),
-        ("mixed_bfloat16", "mixed_bfloat16", False),
-        ("float32", "mixed_bfloat16", False),
+        ("mixed_bfloat16", [], "No bfloat16 units found here: .* as long as in float32,"),
+        ("auto", [], None),
+        ("mixed_bfloat16", ["mixed_bfloat16"], None),
+        ("float32", ["mixed_bfloat16"], None),
+        ("mixed_bfloat16", ["mixed_float16"], "No bfloat16 units .* as in mixed_float16,"),
+        ("mixed_float16", [], "No float16 units found here: .* as long as in float32,"),
+        ("mixed_float16", ["mixed_bfloat16", "mixed_float16"], None),
     ],
 )
-def test_bfloat16_without_units_for_it_is_warned_of(
-    tmp_path, monkeypatch, capfd, make, precision, fast, warned
+def test_a_precision_without_units_for_it_is_warned_of(
+    tmp_path, monkeypatch, capfd, make, precision, fast, warning
 ):
-    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precision", lambda strategy: fast)
+    precisions = (*fast, "float32")
+    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precisions", lambda _: precisions)
     estimator, spec, _ = make(tmp_path, precision=precision)
     with pytest.raises(InterruptedRunError):
         estimator.train(interrupted(spec))
-    assert ("several times as long as in float32" in capfd.readouterr().out) == warned
+    printed = capfd.readouterr().out
+    assert ("units found here" in printed) == bool(warning)
+    assert not warning or re.search(warning, printed)

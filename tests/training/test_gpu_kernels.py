@@ -155,10 +155,11 @@ def large_batches(input_fn):
     return lambda context: tf.data.Dataset.from_tensors(batch).repeat()
 
 
-FLOAT32, BFLOAT16 = "float32", "mixed_bfloat16"
+FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
 FAST = [
     ("masked", FLOAT32, {"gradient_accumulation_steps": 2}),
     ("squad_2", BFLOAT16, {"recompute": True}),
+    ("classification", FLOAT16, {}),
 ]
 SLOW = [
     ("masked", BFLOAT16, {"recompute": True}),
@@ -174,6 +175,8 @@ SLOW = [
     ("squad_2", FLOAT32, {}),
     ("squad_2", BFLOAT16, {}),
     ("multiple_choice", BFLOAT16, {"gradient_accumulation_steps": 2}),
+    ("masked", FLOAT16, {"gradient_accumulation_steps": 2, "recompute": True}),
+    ("squad_2", FLOAT16, {}),
 ]
 
 

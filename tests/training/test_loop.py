@@ -84,7 +84,14 @@ def test_weights_without_a_gradient_keep_every_bit(way, tmp_path, new_run):
     assert slots == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
 
 
-def test_each_micro_batch_of_each_step_has_other_dropout_masks(tmp_path, monkeypatch, new_run):
+@pytest.mark.parametrize(
+    ("way", "parts"),
+    [({"gradient_accumulation_steps": 4}, 4), ({"strategy": "mirrored"}, 2)],
+    ids=["micro-batches", "replicas"],
+)
+def test_each_part_of_each_batch_has_other_dropout_masks(
+    tmp_path, monkeypatch, new_run, way, parts
+):
     seeds = []
 
     def recorded(seed):
@@ -93,7 +100,7 @@ def test_each_micro_batch_of_each_step_has_other_dropout_masks(tmp_path, monkeyp
         return dropout_seed(seed)
 
     monkeypatch.setattr(loop_module, "dropout_seed", recorded)
-    run = new_run(tmp_path, gradient_accumulation_steps=4)
+    run = new_run(tmp_path, **way)
     batches = run._batches(0)
     tf.config.run_functions_eagerly(True)
     try:
@@ -101,7 +108,26 @@ def test_each_micro_batch_of_each_step_has_other_dropout_masks(tmp_path, monkeyp
             run.evaluator.strategy.run(run.loop.replica_step, args=(next(batches),))
     finally:
         tf.config.run_functions_eagerly(False)
-    assert len(seeds) == len(set(seeds)) == 2 * 4
+    assert len(seeds) == len(set(seeds)) == 2 * parts
+
+
+class InfiniteLossTask(PretrainingTask):
+    """Has an infinite loss with a finite gradient."""
+
+    def means(self, sums, weights):
+        means = super().means(sums, weights)
+        return {**means, "loss": means["loss"] + np.inf}
+
+
+def test_a_step_whose_loss_alone_is_not_finite_changes_nothing(tmp_path, new_run):
+    run = new_run(tmp_path, task=InfiniteLossTask, freeze="encoder")
+    values = {**run.evaluator.model.named_weights(), **run.optimizer.named_slots()}
+    before = {name: value.numpy() for name, value in values.items()}
+    metrics = run.loop.run(run._batches(0), 1)
+    assert np.isfinite(metrics["gradient_norm"]) and metrics["gradient_norm"] > 0
+    assert metrics["finite"] == 0
+    for name, value in values.items():
+        np.testing.assert_array_equal(value.numpy(), before[name], err_msg=name)
 
 
 FREEZING = {

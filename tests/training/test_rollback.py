@@ -17,7 +17,7 @@ from albert_tf.training.divergence import Alarm, DivergenceDetector
 from albert_tf.training.rollback import DivergenceGuard
 from tests.training.conftest import HEADS_ALONE
 from tests.training.damage import DAMAGE, stored
-from tests.training.runs import InterruptedRunError, logged, with_bad_steps
+from tests.training.runs import InterruptedRunError, logged, saved_steps, with_bad_steps
 
 STEPS = 40
 
@@ -76,6 +76,19 @@ def test_a_resumed_run_applies_the_rollbacks_of_its_checkpoint(new_guard):
         factor(60, 3)
     guard.begin()
     assert factor(50, 0) == 1
+
+
+def test_checkpoints_after_the_one_gone_back_to_are_forgotten(new_guard, tmp_path):
+    guard, weights = new_guard(), {"w": tf.Variable(0.0)}
+    optimizer = keras.optimizers.legacy.SGD()
+    store = CheckpointStore(str(tmp_path), weights, optimizer, {"guard": guard}, keep_max=4)
+    for step in (10, 20, 30):
+        weights["w"].assign(step)
+        store.save(step)
+    assert guard.roll_back(alarm(35, 25), store) == 20
+    assert weights["w"].numpy() == 20
+    assert list(store.kept()) == [10, 20]
+    assert saved_steps(tmp_path) == [10, 20]
 
 
 @pytest.mark.parametrize("relative", [False, True])

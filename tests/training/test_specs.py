@@ -51,6 +51,12 @@ def test_invalid_output_directories_are_refused(folder, sentence):
         RunConfig(folder)
 
 
+@pytest.mark.parametrize("name", ["precision", "jit_compile", "strategy", "freeze"])
+def test_unknown_names_are_refused_with_the_choices(name):
+    with pytest.raises(AlbertError, match=f"^`{name}`='fastest' is unknown; use one of "):
+        RunConfig("runs/mine", **{name: "fastest"})
+
+
 def test_the_output_directory_may_be_a_path_object(tmp_path):
     assert RunConfig(tmp_path).output_dir == str(tmp_path)
 

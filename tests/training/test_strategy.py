@@ -12,7 +12,8 @@ import tensorflow as tf
 from albert_tf import RunConfig
 from albert_tf.errors import AlbertError
 from albert_tf.training import devices
-from albert_tf.training.strategy import make_strategy
+from albert_tf.training import strategy as strategy_module
+from albert_tf.training.strategy import fast_precisions, make_strategy, precisions_of_gpu
 
 HOSTS = ["host0:2222", "host1:2222"]
 NO_CLUSTER = "needs the environment variable TF_CONFIG with a JSON object"
@@ -64,11 +65,39 @@ def test_mirrored_with_one_device_is_refused(monkeypatch):
         make_strategy(RunConfig("runs/a", strategy="mirrored"))
 
 
+@pytest.mark.parametrize(
+    ("compute_capability", "precisions"),
+    [
+        (None, ["float32"]),  # AMD's
+        ((6, 0), ["float32"]),  # P100
+        ((7, 0), ["mixed_float16", "float32"]),  # V100
+        ((7, 5), ["mixed_float16", "float32"]),  # T4
+        ((8, 0), ["mixed_bfloat16", "mixed_float16", "float32"]),  # A100
+        ((12, 0), ["mixed_bfloat16", "mixed_float16", "float32"]),  # RTX 50
+    ],
+)
+def test_the_compute_capability_of_a_gpu_decides_which_precisions_are_fast(
+    compute_capability, precisions
+):
+    assert precisions_of_gpu(compute_capability) == tuple(precisions)
+
+
+def test_the_oldest_gpu_decides_for_all(monkeypatch):
+    details = [{"compute_capability": (8, 0)}, {"compute_capability": (7, 5)}]
+    monkeypatch.setattr(strategy_module, "gpu_details", lambda strategy: details)
+    strategy = tf.distribute.get_strategy()
+    assert fast_precisions(strategy) == ("mixed_float16", "float32")
+    del details[1]
+    assert fast_precisions(strategy)[0] == "mixed_bfloat16"
+    details[0] = {"device_name": "of another maker"}
+    assert fast_precisions(strategy) == ("float32",)
+
+
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="has a GPU")
 @pytest.mark.parametrize(("name", "words"), [("default", "1 CPU"), ("mirrored", "2 CPUs")])
 def test_the_devices_are_printed_once(monkeypatch, capsys, name, words):
     monkeypatch.setattr(devices, "_DRIVER", ())
-    devices._print_once.cache_clear()
+    devices.print_once.cache_clear()
     for _ in range(2):
         devices.announce_devices(make_strategy(RunConfig("runs/a", strategy=name)))
     assert capsys.readouterr().out == f"Devices: {words}.\n"
@@ -87,6 +116,6 @@ def test_a_gpu_that_tensorflow_does_not_see_is_explained(monkeypatch, capsys, tm
     monkeypatch.setattr(devices, "_loads", lambda library: library.startswith("libcuda."))
     install = f'pip install "tensorflow[and-cuda]=={tf.__version__}"'
     assert devices.missing_gpu().endswith(install)
-    devices._print_once.cache_clear()
+    devices.print_once.cache_clear()
     devices.announce_devices(make_strategy(RunConfig("runs/a")))
     assert capsys.readouterr().out.splitlines() == ["Devices: 1 CPU.", devices.missing_gpu()]

@@ -35,7 +35,7 @@ def no_name_in_the_environment(monkeypatch):
     [
         {"precision": "mixed_bfloat16", "gradient_accumulation_steps": 4},
         {"output_dir": "runs/local", "tpu_name": "local"},
-        {"tpu_name": "pod"},
+        {"tpu_name": "pod", "jit_compile": False},
     ],
 )
 def test_valid_runs_pass(values):
@@ -59,8 +59,9 @@ def test_invalid_runs_are_refused(values, sentence):
 
 
 def test_float16_is_refused():
-    with pytest.raises(AlbertError, match="`precision`='mixed_float16' is unknown; use one of"):
+    with pytest.raises(AlbertError, match=r"is for GPUs; .* use `precision`=mixed_bfloat16\.$"):
         config(precision="mixed_float16")
+    config(precision="mixed_float16", strategy="mirrored")
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ MORE_STEPS = [
     ("regression", 1, "float32"),
     ("squad_1", 1, "mixed_bfloat16"),
     ("multiple_choice", 1, "mixed_bfloat16"),
+    ("masked", 2, "mixed_float16"),
 ]
 
 

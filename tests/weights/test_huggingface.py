@@ -211,6 +211,16 @@ def test_tensors_are_written_to_every_file_system_in_their_logical_order(tmp_pat
         np.testing.assert_array_equal(SafetensorsFile(path).read("x"), table)
 
 
+def test_tensors_are_contiguous_as_not_every_safetensors_keeps_the_logical_order(
+    tmp_path, monkeypatch
+):
+    """Version 0.8 writes the bytes as they are in memory, 0.7 does not."""
+    saved = {}
+    monkeypatch.setattr("albert_tf.weights.safetensors.save", lambda x, **_: saved.update(x) or b"")
+    write_safetensors(str(tmp_path / "x"), {"x": np.arange(6).reshape(2, 3).T})
+    assert saved["x"].flags.c_contiguous and saved["x"].tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
 def test_a_truncated_file_is_refused_wherever_it_is_cut(folder):
     path = folder / WEIGHTS
     data = path.read_bytes()

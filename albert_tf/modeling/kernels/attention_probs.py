@@ -32,13 +32,18 @@ def attention_probs(
       [B, N, S, S] in the type of query.
     """
     scale = query.shape[3] ** -0.5
-    # In one type, oneDNN's product also scales and masks, and its softmax computes in float32. The
-    # softmax of other kernels would compute in that type.
-    dtype = query.dtype if current_mode().fuses(training) else tf.float32
+    is_float16 = query.dtype == tf.float16
+    # In bfloat16, oneDNN's product also scales and masks, and its softmax computes in float32. The
+    # softmax of other kernels would compute in the type of its input.
+    dtype = query.dtype if current_mode().fuses(training) and not is_float16 else tf.float32
 
     @custom_gradient
     def function(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-        scores = tf.matmul(query, key, transpose_b=True) * tf.constant(scale, query.dtype)
+        factor = tf.constant(scale, query.dtype)
+        if is_float16:  # Of large heads, the product alone may exceed 65504.
+            scores = tf.matmul(query * factor, key, transpose_b=True)
+        else:
+            scores = tf.matmul(query, key, transpose_b=True) * factor
         probs = tf.nn.softmax(tf.cast(scores, dtype) + tf.cast(mask, dtype))
         probs = tf.cast(probs, query.dtype)
 

@@ -24,6 +24,8 @@ from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 AUTO, STATIC, DYNAMIC = "auto", "static", "dynamic"
 #: Upper limit of `ngram` and `max_predictions_per_seq`; no sequence has more tokens.
 _MAX_SIZE = 1 << 16
+#: Sequences are not shortened further.
+_SHORTEST = 8
 #: Options of the builder that say how words are masked.
 _MASKING_OPTIONS = (
     "max_predictions_per_seq",
@@ -51,7 +53,7 @@ def open_records(
       patterns: comma list of shards, globs or folders with a manifest.
       config: configuration of the model.
       expected: `max_seq_length` and `max_predictions_per_seq` that the records must have; None, or
-        no entry, accepts any.
+        no entry, accepts any. Compact records may be longer, and are shortened; see DynamicMasking.
       masking: "static" requires records that hold masks, "dynamic" compact ones; "auto" takes both.
       seed: seed of the training order and of dynamic masks.
       max_corrupt_records: see RecordSource.
@@ -80,10 +82,12 @@ def open_records(
             "data_prep/create_pretraining_data.py --record_format="
             f"{'masked' if compact else 'compact'}."
         )
+    expected = dict(expected or {})
     if compact:
-        dynamic_masking = _dynamic_masking(os.path.dirname(paths[0]), manifest)
+        wanted = expected.get("max_seq_length")
+        dynamic_masking = _dynamic_masking(os.path.dirname(paths[0]), manifest, wanted)
         predictions = dynamic_masking.options.max_predictions_per_seq
-        length = _list_length(features, "text_ids")
+        length = dynamic_masking.length
     else:
         dynamic_masking = None
         length = _list_length(features, "input_ids")
@@ -91,7 +95,7 @@ def open_records(
         features = records.pretraining_features(length, predictions)
         del features["token_boundary"]  # The builder's record of word starts; no model reads it.
     sizes = {"max_seq_length": length, "max_predictions_per_seq": predictions}
-    for name, wanted in (expected or {}).items():
+    for name, wanted in expected.items():
         if wanted is not None and wanted != sizes[name]:
             raise AlbertError(
                 f"The records {patterns} have {name}={sizes[name]}, not {wanted}; leave out "
@@ -113,6 +117,11 @@ def open_records(
     if source.num_corrupt:
         print(f"{patterns}: {source.corruption}")
     return source
+
+
+def sequence_length(source: RecordSource) -> int:
+    """Returns the length of the sequences in the batches."""
+    return source.masking.length if source.masking else _list_length(source.features, "input_ids")
 
 
 def max_predictions(source: RecordSource) -> int:
@@ -139,11 +148,17 @@ def _list_length(features: records.Features, name: str) -> int:
     return shape[0] if shape else 1  # A list of one number looks like a scalar.
 
 
-def _dynamic_masking(folder: str, manifest: Manifest) -> DynamicMasking:
-    """Returns the masking that the manifest of compact records asks for."""
-    length = _list_length(manifest.features, "text_ids")
+def _dynamic_masking(folder: str, manifest: Manifest, length: int | None) -> DynamicMasking:
+    """Returns the masking that the manifest of compact records asks for.
+
+    Args:
+      folder: of the records.
+      manifest: of the records.
+      length: of the sequences, at most that of the records; None: that of the records.
+    """
+    stored = _list_length(manifest.features, "text_ids")
     vocab_size = manifest.tokenizer_value("vocab_size", int)
-    if manifest.features != records.compact_features(length, vocab_size):
+    if manifest.features != records.compact_features(stored, vocab_size):
         raise AlbertError("The layout in manifest.json is not that of compact records.")
     options = _masking_options(manifest)
     path = os.path.join(folder, SPEC_FILE)
@@ -153,7 +168,8 @@ def _dynamic_masking(folder: str, manifest: Manifest) -> DynamicMasking:
     if tokenizer.spec.sha256 != manifest.tokenizer_value("sha256", str):
         raise AlbertError(f"{path} is not the tokenizer these records were made with.")
     swap = manifest.options.get("sentence_objective") == "sop"
-    return DynamicMasking(manifest.features, options, tokenizer, swap)
+    shorter = min(stored, max(length, _SHORTEST)) if length else None
+    return DynamicMasking(manifest.features, options, tokenizer, swap, shorter)
 
 
 def _masking_options(manifest: Manifest) -> MaskingOptions:

@@ -41,7 +41,7 @@ class PretrainingTask(Task):
       config: configuration of the model.
       source: the training records.
       sop_weight: factor of the sentence order loss. 0 trains the masked LM alone, as do records
-        without a sentence objective.
+        without a sentence objective and shortened ones.
     """
 
     name = "pretraining"
@@ -51,6 +51,8 @@ class PretrainingTask(Task):
         self.config = config
         self.sop_weight = sop_weight
         if source.manifest and source.manifest.options.get("sentence_objective") == "none":
+            self.sop_weight = 0.0
+        if source.masking and not source.masking.has_pairs:
             self.sop_weight = 0.0
         self._source = source
 
@@ -145,11 +147,9 @@ class PretrainingTask(Task):
         return {k: float(v) for k, v in self.means(sums, weights).items()}
 
     def progress(self, means: Mapping[str, float]) -> str:
-        """Returns masked LM loss and accuracy, and sentence order accuracy."""
-        return (
-            f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%} "
-            f"sop {means['sentence_order_accuracy']:.0%}"
-        )
+        """Returns masked LM loss and accuracy, and sentence order accuracy if it is trained."""
+        text = f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%}"
+        return f"{text} sop {means['sentence_order_accuracy']:.0%}" if self.sop_weight else text
 
 
 def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:

@@ -105,6 +105,29 @@ class TestFusedFunctions:
         )
         np.testing.assert_allclose(tf.reduce_sum(tf.cast(probs, tf.float32), -1), 1, atol=0.01)
 
+    def test_attention_probs_of_float16_may_come_from_products_beyond_its_range(self, training):
+        query = tf.constant([[60.0] * 64, [-60.0] * 64], tf.float16)[None, None]
+        key = tf.constant([[60.0] * 64, [59.0] * 64, [60.0] * 64], tf.float16)[None, None]
+        mask = tf.constant([0.0, 0.0, -10000.0])[None, None, None]
+        assert not np.isfinite(tf.matmul(query, key, transpose_b=True)).any()
+        with tf.GradientTape() as tape:
+            tape.watch(query)
+            probs = attention_probs(query, key, mask, training)
+            loss = tf.reduce_sum(probs[..., 0])
+        assert probs.dtype == tf.float16
+        # The scores are 8 * 60 * (60, 59) and their negatives: apart by 480.
+        np.testing.assert_array_equal(probs[0, 0], [[1, 0, 0], [0, 1, 0]])
+        assert np.isfinite(tape.gradient(loss, query)).all()
+
+    def test_attention_probs_of_float16_are_those_of_float32(self, training):
+        query, key = (tf.cast(2 * normal(2, 3, 64, 16), tf.float16) for _ in range(2))
+        mask = tf.where(tf.random.uniform([2, 1, 1, 64]) < 0.2, -10000.0, 0.0)
+        probs = attention_probs(query, key, mask, training)
+        exact = [tf.cast(x, tf.float32) for x in (query, key)]
+        expected = tf.nn.softmax(tf.matmul(*exact, transpose_b=True) / 4 + mask)
+        # A score of 60 is rounded by 0.016, and probabilities below 6e-5 have fewer bits.
+        np.testing.assert_allclose(tf.cast(probs, tf.float32), expected, rtol=0.03, atol=1e-6)
+
     def test_cross_entropy(self, training):
         labels = tf.constant([[1, 0, 6], [3, 3, 5]])
         check(
@@ -113,13 +136,14 @@ class TestFusedFunctions:
             [50 * normal(2, 3, 7)],
         )
 
-    def test_layer_norm_of_bfloat16_computes_in_float32(self, training):
-        x = tf.cast(1000 + normal(4, 64), tf.bfloat16)
+    @pytest.mark.parametrize(("dtype", "rtol"), [(tf.bfloat16, 0.004), (tf.float16, 0.0005)])
+    def test_layer_norm_of_16_bits_computes_in_float32(self, training, dtype, rtol):
+        x = tf.cast(1000 + normal(4, 64), dtype)  # In float16 the squares would be infinite.
         gamma, beta = tf.ones([64]), tf.zeros([64])
         expected = textbook_layer_norm(tf.cast(x, tf.float64), 1.0, 0.0)
         y = layer_norm(x, gamma, beta, training=training)
-        assert y.dtype == tf.bfloat16
-        np.testing.assert_allclose(tf.cast(y, tf.float64), expected, rtol=0.004, atol=1e-6)
+        assert y.dtype == dtype
+        np.testing.assert_allclose(tf.cast(y, tf.float64), expected, rtol=rtol, atol=1e-5)
 
 
 def test_affine():

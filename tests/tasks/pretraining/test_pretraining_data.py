@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import records
+from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.data import check_held_out, open_records
 from tests.support.small_tasks import PIECES, open_small_task
@@ -84,6 +85,22 @@ def test_compact_records_with_a_changed_manifest_are_refused(
     (folder / "manifest.json").write_text(json.dumps(value))
     with pytest.raises(AlbertError, match=sentence):
         open_records(str(folder), config)
+
+
+def test_compact_records_are_read_at_shorter_lengths_and_not_at_longer_ones(compact):
+    folder, config = compact
+    whole = open_records(str(folder), config)
+    short = open_records(str(folder), config, expected={"max_seq_length": 12})
+    batch = next(iter(short.train_input_fn(InputContext(8))))
+    assert batch["input_word_ids"].shape == (8, 12)
+    assert batch["masked_lm_ids"].shape[1] < whole.masking.options.max_predictions_per_seq
+    assert short.fingerprint != whole.fingerprint
+    # Positions are needed for the length that is read.
+    few = dataclasses.replace(config, max_position_embeddings=12)
+    open_records(str(folder), few, expected={"max_seq_length": 12})
+    for length in (4, 1024):
+        with pytest.raises(AlbertError, match=f"have max_seq_length=[0-9]+, not {length}"):
+            open_records(str(folder), config, expected={"max_seq_length": length})
 
 
 def test_compact_records_need_their_tokenizer(compact, tmp_path):

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from albert_tf import EvalSpec, RunConfig, TrainSpec
+from albert_tf.data.context import InputContext
 from albert_tf.tasks.pretraining.data import open_records
-from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
+from albert_tf.tasks.pretraining.task import PretrainingTask, masked_lm_entropy, model_config
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
 
@@ -116,6 +117,16 @@ def test_records_without_a_sentence_objective_have_no_sop_loss(write_records, co
     assert PretrainingTask(config, open_records(path, config)).sop_weight == 0.0
 
 
+def test_the_loss_adds_the_sentence_order_loss_with_its_weight_which_is_1(write_records, config):
+    source = open_records(write_records(4), config)
+    sums = dict.fromkeys(("masked_lm_correct", "sentence_order_correct"), 0.0)
+    sums.update(masked_lm_loss=3.0, sentence_order_loss=10.0)
+    weights = {"masked_lm": 1.0, "sentence_order": 5.0}
+    tasks = PretrainingTask(config, source), PretrainingTask(config, source, sop_weight=0.25)
+    losses = [float(task.means(sums, weights)["loss"]) for task in tasks]
+    assert losses == pytest.approx([3.0 + 2.0, 3.0 + 0.25 * 2.0], abs=1e-4)
+
+
 def test_metrics_average_over_positions_and_over_examples(write_records, config):
     metrics = PretrainingTask(config, open_records(write_records(4), config)).metrics(
         {
@@ -130,6 +141,15 @@ def test_metrics_average_over_positions_and_over_examples(write_records, config)
     assert metrics["masked_lm_accuracy"] == pytest.approx(0.5, abs=1e-5)
     assert metrics["sentence_order_loss"] == pytest.approx(0.6)
     assert metrics["sentence_order_accuracy"] == 0.5
+
+
+def test_the_entropy_of_the_pieces_does_not_count_padding(write_records, config):
+    source = open_records(write_records(4), config)  # The other 252 rows of a batch are padding.
+    ids = next(iter(source.eval_input_fn(InputContext(4))))["masked_lm_ids"].numpy()
+    _, counts = np.unique(ids, return_counts=True)
+    share = counts / ids.size
+    expected = -np.sum(share * np.log(share)) + (len(counts) - 1) / (2 * ids.size)
+    assert masked_lm_entropy(source) == pytest.approx(expected)
 
 
 def test_a_preset_takes_the_vocabulary_size_of_the_records(write_records, tmp_path):

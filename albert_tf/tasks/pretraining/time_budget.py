@@ -1,0 +1,163 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Plans pretraining for a given time: lengths, batches, steps and learning rates of its stages.
+
+Small models learn context in a fraction of the time on short sequences, so training begins with
+those and goes on with the length of the records (docs/results/time_to_quality.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.io.json_values import from_json
+from albert_tf.training.specs import RunConfig
+
+PLAN_FILE = "plan.json"
+#: Length of the first stage, and the share of the time that it takes.
+SHORT_LENGTH, SHORT_SHARE = 32, 0.4
+#: Folder of its run, below the output directory.
+SHORT_FOLDER = f"length-{SHORT_LENGTH}"
+#: Positions of a training step, at least; longer runs have larger batches, up to the largest one.
+_POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
+#: Steps of a stage above which the batch doubles.
+_MOST_STEPS = 12_000
+#: Peak learning rates of LAMB for steps of _POSITIONS, of the first stage and of the last one. They
+#: grow with the square root of the batch (You et al., 2020, section 4.3).
+_SHORT_RATE, _RATE = 0.008, 0.005
+_WARMUP_SHARE = 0.04
+#: Checkpoints of a stage.
+_SAVES = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One stage of a run: training with one length and one schedule.
+
+    Attributes:
+      folder: of its run, below the output directory; "" is the output directory itself.
+      max_seq_length: tokens of a sequence.
+      train_batch_size: sequences of a step.
+      num_train_steps, num_warmup_steps, learning_rate: of its own schedule.
+    """
+
+    folder: str
+    max_seq_length: int
+    train_batch_size: int
+    num_train_steps: int
+    num_warmup_steps: int
+    learning_rate: float
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this stage ends the run."""
+        return not self.folder
+
+    def run_config(
+        self, common: RunConfig, output_dir: str, init_checkpoint: str | None
+    ) -> RunConfig:
+        """Returns the settings of the stage; `common` has those that all stages share."""
+        return dataclasses.replace(
+            common,
+            output_dir=output_dir,
+            init_checkpoint=init_checkpoint,
+            train_batch_size=self.train_batch_size,
+            learning_rate=self.learning_rate,
+            num_warmup_steps=self.num_warmup_steps,
+            save_checkpoints_steps=max(1, self.num_train_steps // _SAVES),
+        )
+
+    def __str__(self) -> str:
+        """Describes the stage for the terminal."""
+        return (
+            f"{self.num_train_steps:,} steps of {self.train_batch_size} sequences of "
+            f"{self.max_seq_length} tokens, peak learning rate {self.learning_rate:.3g}"
+        )
+
+
+def stage_lengths(max_seq_length: int, can_shorten: bool) -> list[int]:
+    """Returns the sequence lengths of the stages.
+
+    Args:
+      max_seq_length: of the records.
+      can_shorten: whether the records can be read at shorter lengths, as compact ones can.
+    """
+    begins_short = can_shorten and max_seq_length >= 2 * SHORT_LENGTH
+    return [SHORT_LENGTH, max_seq_length] if begins_short else [max_seq_length]
+
+
+def base_batch_size(max_seq_length: int) -> int:
+    """Returns the sequences of the smallest step, of which `make_plan` wants the seconds."""
+    return max(1, _POSITIONS // max_seq_length)
+
+
+def make_plan(
+    seconds: float, lengths: Sequence[int], step_seconds: Callable[[int], float]
+) -> list[Stage]:
+    """Plans the stages of a run.
+
+    Args:
+      seconds: how long all stages may take together.
+      lengths: of `stage_lengths`.
+      step_seconds: measures how long a step of `base_batch_size` sequences of a length takes.
+
+    Raises:
+      AlbertError: the time is too short for a single step.
+    """
+    stages = []
+    for length in lengths:
+        is_last = length == lengths[-1]
+        share = 1.0 if len(lengths) == 1 else 1 - SHORT_SHARE if is_last else SHORT_SHARE
+        steps = share * seconds / step_seconds(length)
+        factor = 1
+        while steps / factor > _MOST_STEPS and factor * _POSITIONS < _MOST_POSITIONS:
+            factor *= 2
+        steps = int(steps / factor)
+        if steps < 1:
+            raise AlbertError(
+                f"The time is too short: {max(0.0, share * seconds):.0f} seconds are left for "
+                f"sequences of {length} tokens, and one step takes {step_seconds(length):.2g}. "
+                "Give more time, or a smaller model."
+            )
+        stages.append(
+            Stage(
+                folder="" if is_last else SHORT_FOLDER,
+                max_seq_length=length,
+                train_batch_size=factor * base_batch_size(length),
+                num_train_steps=steps,
+                num_warmup_steps=int(_WARMUP_SHARE * steps),
+                learning_rate=(_RATE if is_last else _SHORT_RATE) * factor**0.5,
+            )
+        )
+    return stages
+
+
+def save_plan(folder: str, seconds: float, stages: Sequence[Stage]) -> None:
+    """Writes the plan of a run to its output directory."""
+    values = {"seconds": seconds, "stages": [dataclasses.asdict(stage) for stage in stages]}
+    files.write_json(os.path.join(folder, PLAN_FILE), values)
+
+
+def load_plan(folder: str, seconds: float) -> list[Stage] | None:
+    """Reads the plan of a run that is resumed; None if the output directory has none.
+
+    Raises:
+      AlbertError: the run was planned for another time, or the file is damaged.
+    """
+    path = os.path.join(folder, PLAN_FILE)
+    if not files.exists(path):
+        return None
+    values = files.read_object(path, "plan")
+    if values.get("seconds") != seconds:
+        raise AlbertError(
+            f"{folder} holds a run planned for {values.get('seconds')} seconds, not {seconds:g}; "
+            "give the same time to resume it, or another output directory."
+        )
+    stages = values.get("stages")
+    if not isinstance(stages, list) or not stages:
+        raise AlbertError(f"{path} has no stages; delete the output directory and begin again.")
+    return [from_json(Stage, stage, f"A stage in {path}") for stage in stages]

@@ -1,0 +1,143 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trains transformers' AlbertForMaskedLM for PyTorch for so many minutes.
+
+As transformers' example for masked language models does it (run_mlm_no_trainer.py): the tokens of
+all text in a row, cut into blocks, masked anew in every epoch, AdamW with a linear schedule; here
+with torch.compile and bfloat16. The schedule follows the clock, so that it ends with the time. Runs
+in the peer's environment, without this project or TensorFlow; writes a Hugging Face folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import transformers
+from torch.nn import functional
+
+#: Names of the same functions in transformers.
+ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu"}
+MASKED_SHARE = 0.15
+WARM_UP_SHARE = 0.06
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Returns the command line's arguments."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--text", nargs="+", required=True, help="one sentence a line")
+    parser.add_argument("--tokenizer_dir", required=True, help="folder with spiece.model")
+    parser.add_argument("--albert_config_file", required=True)
+    parser.add_argument("--output_dir", required=True)
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--learning_rate", type=float, default=1e-3)
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--seq_length", type=int, default=128)
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def read_blocks(
+    paths: list[str], tokenizer: transformers.AlbertTokenizer, length: int
+) -> np.ndarray:
+    """Returns the text's tokens as blocks ``[CLS] … [SEP]``, int64 [n, length]."""
+    ids: list[int] = []
+    for path in paths:
+        with open(path, encoding="utf-8") as f:
+            lines = [line.strip() for line in f if line.strip()]
+        for begin in range(0, len(lines), 10_000):
+            encoded = tokenizer(lines[begin : begin + 10_000], add_special_tokens=False)
+            for line in encoded["input_ids"]:
+                ids += line
+    inner = length - 2
+    rows = np.array(ids[: len(ids) // inner * inner], np.int64).reshape(-1, inner)
+    edge = np.ones((len(rows), 1), np.int64)
+    return np.hstack([tokenizer.cls_token_id * edge, rows, tokenizer.sep_token_id * edge])
+
+
+def batches(
+    blocks: np.ndarray, batch_size: int, tokenizer: transformers.AlbertTokenizer, seed: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yields ids, masked positions and labels: 80 % [MASK], 10 % another piece, 10 % kept.
+
+    Every row has the same number of masked positions, so that shapes are static and the logits of
+    other positions need not be computed.
+    """
+    rng = np.random.default_rng(seed)
+    count = round(MASKED_SHARE * blocks.shape[1])
+    while True:
+        order = rng.permutation(len(blocks))
+        for begin in range(0, len(order) - batch_size + 1, batch_size):
+            ids = blocks[order[begin : begin + batch_size]].copy()
+            ranks = rng.random((batch_size, blocks.shape[1] - 2))
+            positions = np.sort(1 + np.argpartition(ranks, count, axis=1)[:, :count], axis=1)
+            labels = np.take_along_axis(ids, positions, 1)
+            draw = rng.random(labels.shape)
+            other = rng.integers(5, len(tokenizer), labels.shape)
+            new = np.where(draw < 0.8, tokenizer.mask_token_id, np.where(draw < 0.9, other, labels))
+            np.put_along_axis(ids, positions, new, 1)
+            yield tuple(map(torch.from_numpy, (ids, positions, labels)))
+
+
+def main() -> None:
+    """Trains and saves the model; prints a line of JSON about the run."""
+    began = time.monotonic()
+    args = parse_arguments()
+    torch.manual_seed(args.seed)
+    tokenizer = transformers.AlbertTokenizer.from_pretrained(args.tokenizer_dir)
+    blocks = read_blocks(args.text, tokenizer, args.seq_length)
+    with open(args.albert_config_file, encoding="utf-8") as f:
+        values = json.load(f)
+    values.pop("parameter_sharing", None)
+    values["hidden_act"] = ACTIVATIONS.get(values["hidden_act"], values["hidden_act"])
+    config = transformers.AlbertConfig(**values, attn_implementation="sdpa")
+    model = transformers.AlbertForMaskedLM(config).train()
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=args.learning_rate, weight_decay=0.01, fused=True
+    )
+
+    def loss_of(ids: torch.Tensor, positions: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = model.albert(ids).last_hidden_state
+            index = positions[..., None].expand(-1, -1, hidden.shape[2])
+            logits = model.predictions(hidden.gather(1, index))
+            return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
+
+    compiled = torch.compile(loss_of)
+    steps, losses, shown = 0, [], began
+    for batch in batches(blocks, args.batch_size, tokenizer, args.seed):
+        share = (time.monotonic() - began) / (60 * args.minutes)
+        if share >= 1:
+            break
+        rate = min(share / WARM_UP_SHARE, (1 - share) / (1 - WARM_UP_SHARE))
+        for group in optimizer.param_groups:
+            group["lr"] = args.learning_rate * rate
+        optimizer.zero_grad()
+        loss = compiled(*batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        steps += 1
+        losses.append(loss.item())
+        if time.monotonic() - shown > 60:
+            shown = time.monotonic()
+            print(f"{share:.0%} step {steps} loss {np.mean(losses[-100:]):.3f}", flush=True)
+    model.save_pretrained(args.output_dir)
+    shutil.copy(os.path.join(args.tokenizer_dir, "spiece.model"), args.output_dir)
+    result = {
+        "steps": steps,
+        "positions": steps * args.batch_size * args.seq_length,
+        "loss": float(np.mean(losses[-100:])),
+        "minutes": (time.monotonic() - began) / 60,
+    }
+    print(json.dumps({**vars(args), **result}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.keras2 import keras
+from albert_tf.optimization.loss_scale import GROWTH_STEPS, INITIAL_SCALE, MAX_SCALE, LossScale
+
+
+def scales(scale, steps):
+    """The scale after each step, given whether its gradients are finite."""
+    after = []
+    for finite in steps:
+        scale.update(tf.constant(finite))
+        after.append(float(scale.value))
+    return after
+
+
+def test_the_scale_halves_at_once_and_doubles_after_good_steps_in_a_row():
+    scale = LossScale(initial_scale=8.0, growth_steps=3)
+    good = [True] * 3
+    assert scales(scale, [*good, *good]) == [8, 8, 16, 16, 16, 32]
+    assert scales(scale, [True, True, False, *good]) == [32, 32, 16, 16, 16, 32]
+    assert scales(scale, [False, False]) == [16, 8]
+
+
+def test_the_scale_stays_between_1_and_its_limit():
+    scale = LossScale(initial_scale=4.0, growth_steps=1)
+    assert scale.can_shrink
+    assert scales(scale, [False] * 4) == [2, 1, 1, 1]
+    assert not scale.can_shrink
+    assert scales(scale, [True, True]) == [2, 4]
+    assert max(scales(scale, [True] * 40)) == MAX_SCALE == float(scale.value)
+
+
+def test_the_defaults_are_those_of_keras():
+    wrapped = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD())
+    assert (wrapped.initial_scale, wrapped.dynamic_growth_steps) == (INITIAL_SCALE, GROWTH_STEPS)
+
+
+@pytest.mark.parametrize("exponent", [0, 15, 24])
+def test_scaling_and_unscaling_change_no_bit(exponent):
+    scale = LossScale(initial_scale=2.0**exponent)
+    values = tf.random.stateless_normal([1000], seed=[1, 2]) * 1e-6
+    (result,) = scale.unscaled([scale.scaled(values)])
+    np.testing.assert_array_equal(result, values)
+
+
+def test_what_is_not_finite_stays_so():
+    (result,) = LossScale().unscaled([tf.constant([np.inf, np.nan, 1.0])])
+    np.testing.assert_array_equal(np.isfinite(result), [False, False, True])
+
+
+def test_small_gradients_survive_float16_only_with_the_scale():
+    """The gradient of the loss, 1e-9, is zero in float16."""
+
+    def gradient(scale):
+        weight = tf.Variable(1.0)
+        with tf.GradientTape() as tape:
+            loss = tf.cast(tf.cast(weight, tf.float16), tf.float32) * 1e-9
+            loss = scale.scaled(loss)
+        (result,) = scale.unscaled([tape.gradient(loss, weight)])
+        return float(result)
+
+    assert gradient(LossScale(initial_scale=1.0)) == 0
+    assert gradient(LossScale()) == pytest.approx(1e-9, rel=2e-3)
+
+
+def test_the_replicas_keep_the_same_scale():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        scale = LossScale(initial_scale=8.0, growth_steps=2)
+
+    @tf.function
+    def run(finite):
+        strategy.run(scale.update, args=(finite,))
+
+    expected = [8, 16, 8, 8, 16]
+    for finite, value in zip([True, True, False, True, True], expected):
+        run(tf.constant(finite))
+        assert [float(v) for v in strategy.experimental_local_results(scale.value)] == [value] * 2
+
+
+def test_a_checkpoint_holds_the_scale_and_its_counter(tmp_path):
+    scale, other = (LossScale(initial_scale=8.0, growth_steps=5) for _ in range(2))
+    scales(scale, [False, True, True])
+    prefix = tf.train.Checkpoint(loss_scale=scale).write(str(tmp_path / "ckpt"))
+    tf.train.Checkpoint(loss_scale=other).read(prefix).assert_consumed()
+    assert float(other.value) == 4 and int(other.good_steps) == 2

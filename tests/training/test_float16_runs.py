@@ -1,0 +1,154 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs in mixed_float16: the loss scale, its checkpoints, and losses near those of float32."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import DivergedError
+from albert_tf.optimization.loss_scale import LossScale
+from albert_tf.tasks.pretraining.task import PretrainingTask
+from albert_tf.training import loop as loop_module
+from albert_tf.training.run import TrainingRun
+from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
+from tests.training.damage import stored
+from tests.training.runs import fail, interrupted_at, logged, weights_of, with_bad_steps
+
+FLOAT16 = {"precision": "mixed_float16", "log_every_steps": 1}
+#: Far too large for these runs, whose first steps overflow.
+HUGE = 2.0**22
+
+
+class LoudTask(PretrainingTask):
+    """Its gradient exceeds float16's range without any loss scale."""
+
+    def means(self, sums, weights):
+        means = super().means(sums, weights)
+        return {**means, "loss": 1e9 * means["loss"]}
+
+
+@pytest.fixture
+def start_at(monkeypatch):
+    """Makes runs start at a loss scale, and double it after a number of good steps."""
+
+    def start_at(scale, growth_steps=2000):
+        new = functools.partial(LossScale, scale, growth_steps)
+        monkeypatch.setattr(loop_module, "LossScale", new)
+
+    return start_at
+
+
+def column(folder, name):
+    return [entry[name] for entry in logged(folder)]
+
+
+def test_overflowing_steps_are_skipped_until_the_scale_fits(tmp_path, make, start_at, capfd):
+    start_at(HUGE)
+    estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE, steps=9, max_nonfinite_steps=1)
+    run = TrainingRun(estimator, spec, None)
+    values = {**estimator.model.named_weights(), **run.optimizer.named_slots()}
+    history = [{name: value.numpy() for name, value in values.items()}]
+
+    def check(*arguments, check=run.guard.check):
+        """Called after each step, as each is logged."""
+        history.append({name: value.numpy() for name, value in values.items()})
+        return check(*arguments)
+
+    run.guard.check = check
+    run.run()
+    scales = column(tmp_path, "loss_scale")
+    skipped = np.diff([0, *column(tmp_path, "skipped_steps")])
+    overflows = int(skipped.sum())
+    assert 2 <= overflows < 9
+    assert scales[: overflows + 1] == [HUGE / 2**i for i in range(overflows + 1)]
+    assert set(scales[overflows:]) == {HUGE / 2**overflows}
+    for skip, before, after in zip(skipped, history, history[1:]):
+        assert all((after[name] == before[name]).all() for name in values) == bool(skip)
+    assert int(run.optimizer.iterations) == 9
+    printed = " ".join(capfd.readouterr().err.split())
+    assert f"too large for float16; the loss scale is now {HUGE / 2:,.0f} (1 in all)" in printed
+    assert "loss or gradient not finite" not in printed
+
+
+def test_a_scale_that_cannot_recover_is_a_divergence(tmp_path, make, start_at):
+    start_at(4.0)
+    estimator, spec, _ = make(
+        tmp_path, **FLOAT16, **HEADS_ALONE, task=LoudTask, max_nonfinite_steps=3
+    )
+    with pytest.raises(DivergedError, match=r"3 steps in a row before step 5 .* float16 ends at"):
+        estimator.train(spec)
+    assert column(tmp_path, "loss_scale") == [4, 2, 1, 1, 1]
+
+
+def test_a_loss_that_is_not_finite_is_a_divergence_at_any_scale(tmp_path, make):
+    estimator, spec, _ = make(tmp_path, **FLOAT16, **HEADS_ALONE, max_nonfinite_steps=3)
+    with pytest.raises(DivergedError, match="3 steps in a row before step 7 "):
+        estimator.train(with_bad_steps(spec, lambda step: step >= 4, np.nan))
+
+
+def test_a_killed_run_resumes_with_its_scale_bit_for_bit(tmp_path, make, start_at):
+    ends = []
+    for folder in (tmp_path / "whole", tmp_path / "killed"):
+        start_at(2.0**9, growth_steps=3)
+        estimator, spec, _ = make(folder, **FLOAT16, **HEADS_ALONE)
+        if folder.name == "killed":
+            with pytest.raises(tf.errors.OpError):
+                estimator.train(interrupted_at(spec, 8, fail))
+            # What the checkpoint of step 5 says counts.
+            start_at(1.0, growth_steps=3)
+            estimator, spec, _ = make(folder, **FLOAT16, **HEADS_ALONE)
+        estimator.train(spec)
+        every_third = np.repeat(2.0 ** np.arange(9, 13), 3).tolist()
+        assert column(folder, "loss_scale") == every_third
+        ends.append(stored(folder / "checkpoints"))
+    for name, value in (("value", np.float32(2**13)), ("good_steps", np.int64(0))):
+        assert ends[0][f"loss_scale/{name}/.ATTRIBUTES/VARIABLE_VALUE"] == value.tobytes()
+    assert ends[0].keys() == ends[1].keys()
+    assert [key for key, value in ends[0].items() if ends[1][key] != value] == []
+
+
+WAYS = {
+    "plain": {},
+    "accumulated": {"gradient_accumulation_steps": 4},
+    "recomputed and accumulated": {"recompute": True, "gradient_accumulation_steps": 2},
+    "compiled": {"jit_compile": True},
+    "two replicas, accumulated": {"strategy": "mirrored", "gradient_accumulation_steps": 2},
+    "two replicas, compiled": {"strategy": "mirrored", "jit_compile": True},
+}
+
+
+def assert_close_to_float32(make, folder, reference, way, **values):
+    """Trains in float16 and, if need be, in float32; dropout would differ by micro-batch."""
+    for name, settings in ((reference, {}), (folder, {**FLOAT16, **WAYS[way]})):
+        if not name.exists():
+            estimator, spec, _ = make(
+                name, NO_DROPOUT, **{"log_every_steps": 1, **values, **settings}
+            )
+            estimator.train(spec)
+    assert len(logged(folder)) == len(logged(reference))
+    for entry, expected in zip(logged(folder), logged(reference)):
+        assert entry["skipped_steps"] == 0 and entry["loss_scale"] == 2.0**15
+        assert entry["loss"] == pytest.approx(expected["loss"], abs=0.005)
+        assert entry["gradient_norm"] == pytest.approx(expected["gradient_norm"], rel=0.03)
+    assert {value.dtype for value in weights_of(estimator).values()} == {np.dtype("float32")}
+
+
+def test_replicas_and_micro_batches_add_up_to_the_gradient_of_float32(tmp_path, make):
+    way = "two replicas, accumulated"
+    assert_close_to_float32(make, tmp_path / "a", tmp_path / "b", way, **HEADS_ALONE, steps=4)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return tmp_path_factory.mktemp("float32") / "run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_the_loss_curve_is_close_to_that_of_float32(way, tmp_path, make, reference):
+    assert_close_to_float32(make, tmp_path / "run", reference, way, steps=60)
