@@ -76,6 +76,7 @@ def _define_steps_flags() -> None:
     _define_compile_flags()
     flags.DEFINE_list("tasks", list(TASKS), f"Of {', '.join((*TASKS, PEER))}.")
     flags.DEFINE_integer("rows", 32, "Examples of a core.", 1)
+    flags.DEFINE_list("micro_batches", ["1"], "Parts that a core's examples are cut into.")
     flags.DEFINE_integer("replicas", 1, "Devices that make a step together.", 1)
 
 
@@ -216,9 +217,10 @@ def used_gib(line: dict[str, Any]) -> float:
 def largest_batch(results: Results, step: Step, chip: str) -> int:
     """Returns about the most rows for which a step fits into a chip's memory.
 
-    The memory of a small batch gives an estimate, from which the search goes up or down in steps of
-    an eighth until a program is accepted and the next one is refused. Rows are multiples of 8; 0 if
-    8 rows do not fit.
+    The memory of a small batch gives an estimate. The search starts a quarter above it, as the
+    compiler saves memory where it must and refuses fast, and goes up or down in steps of an eighth
+    until a program is accepted and the next larger one is refused. Rows are multiples of 8; 0 if 8
+    rows do not fit.
     """
 
     def compiled(rows: int) -> dict[str, Any]:
@@ -229,7 +231,7 @@ def largest_batch(results: Results, step: Step, chip: str) -> int:
     if not fits(small):
         return _search(lambda rows: fits(compiled(rows)), step.rows)
     state = small["argument_bytes"] / _GIB
-    rows = step.rows * (CHIPS[chip].hbm_gib - state) / (used_gib(small) - state)
+    rows = 1.25 * step.rows * (CHIPS[chip].hbm_gib - state) / (used_gib(small) - state)
     return _search(lambda rows: fits(compiled(rows)), max(step.rows, int(rows) // 8 * 8))
 
 

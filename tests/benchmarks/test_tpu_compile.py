@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gzip
 import itertools
 import json
 import os
 import pathlib
 import subprocess
+import types
 
 import numpy as np
 import pytest
 
+from albert_tf.cli import script
 from albert_tf.config import AlbertConfig
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
@@ -90,7 +93,8 @@ def commands(monkeypatch):
         if command[1] == "-c":
             pathlib.Path(command[-1]).write_bytes(b"program")
         asked.append(command[1:])
-        return json.dumps({"flops": len(asked)})
+        sizes = {f"{part}_bytes": 0 for part in ("argument", "temp")}
+        return json.dumps({"flops": len(asked), "bytes_accessed": 0, **sizes})
 
     monkeypatch.setattr(tpu, "_run", run)
     return asked
@@ -134,6 +138,19 @@ def test_the_compiler_is_told_the_slice_and_where_to_keep_the_program(tmp_path, 
     assert options[2:] == [f"--keep={tmp_path}/programs/{name}"]
     list(results.compiled(STEP, ["v4"]))
     assert commands[-1][4] == "--chip_config=megacore"
+
+
+def test_steps_are_compiled_for_each_combination_of_flags(tmp_path, commands, run_script):
+    script_of_steps = types.SimpleNamespace(
+        __name__="steps", main=functools.partial(script.run, *tpu.COMMANDS["steps"])
+    )
+    flags = ["--configs=albert_tiny", "--chips=v3,v5e", "--micro_batches=1,2", "--recompute=no,yes"]
+    flags += ["--rows=8", "--tasks=masked", "--compiler_python=python", f"--output_dir={tmp_path}"]
+    table = run_script(script_of_steps, *flags).ok().stdout.splitlines()[2:]
+    assert len(table) == 2 * (2 * 2 + 1)  # Train steps with each, and one for predictions.
+    assert (
+        sum("| train, recompute | albert_tiny | 128 | 8 in 2 parts |" in row for row in table) == 2
+    )
 
 
 def test_the_peer_gets_the_models_configuration(tmp_path, commands):
