@@ -17,6 +17,7 @@ from albert_tf.export.model_card import CARD_FILE, ModelFacts
 from albert_tf.export.publish import Export, publish
 from albert_tf.io import files, folders
 from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.pretrained.locate import locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.results import RESULTS_FILE
@@ -31,7 +32,8 @@ class ModelFolder:
     """A model to export: anything that `albert_tf.weights.load.open_source` accepts.
 
     Attributes:
-      path: an output directory, a release, a Hugging Face folder, …
+      path: an output directory, a release, a Hugging Face folder, a model's name, …; afterwards
+        the folder that it leads to.
       checkpoint_name: a checkpoint in the folder `path`; None for the best, newest or only one.
       lower_case: see Tokenizer.from_file.
     """
@@ -41,8 +43,8 @@ class ModelFolder:
     lower_case: bool | None = None
 
     def __post_init__(self) -> None:
-        """Selects the best seed of an output directory with several ones."""
-        object.__setattr__(self, "path", model_folder(self.path.rstrip("/")))
+        """Finds the model of a name, and the best seed of an output directory with several."""
+        object.__setattr__(self, "path", model_folder(locate(self.path.rstrip("/"))))
 
     @property
     def weights(self) -> str:

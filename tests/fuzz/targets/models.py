@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.pretrained import archive
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights import archive
 from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.config_files import read_hugging_face_config
 from albert_tf.weights.load import open_source
