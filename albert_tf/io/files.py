@@ -383,7 +383,7 @@ def join_named(folder: str, name: object, where: str) -> str:
 def sha256(path: str) -> str:
     """Returns the hexadecimal SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with _gfile().GFile(path, "rb") as f:
+    with open(path, "rb") if is_local(path) else _gfile().GFile(path, "rb") as f:
         while block := f.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

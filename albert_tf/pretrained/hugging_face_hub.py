@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import Any
 
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files
@@ -189,8 +188,7 @@ def push_to_hub(
 
 
 def _cause(error: BaseException) -> str:
-    """Returns the first line of the innermost error, which says what the system reported."""
-    inner: Any = error
-    while inner.__cause__ or inner.__context__:
-        inner = inner.__cause__ or inner.__context__
-    return first_line(inner)
+    """Returns the first line of the error behind an error: what the system reported."""
+    while error.__cause__:
+        error = error.__cause__
+    return first_line(error)
