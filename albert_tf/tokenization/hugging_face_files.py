@@ -25,8 +25,9 @@ from albert_tf.pretrained.hugging_face_hub import TOKENIZER_CONFIG, VOCABULARIES
 PIPELINE = "tokenizer.json"
 #: Vocabulary files that take precedence over tokenizer.json.
 VOCABULARY_FILES = tuple(name for name in VOCABULARIES if name != PIPELINE)
-#: Hugging Face's converter lowers the scores of pieces such as "9,", which the release splits.
-_LOWERED = 100.0
+#: What our writer and Hugging Face's converter subtract from the scores of pieces such as "9,",
+#: which the release splits; every other segmentation then scores higher.
+LOWERED, _THEIR_LOWERED = 1000.0, 100.0
 #: Replacements that Hugging Face adds and the release's tokenizer does not make: quotes in the
 #: style of LaTeX, and spaces, which normalisation collapses anyway.
 _REPLACED = ("``", "''", " {2,}")
@@ -141,8 +142,10 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     splits = {step["type"]: step for step in _steps(values["pre_tokenizer"], "pretokenizers")}
     prefix = splits.get("Metaspace", {})
     prefixed = prefix.get("prepend_scheme", "always") == "always"
-    if not has_nfkd or not {"Metaspace"} <= {*splits} <= {"Metaspace", "WhitespaceSplit"}:
-        raise _unlike(source, "no NFKD" if splits else "no Metaspace")
+    if not has_nfkd:
+        raise _unlike(source, "no NFKD")
+    if not {"Metaspace"} <= {*splits} <= {"Metaspace", "WhitespaceSplit"}:
+        raise _unlike(source, "other pre-tokenizers than Metaspace")
     if not (prefixed and prefix.get("add_prefix_space", True)):
         raise _unlike(source, "no space before the first word")
     model = values["model"]
@@ -162,6 +165,8 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
             entry.type, trainer.unk_piece = entry.UNKNOWN, piece
         elif i in added:
             entry.type = entry.CONTROL if added[i] else entry.USER_DEFINED
+        elif score == 0.0:  # A trained piece has the logarithm of a probability below 1.
+            entry.type = entry.USER_DEFINED
         elif trainer.byte_fallback and _BYTE.fullmatch(piece):
             entry.type = entry.BYTE
     # Absent ids would be those of SentencePiece's defaults, which are other pieces here.
@@ -173,17 +178,17 @@ def _sentencepiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
 
 
 def _lowered_scores(vocabulary: list[tuple[str, float]]) -> dict[int, float]:
-    """Returns what to add to the scores that Hugging Face's converter has lowered, by id."""
+    """Returns what to add to scores that were lowered, by id; they are logarithms, at most 0."""
     commas = {
         i: score
         for i, (piece, score) in enumerate(vocabulary)
         if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
     }
-    others = (score for i, (_, score) in enumerate(vocabulary) if i not in commas)
-    # Ours have one score, which says nothing of the original one.
-    if not commas or max(commas.values()) >= min(others) or len({*commas.values()}) < 2:
+    highest = max(commas.values(), default=0.0)
+    # Files of our earlier versions have the score -1000, whatever the original one was.
+    if highest > -_THEIR_LOWERED or {*commas.values()} == {-LOWERED}:
         return {}
-    return dict.fromkeys(commas, _LOWERED)
+    return dict.fromkeys(commas, LOWERED if highest <= -LOWERED else _THEIR_LOWERED)
 
 
 def _check_added(added: Mapping[int, bool], size: int, source: str) -> None:
