@@ -11,7 +11,6 @@ error.
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -100,7 +99,7 @@ def read_pipeline(values: Mapping[str, Any], source: str) -> VocabularyFile:
             return _sentencepiece(values, source)
         if kind == "WordPiece":
             return _wordpiece(values, source)
-    except (AttributeError, binascii.Error, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
         raise AlbertError(
             f"{source} is damaged ({type(error).__name__}: {error}); get it again."
         ) from error
@@ -207,6 +206,8 @@ def _wordpiece(values: Mapping[str, Any], source: str) -> VocabularyFile:
     ids = model["vocab"]
     if sorted(ids.values()) != list(range(len(ids))):
         raise ValueError("the ids have gaps")
+    if any(line_end in piece for piece in ids for line_end in "\r\n"):
+        raise ValueError("a piece is more than a line")
     _check_added({token["id"]: True for token in values["added_tokens"]}, len(ids), source)
     text = "".join(f"{piece}\n" for piece in sorted(ids, key=ids.get))
     lower_case, strip_accents = normalizer["lowercase"], normalizer["strip_accents"]
