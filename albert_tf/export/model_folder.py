@@ -17,7 +17,7 @@ from albert_tf.export.model_card import CARD_FILE, ModelFacts
 from albert_tf.export.publish import Export, publish
 from albert_tf.io import files, folders
 from albert_tf.modeling.encoder import AlbertModel
-from albert_tf.pretrained.locate import find_local, locate
+from albert_tf.pretrained.locate import is_name, locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.results import RESULTS_FILE
@@ -97,12 +97,11 @@ class ModelFolder:
             path = find_beside(self.weights, file)
             return files.read_object(path) if path else {}
 
-        in_place = find_local(self.given) == self.given
         run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
         if not (isinstance(run, dict) and isinstance(train, dict)):
             run, train = {}, {}
         # Downloaded models lie in folders without a telling name.
-        weights = os.path.basename(self._source.location) if in_place else self.given
+        weights = self.given if is_name(self.given) else os.path.basename(self._source.location)
         return ModelFacts(
             name,
             model.config,

@@ -81,7 +81,7 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
         if path in RELEASES:
             archive = f"{path}.tar.gz"
             path = download(RELEASES_URL + archive, os.path.join(cache_folder(), archive))
-    if path.endswith(ARCHIVES):
+    if path.endswith(ARCHIVES) and not files.isdir(path):
         # The reader of archives imports TensorFlow, for those on other file systems.
         from albert_tf.pretrained.archive import unpack
 
@@ -94,9 +94,16 @@ def find_local(name: str) -> str | None:
 
     An archive is not unpacked.
     """
-    if not files.is_local(name) or (not _exists(name) and (_is_hub_id(name) or name in RELEASES)):
-        return None
-    return os.path.join(pretrained.FOLDER, name) if _is_bundled(name) else name
+    if _is_bundled(name):
+        return os.path.join(pretrained.FOLDER, name)
+    return None if is_name(name) or not files.is_local(name) else name
+
+
+def is_name(path: str) -> bool:
+    """Returns whether `locate` looks for a model elsewhere than at a path."""
+    if not files.is_local(path):
+        return path.startswith((HUGGING_FACE, *_WEB))
+    return not _exists(path) and (_is_bundled(path) or path in RELEASES or _is_hub_id(path))
 
 
 def check_model(path: str) -> None:
@@ -118,11 +125,10 @@ def check_vocabulary(path: str) -> None:
 
 def _is_known(path: str) -> bool:
     """Returns whether a path exists or is a name; raises AlbertError as `check_model`."""
-    if _exists(path) or _is_bundled(path) or path in RELEASES:
-        return True
-    if not _is_hub_id(path):
-        return False
-    hugging_face_hub.check_installed(path)
+    if not is_name(path):
+        return _exists(path)
+    if _is_hub_id(path):
+        hugging_face_hub.check_installed(path)
     return True
 
 
@@ -151,7 +157,7 @@ def _is_hub_id(path: str) -> bool:
 
 
 def _is_bundled(path: str) -> bool:
-    return not _exists(path) and path in pretrained.bundled_names()
+    return path in pretrained.bundled_names() and not _exists(path)
 
 
 def _exists(path: str) -> bool:

@@ -17,7 +17,9 @@ import pytest
 import convert_checkpoint
 import run_classifier
 from albert_tf.errors import AlbertError
+from albert_tf.export.model_folder import ModelFolder
 from albert_tf.io import files
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import hugging_face_hub, locate
 from albert_tf.tasks import flags as shared
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -225,3 +227,13 @@ def test_the_converter_uploads_only_hugging_face_s_format(run_script, monkeypatc
     assert not files.exists(f"{tmp_path}/out")
     done = run_script(convert_checkpoint, *arguments, "--to=hf", "--push_to_hub=me/tiny").ok()
     assert uploaded == [(f"{tmp_path}/out", "me/tiny")] and "Uploaded: https://x" in done.stdout
+
+
+def test_an_export_of_a_name_is_described_by_it(released, capsys):
+    folder = ModelFolder("albert_base_v2")
+    config, tokenizer = folder.config_and_tokenizer()
+    facts = folder.facts("encoder", tokenizer, AlbertPretrainer(config))
+    assert facts.origin == "The weights are those of `albert_base_v2`."
+    config, tokenizer = ModelFolder(str(released)).config_and_tokenizer()
+    facts = ModelFolder(str(released)).facts("encoder", tokenizer, AlbertPretrainer(config))
+    assert facts.origin == "The weights are those of `model.ckpt-best`."
