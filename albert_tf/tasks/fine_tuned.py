@@ -135,12 +135,13 @@ class FineTunedModel:
 
     def __repr__(self) -> str:
         """Says where the model is from, what it was trained for, and how large it is."""
+        tokenizer = self.task.tokenizer.spec
         return (
             f"{type(self).__name__} of {self.folder or 'no folder'}\n"
             f"  task: {shown(self.task.spec, 500)}\n"
             f"  parameters: {self.model.count_params():,}\n"
             f"  config: {self.task.config}\n"
-            f"  tokenizer: {self.task.tokenizer.spec}"
+            f"  tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} pieces"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -155,11 +155,12 @@ class PretrainedModel(AlbertPretrainer):
     def __repr__(self) -> str:
         """Says where the weights are from, and how large the model is."""
         origin = self.load_report.checkpoint if self.load_report else "no checkpoint"
+        kind = f"{self.tokenizer.spec.kind}, " if self.tokenizer else "none; the model has "
         return (
             f"{type(self).__name__} of {origin}\n"
             f"  parameters: {self.count_params():,}\n"
             f"  config: {self.config}\n"
-            f"  tokenizer: {self.tokenizer.spec if self.tokenizer else 'none'}"
+            f"  tokenizer: {kind}{self.config.vocab_size:,} pieces"
         )
 
     @functools.cached_property

@@ -169,4 +169,4 @@ def test_its_repr_describes_it(books):
     assert lines[0].endswith("albert_tiny_books")
     assert lines[1] == "  parameters: 3,900,226"
     assert "AlbertConfig(vocab_size=8000" in lines[2]
-    assert "kind='sentencepiece'" in lines[3]
+    assert lines[3] == "  tokenizer: sentencepiece, 8,000 pieces"

@@ -74,7 +74,7 @@ def test_training_in_python_gives_the_model_of_the_script(version, tmp_path):
     assert answerer.task.spec == script.task.spec
     assert answerer.threshold == script.threshold
     results = json.loads((tmp_path / "script/eval_results.json").read_text())
-    assert answerer.evaluate(tmp_path / "data.json") == results
+    assert answerer.evaluate(tmp_path / "data.json") == pytest.approx(results, abs=1e-6)
     assert answerer.answer("w1 w2", "w3 w4 w5") == script.answer("w1 w2", "w3 w4 w5")
 
 
