@@ -155,7 +155,7 @@ def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
 
 def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineTuneConfig]:
     """Returns the task to train; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
+    from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec, default_qa_length
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from albert_tf.weights.model_folders import model_folder
 
@@ -165,7 +165,7 @@ def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineT
     model, tokenizer = open_model_files()
     config = config or fine_tune_config("race", model)
     length = config.max_seq_length
-    qa_length = FLAGS.max_qa_length or min(128, length // 2)
+    qa_length = FLAGS.max_qa_length or default_qa_length(length)
     spec = MultipleChoiceSpec(FLAGS.num_choices or 4, length, qa_length)
     model, dropout = config.model_config(model), config.classifier_dropout
     return MultipleChoiceTask(model, tokenizer, spec, dropout), config
