@@ -28,8 +28,8 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.io import files, folders
-from albert_tf.pretrained import check_model
+from albert_tf.io import folders
+from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
 from albert_tf.weights.model_folders import check_trained, model_folder
 
@@ -104,8 +104,9 @@ def _check_lite(export_type: str) -> None:
 
 
 def _main() -> None:
-    if FLAGS.export_type in TASKS and files.is_local(FLAGS.albert_directory):
-        check_trained(model_folder(FLAGS.albert_directory.rstrip("/")))
+    folder = find_local(FLAGS.albert_directory.rstrip("/"))
+    if FLAGS.export_type in TASKS and folder:
+        check_trained(model_folder(folder))
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export.hub import export_encoder, export_preprocessor
     from albert_tf.export.model_folder import ModelFolder

@@ -32,7 +32,8 @@ from albert_tf.config import AlbertConfig, missing_setting
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import scaled_learning_rate
-from albert_tf.pretrained import NONE, resolve_name
+from albert_tf.pretrained import NONE
+from albert_tf.pretrained.locate import find_local
 from albert_tf.tasks.pretraining.time_budget import (
     SHORT_FOLDER,
     Stage,
@@ -82,8 +83,8 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path(
         "albert_config_file", None, "Model configuration: a JSON file, or a preset's name such as "
-        "albert_base_v2 (its vocab_size then follows the records). Default: that of "
-        "--init_checkpoint.", check=AlbertConfig.load
+        "albert_base_v2, which is an architecture without weights (its vocab_size then follows the "
+        "records). Default: that of --init_checkpoint.", check=AlbertConfig.load
     )  # fmt: skip
     flags.DEFINE_integer(
         "max_seq_length", None, "Read compact records at this length. Shorter sequences are random "
@@ -204,8 +205,8 @@ def _check_settings(run_config: RunConfig) -> None:
             config = AlbertConfig.load(FLAGS.albert_config_file)
     elif not run_config.init_checkpoint:
         raise missing_setting("--albert_config_file")
-    elif files.is_local(run_config.init_checkpoint):
-        config = config_in(resolve_name(run_config.init_checkpoint))
+    elif path := find_local(run_config.init_checkpoint):
+        config = config_in(path)
     if config and length:
         config.check_length(length)
 

@@ -183,7 +183,8 @@ class AlbertConfig:
         if not name_or_path.endswith(".json"):
             raise AlbertError(
                 f"{name_or_path!r} is neither a .json file nor a model preset "
-                f"({', '.join(cls.preset_names())})."
+                f"({', '.join(cls.preset_names())}); that of a pretrained model comes with its "
+                "weights, `init_checkpoint`."
             )
         return cls.from_json(name_or_path)
 

@@ -25,7 +25,8 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.pretrained import DEFAULT, resolve_name
+from albert_tf.pretrained import DEFAULT
+from albert_tf.pretrained.locate import locate
 from benchmarks import machine
 from benchmarks.path_lists import define_path_list
 from benchmarks.processes import run_timed
@@ -49,7 +50,7 @@ def define_flags() -> None:
 
 def jobs(folder: str) -> dict[str, Sequence[str]]:
     """The commands by name; a job reads what the jobs above it have written to the folder."""
-    vocabulary = f"--spm_model_file={resolve_name(DEFAULT)}/spiece.model"
+    vocabulary = f"--spm_model_file={locate(DEFAULT)}/spiece.model"
     records, tuned = f"{folder}/records", f"{folder}/tuned"
     task = ("run_classifier.py", "--task_name=SST-2", f"--data_dir={FLAGS.data_dir}")
     return {

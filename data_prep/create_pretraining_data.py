@@ -34,10 +34,11 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.flag_names import name_flags
-from albert_tf.cli.path_flags import check_vocabulary, define_path, define_paths
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from data_prep.encoding import Context
 from data_prep.instances import OBJECTIVES
 from data_prep.local_runner import LocalRunner
@@ -117,13 +118,13 @@ def define_flags() -> None:
     define_path(
         "spm_model_file",
         None,
-        "SentencePiece model, or a tokenizer.json. Takes precedence over --vocab_file.",
+        f"{VOCABULARY}. Takes precedence over --vocab_file.",
         check=check_vocabulary,
     )
     define_path(
         "vocab_file",
         None,
-        "WordPiece vocabulary, or a tokenizer.json.",
+        "The same as --spm_model_file.",
         check=check_vocabulary,
         when=lambda: not FLAGS.spm_model_file,
     )

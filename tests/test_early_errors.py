@@ -95,6 +95,10 @@ MISTAKES = {
         (*TRAIN, "--init_checkpoint=absent"),
         "--init_checkpoint: There is no checkpoint at absent; give an output directory",
     ),
+    "a preset as weights": (
+        (*TRAIN, "--init_checkpoint=albert_tiny"),
+        "--init_checkpoint: albert_tiny is a preset of --albert_config_file, which is an",
+    ),
     "a missing vocabulary": (
         (*TRAIN, "--spm_model_file=absent.model"),
         "--spm_model_file: The vocabulary absent.model does not exist.",

@@ -167,6 +167,15 @@ def check_output_file(path: str, overwrite: bool = True) -> None:
     check_output_folder(os.path.dirname(path) or ".")
 
 
+def find_only(folder: str, *patterns: str) -> str | None:
+    """Returns the only file that matches the first pattern with matches, None without one."""
+    for pattern in patterns:
+        paths = _gfile().glob(os.path.join(folder, pattern))
+        if paths:
+            return paths[0] if len(paths) == 1 else None
+    return None
+
+
 def common_files(paths: Iterable[str], others: Iterable[str]) -> list[str]:
     """Returns those of `paths` that are among `others`, also under other names, such as links."""
     identities: set[object] = set()
@@ -374,7 +383,7 @@ def join_named(folder: str, name: object, where: str) -> str:
 def sha256(path: str) -> str:
     """Returns the hexadecimal SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with _gfile().GFile(path, "rb") as f:
+    with open(path, "rb") if is_local(path) else _gfile().GFile(path, "rb") as f:
         while block := f.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

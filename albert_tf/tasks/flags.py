@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf.cli.path_flags import check_vocabulary, define_path
+from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig, missing_setting
 from albert_tf.io import files
-from albert_tf.pretrained import DEFAULT, NONE, resolve_name
+from albert_tf.pretrained import DEFAULT, NONE
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary, find_local
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.training_flags import (
     check_modes,
@@ -70,9 +71,14 @@ def define_finetuning_flags() -> None:
     flags.DEFINE_bool("do_predict", False, "Predict; needs only a trained --output_dir.")
     beside = f"Default: that of --init_checkpoint; with {NONE}, of {DEFAULT}."
     for name, help, check in (
-        ("albert_config_file", "JSON file, or name of a preset.", AlbertConfig.load),
-        ("spm_model_file", "SentencePiece model.", check_vocabulary),
-        ("vocab_file", "WordPiece vocabulary, or tokenizer.json.", check_vocabulary),
+        (
+            "albert_config_file",
+            "JSON file, or name of a preset (albert_base_v2), which is an architecture without "
+            "weights.",
+            AlbertConfig.load,
+        ),
+        ("spm_model_file", f"{VOCABULARY}.", check_vocabulary),
+        ("vocab_file", "The same as --spm_model_file.", check_vocabulary),
     ):
         define_path(name, None, f"{help} {beside}", check, when=lambda: FLAGS.do_train)
     flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as in tokenizer.json, or true.")
@@ -228,5 +234,5 @@ def _local_model_config() -> AlbertConfig | None:
     if path:
         return AlbertConfig.load(path) if files.is_local(path) else None
     path = FLAGS.init_checkpoint or DEFAULT
-    path = resolve_name(DEFAULT if path == NONE else path)
-    return config_in(path) if files.is_local(path) else None
+    path = find_local(DEFAULT if path == NONE else path)
+    return config_in(path) if path else None

@@ -17,7 +17,8 @@ from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import OPTIMIZERS
-from albert_tf.pretrained import DEFAULT, NONE, check_model
+from albert_tf.pretrained import DEFAULT, NONE
+from albert_tf.pretrained.locate import NAMES, check_model
 from albert_tf.training.cluster import check_cluster
 from albert_tf.training.specs import (
     MAX_SEED,
@@ -70,9 +71,10 @@ def define_training_flags(
     define_path(
         "init_checkpoint", None, "Weights to start from: the output directory of another run (its "
         "best weights), the name of a checkpoint without .index, a folder or archive (.tar.gz) of "
-        "the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…), "
-        f"the name of a bundled model ({DEFAULT}), or {NONE} for random weights. {without_init} "
-        "Not needed for resuming.", check=check_model, when=_starts_anew
+        f"the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, {NAMES}, or that of a "
+        f"bundled model ({DEFAULT}); {NONE} for random weights. A file or folder takes precedence "
+        f"over a name. {without_init} Not needed for resuming.",
+        check=check_model, when=_starts_anew
     )  # fmt: skip
     flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
     flags.DEFINE_bool("do_train", True, "Train.")

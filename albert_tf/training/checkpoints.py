@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError, DamagedError, StoppedError
+from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.weights.checkpoint import check_checkpoint, open_checkpoint, reading_error
@@ -31,7 +31,7 @@ from albert_tf.weights.checkpoint_files import (
     step_of,
 )
 from albert_tf.weights.load import open_source
-from albert_tf.weights.source import LoadReport, Source, assign_weights, first_line
+from albert_tf.weights.source import LoadReport, Source, assign_weights
 
 _PythonState = tf.train.experimental.PythonState
 

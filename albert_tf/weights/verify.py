@@ -29,10 +29,11 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_vocabulary, define_path
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_files import check_text_file, read_lines
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ def define_flags() -> None:
         check=check_text_file,
     )
     define_path(
-        "vocab_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json. "
+        "vocab_file", None, f"{VOCABULARY}. "
         "Default: that beside the weights.", check=check_vocabulary
     )  # fmt: skip
     flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as the source says, or yes.")

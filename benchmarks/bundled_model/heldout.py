@@ -16,10 +16,11 @@ from absl import flags
 
 from albert_tf.cli.path_flags import define_path
 from albert_tf.io import files
-from albert_tf.pretrained import DEFAULT, resolve_name
+from albert_tf.io.files import find_only
+from albert_tf.pretrained import DEFAULT
+from albert_tf.pretrained.locate import locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE
 from albert_tf.weights.load import open_source
-from albert_tf.weights.source import find_only
 from benchmarks import machine
 from benchmarks.stages import Stage, run_stages
 
@@ -60,7 +61,7 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
         shutil.rmtree(vocabulary)
     source.tokenizer().save(vocabulary)
     # The weights as a file, so that other ones under the same name are evaluated again.
-    weights = find_only(resolve_name(model), "*.safetensors")
+    weights = find_only(locate(model), "*.safetensors")
     inputs = [weights] if weights else [f"{source.location}.index"]
     stages, folders = [], {}
     for what, ngram in MASKS.items():

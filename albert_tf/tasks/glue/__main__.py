@@ -22,8 +22,9 @@ import json
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_run_dirs, check_vocabulary, define_path, define_paths
+from albert_tf.cli.path_flags import check_run_dirs, define_path, define_paths
 from albert_tf.io import files
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.glue import submission
 from albert_tf.tasks.glue.data import DATA_SOURCES, describe
@@ -41,7 +42,7 @@ def define_inspect_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_enum("data_source", "files", DATA_SOURCES, "tfds: TensorFlow Datasets.")
     define_path(
-        "spm_model_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json, to "
+        "spm_model_file", None, f"{VOCABULARY}, to "
         "count lengths in tokens, including special ones. Default: in words.",
         check=check_vocabulary,
     )  # fmt: skip

@@ -28,9 +28,10 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_squad_file, check_vocabulary, define_path
+from albert_tf.cli.path_flags import check_squad_file, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from albert_tf.tasks import ensemble_flags
 from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import normalize_answer, score
@@ -69,7 +70,7 @@ def define_inspect_flags() -> None:
     _define_version()
     define_path("file", None, "The SQuAD file.", required=True, check=check_squad_file)
     define_path(
-        "spm_model_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json.",
+        "spm_model_file", None, f"{VOCABULARY}.",
         required=True, check=check_vocabulary,
     )  # fmt: skip
     flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.")
