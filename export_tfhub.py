@@ -82,7 +82,7 @@ def _check_flags() -> None:
     if FLAGS.quantization != "none" and FLAGS.format != "tflite":
         raise AlbertError("--quantization is only for --format=tflite.")
     if FLAGS.export_type != "preprocessing":
-        refuse_flags(["seq_length"], "it goes with --export_type=preprocessing.")
+        refuse_flags(["seq_length"], "it requires --export_type=preprocessing.")
     if FLAGS.format == "tflite":
         _check_lite(FLAGS.export_type)
 

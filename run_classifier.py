@@ -116,7 +116,7 @@ def _check_flags() -> None:
         if custom and FLAGS[action].value and not FLAGS[file].value:
             raise AlbertError(f"--{action} needs --{file}.")
     if custom:
-        refuse_flags(GLUE_ONLY, "they go with --task_name=<a GLUE task>.")
+        refuse_flags(GLUE_ONLY, "they require --task_name=<a GLUE task>.")
     else:
         reason = f"with --task_name={FLAGS.task_name} all data come from --data_dir."
         refuse_flags(CUSTOM_ONLY, f"{reason} For files of your own, leave --task_name out.")

@@ -263,7 +263,7 @@ def _run(run_config: RunConfig, num_train_steps: int, stage: Stage | None = None
             TrainSpec.of(source, num_train_steps), eval_spec if do_eval else None
         )
         if source.num_corrupt:
-            print(f"Trained without {source.num_corrupt:,} corrupt records; they are named above.")
+            print(f"Trained without {source.num_corrupt:,} corrupt records; they are listed above.")
     if do_eval:
         results = estimator.evaluate(eval_spec)
         print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))

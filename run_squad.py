@@ -115,7 +115,7 @@ def _run(config: FineTuneConfig | None) -> None:
     if FLAGS.null_score_diff_threshold is not None:
         task.threshold = Threshold(FLAGS.null_score_diff_threshold, "as given")
     if task.spec.head == "span":
-        refuse_flags(BEAM_ONLY, "the span head follows no beam.")
+        refuse_flags(BEAM_ONLY, "the span head has no beam.")
     train, held_out, new = (
         read_squad(FLAGS[file].value, version=task.spec.version) if _is_requested(action) else ()
         for action, file in FILES.items()

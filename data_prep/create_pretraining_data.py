@@ -181,10 +181,10 @@ def _output() -> Output:
         raise AlbertError("Give either --output_dir or --output_file.")
     if FLAGS.output_dir:
         if FLAGS.num_shards is not None and FLAGS.num_shards < 1:
-            raise AlbertError(f"--num_shards is {FLAGS.num_shards}; the least is 1.")
+            raise AlbertError(f"--num_shards is {FLAGS.num_shards}; it must be at least 1.")
         return Output(FLAGS.output_dir, FLAGS.num_shards)
     if FLAGS.num_shards is not None:
-        raise AlbertError("--num_shards goes with --output_dir; --output_file lists the shards.")
+        raise AlbertError("--num_shards requires --output_dir; --output_file lists the shards.")
     paths = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     folders = {os.path.dirname(path) for path in paths}
     if len(folders) != 1 or len(set(paths)) != len(paths):
@@ -200,11 +200,11 @@ def _runner() -> Callable[[Context, str], Runner]:
     """
     if FLAGS.runner == LOCAL:
         if FLAGS.beam_options is not None:
-            raise AlbertError("--beam_options goes with --runner=beam.")
+            raise AlbertError("--beam_options requires --runner=beam.")
         return functools.partial(LocalRunner, num_workers=FLAGS.num_workers)
     if FLAGS["num_workers"].present:
         raise AlbertError(
-            "--num_workers goes with --runner=local; --beam_options says how many workers Beam "
+            "--num_workers requires --runner=local; --beam_options says how many workers Beam "
             "has, for example '--direct_num_workers=2 --direct_running_mode=multi_processing'."
         )
     try:

@@ -170,7 +170,7 @@ def check_modes(data_flags: Mapping[str, str], training_only: Sequence[str] = ()
     if FLAGS.use_tpu and FLAGS["strategy"].present and FLAGS.strategy != "tpu":
         raise AlbertError(f"Give --use_tpu or --strategy={FLAGS.strategy}, not both.")
     if not FLAGS.use_tpu and FLAGS.strategy != "tpu":
-        refuse_flags(_TPU_ONLY, "they go with --strategy=tpu.")
+        refuse_flags(_TPU_ONLY, "they require --strategy=tpu.")
     if not FLAGS.do_train:
         names = [*TRAINING_ONLY, *training_only, *_EVALUATION_DURING_TRAINING]
         note_unused_flags(names, "do_train")

@@ -130,7 +130,7 @@ class TextClassifier:
         if len(texts) != len(seconds):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:
-            raise AlbertError("There is no text to classify.")
+            raise AlbertError("There is no text to classify; give at least one.")
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
         parts = [
             self._predict(self._batch(examples[start : start + _BATCH]))[name].numpy()

@@ -101,7 +101,9 @@ def define_ensemble_flags() -> None:
 def score_command(data: str, predictions: str) -> None:
     """Prints the scores of a prediction file."""
     if FLAGS.null_odds and FLAGS.version == "1.1":
-        raise AlbertError("--null_odds is for --version=2.0; SQuAD 1.1 has an answer everywhere.")
+        raise AlbertError(
+            "--null_odds is for --version=2.0; in SQuAD 1.1 every question has an answer."
+        )
     if FLAGS["na_prob_thresh"].present and not FLAGS.null_odds:
         raise AlbertError("--na_prob_thresh is a threshold on --null_odds, which is not given.")
     scores = score(
