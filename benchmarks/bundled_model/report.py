@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the page of results, and its figures as JSON, from what the other commands measured."""
+"""Writes the results page, and its figures as JSON, from the output of the other commands."""
 
 from __future__ import annotations
 

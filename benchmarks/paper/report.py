@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Joins the tables of finished runs to one page, with plots beside it."""
+"""Joins the tables of finished runs into one page, with plots."""
 
 from __future__ import annotations
 
