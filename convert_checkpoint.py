@@ -37,16 +37,16 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the flags of this script."""
     define_path(
-        "from_path", None, "The model: an output directory or checkpoint of ours, a folder or "
+        "from_path", None, "The model: an output directory or checkpoint of albert_tf, a folder or "
         "archive (.tar.gz) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, "
         f"{NAMES}, or that of a bundled model.",
         required=True, check=check_model
     )  # fmt: skip
     flags.DEFINE_enum(
-        "to", None, FORMATS, "tf2: ours, a checkpoint with albert_config.json and tokenizer.json. "
-        "tf1: the TF1 release's, with its variable names. hf: config.json and model.safetensors. "
-        "tfhub: an encoder SavedModel with .mlm and .sop; see also export_tfhub.py.",
-        required=True
+        "to", None, FORMATS, "tf2: an albert_tf checkpoint, albert_config.json and tokenizer.json. "
+        "tf1: a checkpoint of the TF1 release, with its variable names. hf: config.json and "
+        "model.safetensors. tfhub: an encoder SavedModel with .mlm and .sop; see also "
+        "export_tfhub.py.", required=True
     )  # fmt: skip
     define_path(
         "output_dir",
@@ -57,17 +57,17 @@ def define_flags() -> None:
     )
     flags.DEFINE_bool(
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
-        "write the weights that pretrained models have; the others are listed."
+        "write only the weights that pretrained models have; the others are listed."
     )  # fmt: skip
     flags.DEFINE_enum(
-        "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: bit by bit. float16, for --to=hf: "
-        "half the size, each weight rounded to the nearest; it is read as float32 again."
+        "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: exact. float16, for --to=hf: half "
+        "the size, with each weight rounded to the nearest; it is read as float32."
     )  # fmt: skip
     flags.DEFINE_bool(
-        "rescale_embeddings", False, "Scale embeddings that LAMB has made large to the size of new "
-        "ones, by a power of two that the masked LM's normalisation compensates. No output "
-        "changes; AdamW then trains them like new ones, which helps with thousands of examples and "
-        "harms with a few hundred."
+        "rescale_embeddings", False, "Scale down embeddings that LAMB has made large, by a power "
+        "of two that the masked LM's normalization compensates. No output changes. AdamW then "
+        "trains them at the usual scale, which helps with thousands of examples and harms with a "
+        "few hundred."
     )  # fmt: skip
     flags.DEFINE_string(
         "push_to_hub", None, "OWNER/NAME: also upload the result to this repository of Hugging "

@@ -113,13 +113,13 @@ class AlbertConfig:
             )
         if self.parameter_sharing == "none" and self.num_hidden_groups != 1:
             raise AlbertError(
-                f"num_hidden_groups {self.num_hidden_groups} has no meaning with "
+                f"num_hidden_groups {self.num_hidden_groups} has no effect with "
                 "parameter_sharing 'none'; leave it at 1."
             )
         parameters = self.count_parameters()["total"]
         if parameters > _MAX_PARAMETERS:
             raise AlbertError(
-                f"A model of {parameters:.1e} parameters does not fit into any machine; check the "
+                f"A model of {parameters:.1e} parameters is too large for any machine; check the "
                 "sizes."
             )
 

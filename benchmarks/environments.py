@@ -1,15 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The same jobs in several Python environments, in turns: how fast each set of versions is.
+"""Compares the speed of the same jobs in several Python environments, in turns.
 
   python -m benchmarks.environments --pythons=.venv/bin/python,.venv-current/bin/python \\
     --input_file=text.txt --data_dir=glue
 
 The jobs are whole commands: --help, a pretraining run of one step, building records, fine-tuning
-and evaluating. Each environment has this project's requirements. Prints wall and processor seconds
-and their ratios to the first environment's of the same turn, as medians over the turns with the
-least and the most, and one line of JSON. For the training step alone: benchmarks.train_step
---peer=ours.
+and evaluation. Each environment has this project's requirements installed. Prints wall and CPU
+seconds and their ratios to the first environment in the same turn, as medians with minimum and
+maximum, and one line of JSON. For the training step alone, use benchmarks.train_step --peer=ours.
 """
 
 from __future__ import annotations

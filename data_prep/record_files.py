@@ -88,5 +88,8 @@ def _describe(paths: list[str], vocab_file: str | None) -> RecordFiles:
         vocab_file = spec_path
     tokenizer = Tokenizer.from_file(vocab_file) if vocab_file else None
     if manifest and tokenizer and tokenizer.spec.sha256 != manifest.tokenizer.get("sha256"):
-        raise AlbertError(f"{vocab_file} is not the vocabulary these records were made with.")
+        raise AlbertError(
+            f"{vocab_file} is not the vocabulary of these records; give the one they were built "
+            "with."
+        )
     return RecordFiles(paths, features, manifest, tokenizer)

@@ -109,7 +109,7 @@ MISTAKES = {
     ),
     "an output directory below a file": (
         (*TRAIN, "--output_dir=file/run"),
-        "--output_dir: file/run cannot be a folder, as ",
+        "--output_dir: file/run cannot be a folder, because ",
     ),
     "a model without a vocabulary": (
         (*TRAIN, "--albert_config_file=albert_test"),

@@ -135,7 +135,7 @@ def check_output_folder(path: str) -> None:
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
-        raise AlbertError(f"{path} cannot be a folder, as {folder} is not one.")
+        raise AlbertError(f"{path} cannot be a folder, because {folder} is not a folder.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AlbertError(f"{path} cannot be written: there is no permission to write to {folder}.")
 

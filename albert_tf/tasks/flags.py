@@ -81,9 +81,11 @@ def define_finetuning_flags() -> None:
         ("vocab_file", "The same as --spm_model_file.", check_vocabulary),
     ):
         define_path(name, None, f"{help} {beside}", check, when=lambda: FLAGS.do_train)
-    flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as in tokenizer.json, or true.")
+    flags.DEFINE_bool(
+        "do_lower_case", None, "Lower-case the text. Default: as in tokenizer.json, or true."
+    )
     flags.DEFINE_integer(
-        "max_seq_length", None, "Maximum length of a sequence in tokens; longer ones are cut. "
+        "max_seq_length", None, "Maximum sequence length in tokens; longer ones are truncated. "
         f"{_RECIPE}, or the maximum of the model.", 1
     )  # fmt: skip
     flags.DEFINE_bool(
@@ -101,29 +103,28 @@ def define_finetuning_flags() -> None:
     )
     flags.DEFINE_integer(
         "warmup_step", None, f"Steps of linear warm-up. {_RECIPE}, in proportion to the steps; "
-        "without one a tenth of them. Larger models often do not learn without warm-up.", 0
+        "without one, a tenth of them. Larger models often do not learn without warm-up.", 0
     )  # fmt: skip
     flags.DEFINE_integer(
         "eval_every_steps", None, "Steps between evaluations during training, which select the "
         f"best weights. {_RECIPE}.", 1
     )  # fmt: skip
     flags.DEFINE_float(
-        "dropout", None, f"Dropout of hidden layers and attention. {_RECIPE}, or that of the "
-        "model; none for models that were trained without dropout.", 0.0, 1.0
+        "dropout", None, f"Dropout of hidden layers and attention. {_RECIPE}, or the model's "
+        "configuration; none for models that were pretrained without dropout.", 0.0, 1.0
     )  # fmt: skip
     flags.DEFINE_float(
         "classifier_dropout", None, f"Dropout on the input of the task's head. {_RECIPE}, or 0.1.",
         0.0, 1.0
     )  # fmt: skip
     flags.DEFINE_enum(
-        "freeze", None, FREEZABLE, "The part of the model to keep as it is in --init_checkpoint. "
-        "embeddings: those of pieces, segments and positions. encoder: everything but the task's "
-        "head, which is faster, takes less memory and works with a higher --learning_rate. "
-        "Default: none."
+        "freeze", None, FREEZABLE, "The part of the model to freeze. embeddings: the embeddings of "
+        "pieces, segments and positions. encoder: everything except the task's head; this is "
+        "faster and takes less memory; use a higher --learning_rate. Default: none."
     )  # fmt: skip
     flags.DEFINE_integer(
         "num_seeds", 1, "Train this number of times, with consecutive seeds from --random_seed, in "
-        "folders seed-<n>; print median, best and spread, and use the best run.", 1
+        "folders seed-<n>; print the median, best and range of results, and use the best run.", 1
     )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ class CheckpointStore:
                 faults.append(str(error))
                 continue
             for text in faults:
-                print(f"{text} Going on from {prefix}.")
+                print(f"{text} Resuming from {prefix}.")
             self.forget_after(step)
             self._restore_best()
             return
@@ -218,7 +218,7 @@ class CheckpointStore:
             if self.best:
                 check_checkpoint(os.path.join(folder, self.best.checkpoint))
         except DamagedError as error:
-            print(f"{error} Forgetting these best weights: the next evaluation is the best.")
+            print(f"{error} These best weights are discarded; the next evaluation is the best.")
             self.forget_best()
         if self._writes:
             self._delete_other_best(self.best.step if self.best else None)

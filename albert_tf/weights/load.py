@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained.hugging_face_hub import TORCH_WEIGHTS, WEIGHTS
 from albert_tf.pretrained.locate import locate
 from albert_tf.weights.checkpoint import CheckpointSource
 from albert_tf.weights.config_files import HUGGING_FACE_CONFIG, SAVED_MODEL
 from albert_tf.weights.huggingface import HuggingFaceSource
+from albert_tf.weights.pretrained_model import PretrainedModel
 from albert_tf.weights.source import LoadReport, Source, assign_weights
 from albert_tf.weights.tfhub import SavedModelSource
 
@@ -72,11 +72,11 @@ def check_architecture(config: AlbertConfig, path: str) -> None:
             )
 
 
-def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
+def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
     """Loads a pretrained ALBERT of any format, and checks every variable.
 
     The model has the attributes `config` (read from the source, never guessed), `tokenizer` (None
-    if the source has none) and `load_report`.
+    if the source has none) and `load_report`. `embed`, `fill_mask` and `score` take texts.
 
     Args:
       path: see `open_source`.
@@ -91,6 +91,7 @@ def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
 
     Example:
       model = albert_tf.load_pretrained("albert_tiny_books")
+      model.embed(["It was the best of times."])
       model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["mlm_logits"]
     """
     source = open_source(path)
@@ -105,7 +106,7 @@ def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
             f"The vocabulary of {source.location} has {tokenizer.vocab_size} pieces, but its "
             f"configuration says vocab_size={config.vocab_size}."
         )
-    model = AlbertPretrainer(config)
+    model = PretrainedModel(config)
     report = assign_weights(source, model.named_weights())
     _check_report(report, allow_partial)
     model.tokenizer, model.load_report = tokenizer, report

@@ -1,10 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Masked LM and sentence order on books that the bundled model has not read.
+"""Masked LM and sentence order on book chapters that the bundled model was not trained on.
 
-benchmarks/data/books_heldout.txt.gz holds every 40th chapter (95 of 3,838: the 40th, the 80th, …)
-of 62 MB of public-domain books. The model was trained on the others, so the text is new to it, but
-not the books.
+benchmarks/data/books_heldout.txt.gz contains every 40th chapter (95 of 3,838: the 40th, the 80th,
+…) of 62 MB of public-domain books. The model was trained on the other chapters of the same books.
 """
 
 from __future__ import annotations

@@ -37,10 +37,15 @@ def define_inspect_flags() -> None:
     """Defines the flags of `inspect`."""
     flags.DEFINE_string("task_name", None, "A GLUE task: cola, …, wnli or ax.", required=True)
     define_path(
-        "data_dir", None, "The folder with GLUE's CoLA, SST-2, … in it.",
+        "data_dir", None, "Folder with GLUE's folders CoLA, SST-2, ….",
         check=files.check_folder, when=lambda: FLAGS.data_source == "files",
     )  # fmt: skip
-    flags.DEFINE_enum("data_source", "files", DATA_SOURCES, "tfds: TensorFlow Datasets.")
+    flags.DEFINE_enum(
+        "data_source",
+        "files",
+        DATA_SOURCES,
+        "Where the data comes from. files: --data_dir. tfds: TensorFlow Datasets.",
+    )
     define_path(
         "spm_model_file", None, f"{VOCABULARY}, to "
         "count lengths in tokens, including special ones. Default: in words.",
@@ -61,7 +66,7 @@ def define_submission_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_bool(
         "allow_missing", False, "Answer test sets without predictions with the most frequent label "
-        "of the training set; the server takes complete submissions only."
+        "of the training set; the server accepts only complete submissions."
     )  # fmt: skip
     script.define_overwrite_flag()
 
