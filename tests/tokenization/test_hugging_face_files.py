@@ -29,7 +29,7 @@ def ours(model):
 
 
 def theirs(model, recent):
-    """Returns what Hugging Face's own converter makes of a SentencePiece model.
+    """Returns an imitation of what Hugging Face's own converter makes of a SentencePiece model.
 
     It lowers the scores of pieces such as "9,", replaces quotes, and in recent releases takes
     user-defined symbols as added tokens.
