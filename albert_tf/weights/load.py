@@ -17,7 +17,13 @@ from albert_tf.weights.checkpoint import CheckpointSource
 from albert_tf.weights.config_files import HUGGING_FACE_CONFIG, SAVED_MODEL
 from albert_tf.weights.huggingface import HuggingFaceSource
 from albert_tf.weights.pretrained_model import PretrainedModel
-from albert_tf.weights.source import LoadReport, Source, assign_weights
+from albert_tf.weights.source import (
+    POOLER,
+    SENTENCE_ORDER,
+    LoadReport,
+    Source,
+    assign_weights,
+)
 from albert_tf.weights.tfhub import SavedModelSource
 
 
@@ -76,7 +82,9 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
     """Loads a pretrained ALBERT of any format, and checks every variable.
 
     The model has the attributes `config` (read from the source, never guessed), `tokenizer` (None
-    if the source has none) and `load_report`. `embed`, `fill_mask` and `score` take texts.
+    if the source has none) and `load_report`. `embed`, `fill_mask` and `score` take texts. If the
+    source is a masked LM without the sentence order head (or without the pooler too), these keep
+    their random weights, and a warning lists them.
 
     Args:
       path: see `open_source`.
@@ -126,7 +134,8 @@ def _check_report(report: LoadReport, allow_partial: bool) -> None:
     if not parts:
         return
     differences = "; ".join(parts)
-    if allow_partial and encoder_matches:
+    is_masked_lm = not report.unexpected and {*report.missing} <= POOLER | SENTENCE_ORDER
+    if is_masked_lm or (allow_partial and encoder_matches):
         warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)
         return
     hint = " A model with other heads can be loaded in part (allow_partial)."

@@ -26,6 +26,10 @@ POSITIONS = f"{ENCODER_SCOPE}embeddings/position_embeddings"
 #: An encoder may lack these: Hugging Face saves models for token-level tasks (masked LM, question
 #: answering) without a pooler.
 POOLER = frozenset({"bert/pooler/dense/kernel", "bert/pooler/dense/bias"})
+#: A masked LM may lack these; Hugging Face's published ALBERTs are masked LMs.
+SENTENCE_ORDER = frozenset(
+    {"cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"}
+)
 
 
 class Source(abc.ABC):
