@@ -31,6 +31,7 @@ _HOME = {
     "export_saved_model": "albert_tf.tasks.export",
     "keras": "albert_tf.keras2",
     "load_pretrained": "albert_tf.weights.load",
+    "push_to_hub": "albert_tf.pretrained.hugging_face_hub",
 }
 
 __all__ = [*_HOME, "__version__"]

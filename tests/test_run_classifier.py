@@ -118,7 +118,7 @@ def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
     winner, loser = sorted(status, key=status.get)
     assert re.search(
         rf"error: {output} is in use: process {processes[winner].pid} on \S+ has been training "
-        r"there since .*; wait for its end, stop it, or give another path\.\n$",
+        r"there since .*; wait until it ends, stop it, or give another path\.\n$",
         errors[loser],
     )
     assert json.loads((output / "task.json").read_text())["labels"] == ["negative", winner]

@@ -262,7 +262,7 @@ def test_flags_of_another_version_or_head_are_refused(trained, folder, run):
     if head == "span":
         done = run("do_eval", **given, start_n_top=3)
         assert done.returncode == 1
-        assert "--start_n_top would be ignored: the span head follows no beam" in done.stderr
+        assert "--start_n_top would be ignored: the span head has no beam" in done.stderr
 
 
 def test_a_threshold_for_a_model_of_1_1_is_refused_and_its_answers_stay(

@@ -67,7 +67,7 @@ def self_check(folder: str, probes: Sequence[Probe]) -> dict[str, Any]:
             if difference is None or not difference <= TOLERANCE:
                 what = "other values" if difference is None else f"a difference of {difference:.2g}"
                 raise AlbertError(
-                    f"The SavedModel's outputs are not the model's: {called} has {what} in "
+                    f"The SavedModel's outputs differ from the model's: {called} has {what} in "
                     f"{name!r}; nothing was written."
                 )
             differences[name] = difference

@@ -11,16 +11,14 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io.files import path_of
-from albert_tf.pretrained import resolve_name
-from albert_tf.weights import huggingface
-from albert_tf.weights.archive import ENDINGS, unpack
+from albert_tf.pretrained.hugging_face_hub import TORCH_WEIGHTS, WEIGHTS
+from albert_tf.pretrained.locate import locate
 from albert_tf.weights.checkpoint import CheckpointSource
 from albert_tf.weights.config_files import HUGGING_FACE_CONFIG, SAVED_MODEL
 from albert_tf.weights.huggingface import HuggingFaceSource
 from albert_tf.weights.pretrained_model import PretrainedModel
 from albert_tf.weights.source import LoadReport, Source, assign_weights
-from albert_tf.weights.tfhub import HANDLE, SavedModelSource, resolve_handle
+from albert_tf.weights.tfhub import SavedModelSource
 
 
 def open_source(path: str) -> Source:
@@ -29,18 +27,15 @@ def open_source(path: str) -> Source:
     Args:
       path: an output directory of ours, a folder of checkpoints or a checkpoint's name; a folder
         of the TF1 release or a checkpoint's name in it; a Hugging Face folder; a SavedModel;
-        an archive (.tar.gz, .tgz, .tar) of one of these; a TF-Hub handle (https://…); or, if
-        there is no such file, the name of a bundled model (see albert_tf.pretrained).
+        an archive (.tar.gz, .tgz, .tar) of one of these; or, if there is no such file, the name
+        of a model, which is downloaded if need be (see albert_tf.pretrained.locate).
 
     Raises:
-      AlbertError: `path` is not a path, an archive is damaged or malicious, or a module cannot be
-        downloaded from TF-Hub.
+      AlbertError: `path` is not a path, an archive is damaged or malicious, or a model cannot be
+        downloaded.
     """
-    path = path_of(path, "pretrained model")
-    path = resolve_handle(path) if path.startswith(HANDLE) else resolve_name(path)
-    if path.endswith(ENDINGS):
-        path = unpack(path)
-    if os.path.basename(path) in (huggingface.WEIGHTS, huggingface.TORCH_WEIGHTS):
+    path = locate(path)
+    if os.path.basename(path) in (WEIGHTS, TORCH_WEIGHTS):
         path = os.path.dirname(path)
 
     def holds(name: str) -> bool:

@@ -150,7 +150,7 @@ class _TextModel(FineTunedModel):
         if len(texts) != len(seconds):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:
-            raise AlbertError("There is no text to classify.")
+            raise AlbertError("There is no text to classify; give at least one.")
         tokenizer, length = self.task.tokenizer, self.task.spec.max_seq_length
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
         columns, _ = featurize(tokenizer, examples, length)

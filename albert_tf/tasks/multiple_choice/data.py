@@ -278,7 +278,7 @@ def _label(row: Mapping[str, Any], num_choices: int, where: str) -> int | None:
         return _letter_index(answer, num_choices, where)
     if type(label) is not int or not 0 <= label < num_choices:
         raise AlbertError(
-            f"{where}: the label {shown_json(label)} is none of 0 to {num_choices - 1}."
+            f"{where}: the label {shown_json(label)} is not one of 0 to {num_choices - 1}."
         )
     return label
 
@@ -289,6 +289,6 @@ def _letter_index(answer: Any, num_choices: int, where: str) -> int | None:
         return None
     if answer not in letters:
         raise AlbertError(
-            f"{where}: the answer {shown_json(answer)} is none of {letters[0]} to {letters[-1]}."
+            f"{where}: the answer {shown_json(answer)} is not one of {letters[0]} to {letters[-1]}."
         )
     return letters.index(answer)

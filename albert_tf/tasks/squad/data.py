@@ -63,8 +63,8 @@ def check_answered(questions: Iterable[Question]) -> None:
     for question in questions:
         if not question.answers and not question.is_impossible:
             raise AlbertError(
-                f"{question.where} has no answers to compare with; predict questions whose answers "
-                "are unknown."
+                f"{question.where} has no answers to compare with; use `do_predict` for questions "
+                "whose answers are unknown."
             )
 
 
