@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tensorflow as tf
 
@@ -20,6 +20,9 @@ from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.output_lock import output_lock
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.model_folders import model_folder
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class FineTunedModel:
@@ -46,7 +49,7 @@ class FineTunedModel:
         )
 
     @classmethod
-    def load(cls, folder: str, **changes: Any) -> FineTunedModel:
+    def load(cls, folder: str, **changes: Any) -> Self:
         """Loads the model of an output directory, or that of its best seed.
 
         Args:
@@ -61,7 +64,7 @@ class FineTunedModel:
         return cls._of(cls.task_class.load(folder, **changes), folder)
 
     @classmethod
-    def _of(cls, task: FineTuningTask, folder: str, *arguments: Any) -> FineTunedModel:
+    def _of(cls, task: FineTuningTask, folder: str, *arguments: Any) -> Self:
         """Returns the model of a task with the weights in a folder."""
         model = task.build_model()
         load_weights(folder, model.named_weights(), whole=True)
@@ -75,7 +78,7 @@ class FineTunedModel:
         data: tuple[Sequence[Any], Sequence[Any]],
         make_spec: Callable[[int], Any],
         settings: Mapping[str, Any],
-    ) -> FineTunedModel:
+    ) -> Self:
         """Fine-tunes as the task's script does, and loads the result.
 
         Args:
@@ -100,7 +103,10 @@ class FineTunedModel:
         return cls.load(config.output_dir)
 
     def _evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
-        """Returns the metrics for examples, as the task's script computes them."""
+        """Returns the metrics for examples, as the task's script computes them.
+
+        The precision is that of the run, while predictions of single texts are made in float32.
+        """
         from albert_tf.tasks.runner import open_trained
 
         settings = {"output_dir": self._saved("evaluate"), "eval_batch_size": self.eval_batch_size}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,9 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
 from albert_tf.tokenization.sequences import pad_sequences
 from albert_tf.tokenization.tokenizer import checked_texts
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 def _takes_pairs(spec: ClassificationSpec) -> bool:
@@ -65,7 +68,7 @@ class _TextModel(FineTunedModel):
         text_pair: str | None = None,
         label: str = "label",
         **settings: Any,
-    ) -> _TextModel:
+    ) -> Self:
         """Fine-tunes a pretrained model, with the recipe and the results of run_classifier.py.
 
         If the output directory holds a run with the same settings and data, it is resumed, or
@@ -118,7 +121,9 @@ class _TextModel(FineTunedModel):
 
         Args:
           data: as for `train`.
-          text, text_pair, label: the columns; None for those of the training data.
+          text: the column of the text; None for that of the training data.
+          text_pair: the column of the second text; likewise.
+          label: the column of the label; likewise.
 
         Raises:
           AlbertError: the data lacks a column or has unknown labels, or the model is in no folder.

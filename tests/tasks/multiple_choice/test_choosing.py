@@ -89,7 +89,7 @@ def test_training_in_python_gives_the_model_of_the_script(tokenizer, tmp_path):
     ("changes", "message"),
     [
         ({"options": ["a"]}, "train row 1: 1 options, but `num_choices`=3"),
-        ({"label": 5}, "train row 1: the label 5 is none of 0 to 2"),
+        ({"label": 5}, "train row 1: the label 5 is not one of 0 to 2"),
         ({"label": None}, "train row 1: the answer is missing"),
         ({"options": "abc"}, "train row 1: the options must be a list of texts"),
     ],
