@@ -43,7 +43,9 @@ def test_a_second_process_is_refused_with_the_holder_and_the_time(tmp_path, hold
 def test_a_killed_process_holds_no_lock_even_if_its_children_live(tmp_path, hold):
     folder = tmp_path / "run"
     children = (
-        "import os, subprocess, time; pid = os.fork(); pid or time.sleep(60); "
+        # The forked child releases the lock when it first runs, so wait until it does.
+        "import os, subprocess, time; ready, started = os.pipe(); pid = os.fork(); "
+        "pid or (os.write(started, b'.'), time.sleep(60)); os.read(ready, 1); "
         "print(pid, subprocess.Popen(['sleep', '60'], stdout=2).pid, flush=True)"
     )
     with hold(folder, children) as other:
