@@ -49,7 +49,7 @@ def reusable(
 
     @tf.function(autograph=False)
     def call(inputs: Inputs, training: bool = False) -> Outputs:
-        with graph_mode(portable=True):
+        with graph_mode(portable=True, served=not training):
             return function(inputs, training)
 
     call.get_concrete_function(specs)
@@ -58,13 +58,21 @@ def reusable(
 
 
 def serving_signature(
-    function: Callable[[Inputs, bool], Outputs], specs: Mapping[str, tf.TensorSpec]
+    function: Callable[[Inputs, bool], Outputs],
+    specs: Mapping[str, tf.TensorSpec],
+    served: bool = True,
 ) -> Any:
-    """Returns the serving function: inputs by name, and outputs without lists."""
+    """Returns the serving function: inputs by name, and outputs without lists.
+
+    Args:
+      function: of the inputs and `training`.
+      specs: of the inputs.
+      served: see GraphMode; not for TensorFlow Lite, which has fusions of its own.
+    """
 
     @tf.function(autograph=False)
     def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        with graph_mode(portable=True):
+        with graph_mode(portable=True, served=served):
             outputs = function(inputs, False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
