@@ -82,7 +82,7 @@ def serving_signature(
 def build_encoder(
     model: AlbertEncoder | AlbertPretrainer,
 ) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the SavedModel's root object and the signatures of an encoder in float32.
+    """Builds the SavedModel's root object and the signatures of an encoder, all float32.
 
     The root takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], and returns
     `pooled_output` [B, H], also as `default`, `sequence_output` [B, S, H] and `encoder_outputs`,
@@ -98,6 +98,7 @@ def build_encoder(
     @tf.function(autograph=False)
     def encode(inputs: Inputs, training: bool) -> Outputs:
         outputs = encoder(inputs, training=training)
+        outputs = tf.nest.map_structure(lambda y: tf.cast(y, tf.float32), outputs)
         return {"default": outputs["pooled_output"], **outputs}
 
     def predict_tokens(inputs: Inputs, training: bool) -> Outputs:
@@ -177,7 +178,7 @@ def encoder_export(
     albert_config.json beside it let load_pretrained read the SavedModel.
 
     Args:
-      model: in float32.
+      model: the encoder, or with its heads.
       tokenizer: None leaves out the vocabulary and `do_lower_case`.
     """
     root, signatures = build_encoder(model)

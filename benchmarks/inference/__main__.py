@@ -57,6 +57,7 @@ class Way:
       model: the file or folder in `ModelFiles.folder`, or any path.
       dtype: of torch's weights and computations.
       output: the output to compare.
+      frozen: tell oneDNN that weights are constant, as docs/export.md does for servers.
     """
 
     driver: str
@@ -64,10 +65,14 @@ class Way:
     model: str
     dtype: str = "float32"
     output: str = "pooled_output"
+    frozen: bool = False
 
 
 WAYS = {
     "saved_model": Way(_OURS, "saved_model", "saved_model"),
+    "saved_model_frozen": Way(_OURS, "saved_model", "saved_model", frozen=True),
+    "saved_model_bf16": Way(_OURS, "saved_model", "saved_model_bf16"),
+    "saved_model_bf16_frozen": Way(_OURS, "saved_model", "saved_model_bf16", frozen=True),
     "saved_model_text": Way(_OURS, "saved_model_text", "saved_model_text", output="probabilities"),
     "python": Way(_OURS, "python", ""),
     "tflite": Way(_OURS, "tflite", "tflite_none"),
@@ -82,6 +87,9 @@ WAYS = {
 #: In words, for the table.
 TITLES = {
     "saved_model": "SavedModel, ids",
+    "saved_model_frozen": "SavedModel, ids, constant weights",
+    "saved_model_bf16": "SavedModel, ids, bf16",
+    "saved_model_bf16_frozen": "SavedModel, ids, bf16, constant weights",
     "saved_model_text": "SavedModel, text",
     "python": "Python",
     "tflite": "TensorFlow Lite",
@@ -163,6 +171,7 @@ def measure(model: Any, shape: str, ways: dict[str, Way]) -> list[dict[str, Any]
                 "inputs": inputs,
                 "outputs": outputs,
                 "threads": FLAGS.threads or machine.describe()["cores"],
+                "frozen": way.frozen,
             }
             interpreter = sys.executable if way.driver == _OURS else FLAGS.peer_python
             peer = Peer(way.driver, interpreter, setup)
@@ -209,8 +218,7 @@ def _run() -> None:
     try:
         for name in FLAGS.models:
             model = ModelFiles(os.path.join(FLAGS.output_dir, os.path.basename(name)), name)
-            peers = {way.driver for way in ways.values()} != {_OURS}
-            model.prepare(FLAGS.peer_python if peers else None)
+            model.prepare({way.model for way in ways.values()}, FLAGS.peer_python)
             for shape in FLAGS.shapes:
                 known = {x["way"] for x in lines if (x["model"], x["shape"]) == (name, shape)}
                 missing = {key: way for key, way in ways.items() if key not in known}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +31,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.load import load_pretrained
 
-#: Words that texts are made of, besides the book's; any vocabulary has them in one or two pieces.
+#: Words that fill texts up; any vocabulary has them in one or two pieces.
 _SHORT_WORDS = ("a", "the", "and", ".")
 _BOOKS = os.path.join(os.path.dirname(__file__), "..", "data", "books_heldout.txt.gz")
 _TO_ONNX = os.path.join(os.path.dirname(__file__), "to_onnx.py")
@@ -42,8 +42,9 @@ class ModelFiles:
     """A model in all formats.
 
     Attributes:
-      folder: holds `weights` (a preset with random weights, saved once), `hf`, `saved_model` and
-        `saved_model_text`, `tflite_none`, `tflite_int8`, `encoder.onnx` and `encoder_int8.onnx`.
+      folder: holds `weights` (a preset with random weights, saved once), `hf`, `saved_model`,
+        `saved_model_bf16` and `saved_model_text`, `tflite_none`, `tflite_int8`, `encoder.onnx` and
+        `encoder_int8.onnx`.
       name: a bundled model, a path that load_pretrained takes, or a preset.
     """
 
@@ -60,19 +61,32 @@ class ModelFiles:
         saved = self.path("weights")
         return saved if os.path.exists(saved) else resolve_name(self.name)
 
-    def prepare(self, onnx_python: str | None) -> None:
-        """Makes the formats that are missing, the ONNX ones only with a Python that can."""
+    def prepare(self, wanted: Collection[str], onnx_python: str | None) -> None:
+        """Makes the weights, and those of the wanted files and folders that are missing.
+
+        Args:
+          wanted: names of files; see the class.
+          onnx_python: of the peers' environment, for the ONNX files.
+        """
         os.makedirs(self.folder, exist_ok=True)
         if self.name in AlbertConfig.preset_names():
             self._make("weights", self._save_random_weights)
         source = ModelFolder(self.source)
-        self._make("hf", lambda path: convert(self.source, "hf", path))
-        self._make("saved_model", lambda path: export_encoder(source, path, with_heads=False))
-        self._make("saved_model_text", self._export_classifier)
-        for quantization in ("none", "int8"):
-            lite = f"tflite_{quantization}"
-            self._make(lite, lambda path, q=quantization: export_lite(source, None, path, q))
-        if onnx_python and not os.path.exists(self.path("encoder_int8.onnx")):
+        onnx = [file for file in wanted if file.endswith(".onnx")]
+        writers = {
+            "hf": lambda path: convert(self.source, "hf", path),
+            "saved_model": lambda path: export_encoder(source, path, with_heads=False),
+            "saved_model_bf16": lambda path: export_encoder(
+                source, path, with_heads=False, precision="mixed_bfloat16"
+            ),
+            "saved_model_text": self._export_classifier,
+            "tflite_none": lambda path: export_lite(source, None, path, "none"),
+            "tflite_int8": lambda path: export_lite(source, None, path, "int8"),
+        }
+        for file, write in writers.items():
+            if file in wanted or (file == "hf" and onnx):
+                self._make(file, write)
+        if not all(os.path.exists(self.path(file)) for file in onnx):
             command = [onnx_python, _TO_ONNX, self.path("hf"), self.folder]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:

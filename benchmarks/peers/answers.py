@@ -3,11 +3,13 @@
 """This project's ways to answer, for benchmarks.inference. See protocol.py.
 
 The setup: "way"; "model", the path of the way's model; "inputs", an .npz file with `texts` and
-`ids`; "outputs", where to write the outputs, .npy; "threads".
+`ids`; "outputs", where to write the outputs, .npy; "threads"; "frozen", whether to tell oneDNN that
+weights are constant.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,8 @@ from benchmarks.peers import protocol
 
 def build(setup: dict[str, Any]) -> Callable[[int], float]:
     """Returns a function that answers as often as it is asked to."""
+    if setup["frozen"]:  # Read when the first product is made.
+        os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"] = "1"
     tf.config.threading.set_intra_op_parallelism_threads(setup["threads"])
     inputs = np.load(setup["inputs"])
     answer = WAYS[setup["way"]](setup["model"], inputs, setup["threads"])
