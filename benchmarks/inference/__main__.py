@@ -109,7 +109,7 @@ def _define_table_flags() -> None:
 
 def _define_run_flags() -> None:
     _define_table_flags()
-    flags.DEFINE_list("models", ["albert_base_v2", "albert_tiny_books"], "Presets or models.")
+    define_path_list("models", ["albert_base_v2", "albert_tiny_books"], "Presets or models.")
     flags.DEFINE_list("shapes", ["1x32", "1x128", "32x128"], "Texts of a call x tokens of a text.")
     flags.DEFINE_list("ways", list(WAYS), f"Of {', '.join(WAYS)}.")
     define_path("peer_python", None, "Python of the other libraries; none: they are left out.")
