@@ -5,6 +5,8 @@
   python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf --output_dir=albert-hf
   python convert_checkpoint.py --from_path=albert-hf --to=tf1 --output_dir=albert-tf1
   python convert_checkpoint.py --from_path=runs/base --to=tf2 --output_dir=weights
+  python convert_checkpoint.py --from_path=runs/base --to=hf --output_dir=base-hf \\
+    --push_to_hub=me/base
 
 Every variable is checked: if one is missing, unknown or of another shape, nothing is written.
 The result is read back and compared.
@@ -23,9 +25,11 @@ from absl import flags, logging
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
-from albert_tf.export.weight_formats import FORMATS, WEIGHTS_DTYPES, check_weights_dtype
+from albert_tf.errors import AlbertError
+from albert_tf.export.weight_formats import FORMATS, HF, WEIGHTS_DTYPES, check_weights_dtype
 from albert_tf.io import folders
-from albert_tf.pretrained import check_model
+from albert_tf.pretrained.hugging_face_hub import check_hub_id, push_to_hub
+from albert_tf.pretrained.locate import NAMES, check_model
 
 FLAGS = flags.FLAGS
 
@@ -33,15 +37,16 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the flags of this script."""
     define_path(
-        "from_path", None, "The model: an output directory or checkpoint of ours, a folder or "
-        "archive (.tar.gz) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub.",
+        "from_path", None, "The model: an output directory or checkpoint of albert_tf, a folder or "
+        "archive (.tar.gz) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, "
+        f"{NAMES}, or that of a bundled model.",
         required=True, check=check_model
     )  # fmt: skip
     flags.DEFINE_enum(
-        "to", None, FORMATS, "tf2: ours, a checkpoint with albert_config.json and tokenizer.json. "
-        "tf1: the TF1 release's, with its variable names. hf: config.json and model.safetensors. "
-        "tfhub: an encoder SavedModel with .mlm and .sop; see also export_tfhub.py.",
-        required=True
+        "to", None, FORMATS, "tf2: an albert_tf checkpoint, albert_config.json and tokenizer.json. "
+        "tf1: a checkpoint of the TF1 release, with its variable names. hf: config.json and "
+        "model.safetensors. tfhub: an encoder SavedModel with .mlm and .sop; see also "
+        "export_tfhub.py.", required=True
     )  # fmt: skip
     define_path(
         "output_dir",
@@ -52,19 +57,31 @@ def define_flags() -> None:
     )
     flags.DEFINE_bool(
         "allow_partial", False, "Accept a model with other heads, such as a fine-tuned one, and "
-        "write the weights that pretrained models have; the others are listed."
+        "write only the weights that pretrained models have; the others are listed."
     )  # fmt: skip
     flags.DEFINE_enum(
-        "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: bit by bit. float16, for --to=hf: "
-        "half the size, each weight rounded to the nearest; it is read as float32 again."
+        "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: exact. float16, for --to=hf: half "
+        "the size, with each weight rounded to the nearest; it is read as float32."
     )  # fmt: skip
     flags.DEFINE_bool(
-        "rescale_embeddings", False, "Scale embeddings that LAMB has made large to the size of new "
-        "ones, by a power of two that the masked LM's normalisation compensates. No output "
-        "changes; AdamW then trains them like new ones, which helps with thousands of examples and "
-        "harms with a few hundred."
+        "rescale_embeddings", False, "Scale down embeddings that LAMB has made large, by a power "
+        "of two that the masked LM's normalization compensates. No output changes. AdamW then "
+        "trains them at the usual scale, which helps with thousands of examples and harms with a "
+        "few hundred."
+    )  # fmt: skip
+    flags.DEFINE_string(
+        "push_to_hub", None, "OWNER/NAME: also upload the result to this repository of Hugging "
+        "Face, which is created, by default public, if it does not exist. For --to=hf; needs "
+        "huggingface_hub and a token that may write."
     )  # fmt: skip
     script.define_overwrite_flag()
+
+
+def _check_flags() -> None:
+    if FLAGS.push_to_hub:
+        if FLAGS.to != HF:
+            raise AlbertError("--push_to_hub is only for --to=hf.")
+        check_hub_id(FLAGS.push_to_hub)
 
 
 def _main() -> None:
@@ -84,11 +101,13 @@ def _main() -> None:
     for what, names in (("Missing", report.missing), ("Left out", report.unexpected)):
         if names:
             print(f"{what}: {', '.join(names)}.")
+    if FLAGS.push_to_hub:
+        print(f"Uploaded: {push_to_hub(FLAGS.output_dir, FLAGS.push_to_hub)}")
 
 
 def main() -> None:
     """Runs the script."""
-    script.run(_main, define_flags)
+    script.run(_main, define_flags, check_flags=_check_flags)
 
 
 if __name__ == "__main__":

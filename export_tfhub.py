@@ -28,8 +28,8 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.io import files, folders
-from albert_tf.pretrained import check_model
+from albert_tf.io import folders
+from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
 from albert_tf.weights.model_folders import check_trained, model_folder
 
@@ -42,34 +42,34 @@ TASKS = {task.export_type: task.name for task in BUILT_IN}
 def define_flags() -> None:
     """Defines the flags of this script."""
     define_path(
-        "albert_directory", None, "What to export: the output directory of a run, or anything that "
-        "--init_checkpoint takes, with configuration and vocabulary beside the weights.",
+        "albert_directory", None, "The model to export: the output directory of a run, or anything "
+        "that --init_checkpoint takes, with configuration and vocabulary next to the weights.",
         required=True, check=check_model,
     )  # fmt: skip
     define_path(
-        "export_path", None, "A new folder.", required=True,
+        "export_path", None, "A new folder for the export.", required=True,
         check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
     )  # fmt: skip
     flags.DEFINE_enum(
         "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
         "the pretraining heads, as .mlm and .sop; preprocessing: the tokenizer and packing of "
-        "inputs; the others: a model fine-tuned by run_classifier.py, run_squad.py or run_race.py.",
+        "inputs; others: a model fine-tuned by run_classifier.py, run_squad.py or run_race.py.",
     )  # fmt: skip
     flags.DEFINE_string(
-        "checkpoint_name", None, "The checkpoint in --albert_directory, without its .index ending. "
-        "Default: the best or else newest one of a run, the only one of a release.",
+        "checkpoint_name", None, "The checkpoint in --albert_directory, without .index. Default: "
+        "the best one of a run, or the newest if there is no best; the only one of a release.",
     )  # fmt: skip
     flags.DEFINE_bool(
-        "do_lower_case", None, "Whether the vocabulary is lower-cased. Default: what "
-        "tokenizer.json says; without one, true.",
+        "do_lower_case", None, "Whether the vocabulary is lower-cased. Default: as in "
+        "tokenizer.json, or true.",
     )  # fmt: skip
     flags.DEFINE_enum(
         "format", "saved_model", ["saved_model", "tflite"], "tflite: TensorFlow Lite, for "
-        "--export_type=model and classifier; it takes ids, as it has no operations on text.",
+        "--export_type=model and classifier; it takes token ids instead of text.",
     )  # fmt: skip
     flags.DEFINE_enum(
-        "quantization", "none", ["none", "float16", "int8"], "tflite: the type of the weights. "
-        "float16 and int8 have a half and a quarter of the size, with differences in the report.",
+        "quantization", "none", ["none", "float16", "int8"], "With --format=tflite: type of the "
+        "weights. float16 halves the size and int8 quarters it; the differences are reported.",
     )  # fmt: skip
     flags.DEFINE_enum(
         "precision", "float32", ["float32", "mixed_bfloat16"], "saved_model: mixed_bfloat16 "
@@ -77,7 +77,7 @@ def define_flags() -> None:
         "The report has the differences from float32.",
     )  # fmt: skip
     flags.DEFINE_integer(
-        "seq_length", 128, "preprocessing: the default for callers, in tokens.",
+        "seq_length", 128, "With --export_type=preprocessing: default sequence length, in tokens.",
         lower_bound=5,
     )  # fmt: skip
     script.define_overwrite_flag()
@@ -91,7 +91,7 @@ def _check_flags() -> None:
     ):
         raise AlbertError("--precision is for SavedModels of models; tflite has --quantization.")
     if FLAGS.export_type != "preprocessing":
-        refuse_flags(["seq_length"], "it goes with --export_type=preprocessing.")
+        refuse_flags(["seq_length"], "it requires --export_type=preprocessing.")
     if FLAGS.format == "tflite":
         _check_lite(FLAGS.export_type)
 
@@ -113,8 +113,9 @@ def _check_lite(export_type: str) -> None:
 
 
 def _main() -> None:
-    if FLAGS.export_type in TASKS and files.is_local(FLAGS.albert_directory):
-        check_trained(model_folder(FLAGS.albert_directory.rstrip("/")))
+    folder = find_local(FLAGS.albert_directory.rstrip("/"))
+    if FLAGS.export_type in TASKS and folder:
+        check_trained(model_folder(folder))
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export.hub import export_encoder, export_preprocessor
     from albert_tf.export.model_folder import ModelFolder

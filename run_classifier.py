@@ -67,15 +67,20 @@ def define_flags() -> None:
     define_finetuning_flags()
     names = ["custom", *(task.name for task in GLUE_TASKS), "all"]
     flags.DEFINE_enum(
-        "task_name", "custom", names, "custom: your own labelled texts; the name of a GLUE task "
-        "(ax, the diagnostic set, is predicted with a model of mnli); or all in --data_dir.",
+        "task_name", "custom", names, "custom: your own labelled texts; a GLUE task (ax is the "
+        "diagnostic set, for prediction with an mnli model); all: all GLUE tasks in --data_dir.",
         case_sensitive=False
     )  # fmt: skip
     define_path(
-        "data_dir", None, "The folder with GLUE's CoLA, SST-2, … in it.",
+        "data_dir", None, "Folder with GLUE's folders CoLA, SST-2, ….",
         check=files.check_folder, when=_reads_glue_files,
     )  # fmt: skip
-    flags.DEFINE_enum("data_source", "files", DATA_SOURCES, "tfds: TensorFlow Datasets.")
+    flags.DEFINE_enum(
+        "data_source",
+        "files",
+        DATA_SOURCES,
+        "Where GLUE's data comes from. files: --data_dir. tfds: TensorFlow Datasets.",
+    )
     table = "a .tsv, .csv or .jsonl file (also .gz, .bz2 or .xz) with named columns."
     for action, purpose in (
         ("do_train", "Training examples"),
@@ -86,11 +91,13 @@ def define_flags() -> None:
             FILES[action], None, f"{purpose}: {table}",
             check=check_table, when=functools.partial(_reads_table, action),
         )  # fmt: skip
-    flags.DEFINE_string("text_column", None, "Column of the text. Default: text.")
-    flags.DEFINE_string("text_pair_column", None, "Column of the second text, for pairs.")
-    flags.DEFINE_string("label_column", None, "Column of the label. Default: label.")
-    flags.DEFINE_string("id_column", None, "Column of the row's id. Default: its number, from 0.")
-    flags.DEFINE_bool("regression", False, "Labels are numbers to predict, not classes.")
+    flags.DEFINE_string("text_column", None, "Name of the text column. Default: text.")
+    flags.DEFINE_string("text_pair_column", None, "Name of the second text column, for text pairs.")
+    flags.DEFINE_string("label_column", None, "Name of the label column. Default: label.")
+    flags.DEFINE_string(
+        "id_column", None, "Name of the id column. Default: rows are numbered from 0."
+    )
+    flags.DEFINE_bool("regression", False, "Labels are numbers, not classes.")
 
 
 def _reads_table(action: str) -> bool:
@@ -109,7 +116,7 @@ def _check_flags() -> None:
         if custom and FLAGS[action].value and not FLAGS[file].value:
             raise AlbertError(f"--{action} needs --{file}.")
     if custom:
-        refuse_flags(GLUE_ONLY, "they go with --task_name=<a GLUE task>.")
+        refuse_flags(GLUE_ONLY, "they require --task_name=<a GLUE task>.")
     else:
         reason = f"with --task_name={FLAGS.task_name} all data come from --data_dir."
         refuse_flags(CUSTOM_ONLY, f"{reason} For files of your own, leave --task_name out.")

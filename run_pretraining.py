@@ -32,7 +32,8 @@ from albert_tf.config import AlbertConfig, missing_setting
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import scaled_learning_rate
-from albert_tf.pretrained import NONE, resolve_name
+from albert_tf.pretrained import NONE
+from albert_tf.pretrained.locate import find_local
 from albert_tf.tasks.pretraining.time_budget import (
     SHORT_FOLDER,
     Stage,
@@ -72,8 +73,8 @@ def define_flags() -> None:
         without_init=f"Default: {NONE}.",
     )
     define_paths(
-        "input_file", None, "Training records: comma list of TFRecord files, globs, or folders "
-        "that create_pretraining_data.py wrote. Needed for --do_train.",
+        "input_file", None, "Training records: a comma list of TFRecord files, globs, or folders "
+        "written by create_pretraining_data.py. Required for --do_train.",
         check=check_records
     )  # fmt: skip
     define_paths(
@@ -82,33 +83,32 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path(
         "albert_config_file", None, "Model configuration: a JSON file, or a preset's name such as "
-        "albert_base_v2 (its vocab_size then follows the records). Default: that of "
-        "--init_checkpoint.", check=AlbertConfig.load
+        "albert_base_v2, which is an architecture without weights (its vocab_size then follows the "
+        "records). Default: that of --init_checkpoint.", check=AlbertConfig.load
     )  # fmt: skip
     flags.DEFINE_integer(
         "max_seq_length", None, "Read compact records at this length. Shorter sequences are random "
         "parts of their text, without sentence order. Default: the length of the records, which "
         "masked records must have."
     )  # fmt: skip
-    flags.DEFINE_integer("max_predictions_per_seq", None, "Checked against the records if given.")
+    flags.DEFINE_integer("max_predictions_per_seq", None, "Check that the records have this value.")
     flags.DEFINE_enum(
         "masking", "auto", ["auto", "static", "dynamic"], "Masks and sentence order to train on. "
         "static: those in the records. dynamic: drawn anew in every epoch, for records built with "
-        "--record_format=compact. auto: whichever the records in --input_file are made for. "
-        "Held-out records are always read as they were built, and masks drawn for them never "
-        "change."
+        "--record_format=compact. auto: depends on the records in --input_file. Held-out records "
+        "are always read as they were built, and masks drawn for them never change."
     )  # fmt: skip
     flags.DEFINE_integer(
         "max_corrupt_records", 0, "Skip up to this many corrupt records in --input_file, and as "
         "many in --eval_input_file; a record is corrupt if data_prep/verify_records.py reports it. "
-        "They are named and counted at the start, for which all records are read once. In training "
-        "another record of the same shard takes the place of each, so that the order of all others "
-        "stays. 0: the first corrupt record stops the run.", 0
+        "All records are read once at the start, and corrupt ones are listed. In training, another "
+        "record of the same shard replaces each, so that the order of all others stays. 0: the "
+        "first corrupt record stops the run.", 0
     )  # fmt: skip
-    flags.DEFINE_float("sop_weight", 1.0, "Factor of the sentence order loss; 0: none.", 0.0)
+    flags.DEFINE_float("sop_weight", 1.0, "Weight of the sentence order loss; 0: none.", 0.0)
     flags.DEFINE_float(
         "learning_rate", None, "Peak learning rate. Default: 0.00176 × sqrt(train_batch_size / "
-        "4096), which is the paper's at its batch of 4096.", 0.0
+        "4096), which is the paper's rate for its batch of 4096.", 0.0
     )  # fmt: skip
     define_duration(
         "time_budget", None, "Train for about this long on this machine. Plans lengths, batch, "
@@ -117,11 +117,16 @@ def define_flags() -> None:
         "models trained from random weights within minutes to days."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
-    flags.DEFINE_integer("num_train_steps", 125000, "Steps to train.", 1, MAX_STEPS)
+    flags.DEFINE_integer("num_train_steps", 125000, "Training steps.", 1, MAX_STEPS)
     flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of linear warm-up.", 0)
     flags.DEFINE_integer("start_warmup_step", 0, "First step of the warm-up.", 0)
-    flags.DEFINE_integer("eval_every_steps", None, "Also evaluate every this many steps.", 1)
-    flags.DEFINE_integer("max_eval_steps", 100, "Batches of one evaluation, at most.", 1)
+    flags.DEFINE_integer(
+        "eval_every_steps",
+        None,
+        "Steps between evaluations during training. Default: evaluate at the end only.",
+        1,
+    )
+    flags.DEFINE_integer("max_eval_steps", 100, "Maximum number of batches per evaluation.", 1)
 
 
 def _check_flags() -> None:
@@ -204,8 +209,8 @@ def _check_settings(run_config: RunConfig) -> None:
             config = AlbertConfig.load(FLAGS.albert_config_file)
     elif not run_config.init_checkpoint:
         raise missing_setting("--albert_config_file")
-    elif files.is_local(run_config.init_checkpoint):
-        config = config_in(resolve_name(run_config.init_checkpoint))
+    elif path := find_local(run_config.init_checkpoint):
+        config = config_in(path)
     if config and length:
         config.check_length(length)
 
@@ -259,7 +264,7 @@ def _run(run_config: RunConfig, num_train_steps: int, stage: Stage | None = None
             TrainSpec.of(source, num_train_steps), eval_spec if do_eval else None
         )
         if source.num_corrupt:
-            print(f"Trained without {source.num_corrupt:,} corrupt records; they are named above.")
+            print(f"Trained without {source.num_corrupt:,} corrupt records; they are listed above.")
     if do_eval:
         results = estimator.evaluate(eval_spec)
         print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))

@@ -68,23 +68,24 @@ def define_flags() -> None:
     define_finetuning_flags()
     FLAGS.set_default("eval_batch_size", 16)  # 64 sequences, as in other tasks.
     define_path(
-        "data_dir", None, "The folder with RACE's train, dev and test in it.",
+        "data_dir", None, "Folder with RACE's folders train, dev and test.",
         check=files.check_folder, when=lambda: any(_race_splits())
     )  # fmt: skip
-    flags.DEFINE_bool("high_only", False, "Read the questions of high schools alone.")
-    flags.DEFINE_bool("middle_only", False, "Read the questions of middle schools alone.")
+    flags.DEFINE_bool("high_only", False, "Use only the high school questions.")
+    flags.DEFINE_bool("middle_only", False, "Use only the middle school questions.")
     for action, (name, split) in DATA.items():
-        text = f"Questions for --{action}, a .jsonl file (.gz, .bz2 and .xz too)."
+        text = f"Questions for --{action}, a .jsonl file (also .gz, .bz2 or .xz)."
         text += f" Default: {split} of --data_dir."
         when = functools.partial(_is_requested, action)
         define_path(name, None, text, check=check_text_file, when=when)
     flags.DEFINE_integer(
-        "num_choices", None, "Options of every question. Default: 4, or as the model was trained.",
+        "num_choices", None, "Options per question. Default: 4, or as in training.",
         2, 26
     )  # fmt: skip
     flags.DEFINE_integer(
-        "max_qa_length", None, "Tokens of question and option together; longer ones lose their "
-        "beginning. Default: 128, or half of --max_seq_length if that is less.", 1
+        "max_qa_length", None, "Maximum length of question and option together, in tokens; the "
+        "beginning of longer ones is cut off. Default: 128, or half of --max_seq_length if that is "
+        "less.", 1
     )  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
 
 def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineTuneConfig]:
     """Returns the task to train; without --do_train, that of the model in --output_dir."""
-    from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
+    from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec, default_qa_length
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
     from albert_tf.weights.model_folders import model_folder
 
@@ -165,7 +166,7 @@ def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineT
     model, tokenizer = open_model_files()
     config = config or fine_tune_config("race", model)
     length = config.max_seq_length
-    qa_length = FLAGS.max_qa_length or min(128, length // 2)
+    qa_length = FLAGS.max_qa_length or default_qa_length(length)
     spec = MultipleChoiceSpec(FLAGS.num_choices or 4, length, qa_length)
     model, dropout = config.model_config(model), config.classifier_dropout
     return MultipleChoiceTask(model, tokenizer, spec, dropout), config

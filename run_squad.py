@@ -52,7 +52,9 @@ BEAM_ONLY = ("start_n_top", "end_n_top")
 def define_flags() -> None:
     """Defines the flags of this script."""
     shared.define_finetuning_flags()
-    flags.DEFINE_enum("version", None, ["1.1", "2.0"], "Of SQuAD; 2.0 has unanswerable questions.")
+    flags.DEFINE_enum(
+        "version", None, ["1.1", "2.0"], "Version of SQuAD. 2.0 has unanswerable questions."
+    )
     for action, (name, text) in {
         "do_train": ("train_file", "Questions to train on, in SQuAD's JSON layout."),
         "do_eval": ("eval_file", "Questions to evaluate on, with their answers."),
@@ -62,22 +64,27 @@ def define_flags() -> None:
         define_path(name, None, text, check=check_squad_file, when=when)
     flags.DEFINE_bool("interactive", False, "Answer questions typed at the terminal.")
     flags.DEFINE_enum(
-        "head", None, ["span", "beam"], "span: start and end by themselves; beam: the end given "
-        "the start, and answerability. Default: beam for 2.0, span for 1.1, as in the release."
+        "head", None, ["span", "beam"], "span: predicts start and end independently. beam: "
+        "predicts the end given the start, and whether there is an answer. Default: beam for 2.0, "
+        "span for 1.1, as in the release."
     )  # fmt: skip
-    flags.DEFINE_integer("doc_stride", 128, "Tokens from one window of a long text to the next.", 1)
-    flags.DEFINE_integer("max_query_length", 64, "Tokens of a question; the rest is cut off.", 1)
-    flags.DEFINE_integer("n_best_size", 20, "Answers in nbest_predictions.json.", 1)
-    flags.DEFINE_integer("max_answer_length", 30, "Tokens of the longest answer.", 1)
-    flags.DEFINE_integer("start_n_top", 5, "Starts that the beam follows.", 1)
-    flags.DEFINE_integer("end_n_top", 5, "Ends that the beam follows from each start.", 1)
+    flags.DEFINE_integer(
+        "doc_stride", 128, "Tokens between the starts of consecutive windows of a long text.", 1
+    )
+    flags.DEFINE_integer(
+        "max_query_length", 64, "Maximum question length in tokens; longer ones are truncated.", 1
+    )
+    flags.DEFINE_integer("n_best_size", 20, "Answers per question in nbest_predictions.json.", 1)
+    flags.DEFINE_integer("max_answer_length", 30, "Maximum answer length in tokens.", 1)
+    flags.DEFINE_integer("start_n_top", 5, "Number of starts in the beam.", 1)
+    flags.DEFINE_integer("end_n_top", 5, "Number of ends in the beam for each start.", 1)
     flags.DEFINE_float(
-        "null_score_diff_threshold", None, "Null odds above which a question of 2.0 counts as "
-        "unanswerable. Default: as found on --eval_file, else 0."
+        "null_score_diff_threshold", None, "A question of 2.0 counts as unanswerable if its null "
+        "odds are above this value. Default: the best value on --eval_file, else 0."
     )  # fmt: skip
     flags.DEFINE_bool(
-        "compat", False, "Reproduce faults of the TF1 release: question and padding compete with "
-        "the text in the span head, and 1.1 windows without the answer train [CLS]."
+        "compat", False, "Reproduce bugs of the TF1 release: the span head can select the question "
+        "and padding, and 1.1 windows without the answer are trained to predict [CLS]."
     )  # fmt: skip
 
 
@@ -108,7 +115,7 @@ def _run(config: FineTuneConfig | None) -> None:
     if FLAGS.null_score_diff_threshold is not None:
         task.threshold = Threshold(FLAGS.null_score_diff_threshold, "as given")
     if task.spec.head == "span":
-        refuse_flags(BEAM_ONLY, "the span head follows no beam.")
+        refuse_flags(BEAM_ONLY, "the span head has no beam.")
     train, held_out, new = (
         read_squad(FLAGS[file].value, version=task.spec.version) if _is_requested(action) else ()
         for action, file in FILES.items()

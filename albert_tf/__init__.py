@@ -20,14 +20,18 @@ _HOME = {
     "Estimator": "albert_tf.training.estimator",
     "EvalSpec": "albert_tf.training.specs",
     "FineTuneConfig": "albert_tf.tasks.fine_tune_config",
+    "MultipleChoice": "albert_tf.tasks.multiple_choice.choosing",
+    "PretrainedModel": "albert_tf.weights.pretrained_model",
     "QuestionAnswerer": "albert_tf.tasks.squad.answering",
     "RunConfig": "albert_tf.training.specs",
     "TextClassifier": "albert_tf.tasks.classification.classifying",
+    "TextRegressor": "albert_tf.tasks.classification.classifying",
     "Tokenizer": "albert_tf.tokenization.tokenizer",
     "TrainSpec": "albert_tf.training.specs",
     "export_saved_model": "albert_tf.tasks.export",
     "keras": "albert_tf.keras2",
     "load_pretrained": "albert_tf.weights.load",
+    "push_to_hub": "albert_tf.pretrained.hugging_face_hub",
 }
 
 __all__ = [*_HOME, "__version__"]

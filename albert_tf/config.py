@@ -113,13 +113,13 @@ class AlbertConfig:
             )
         if self.parameter_sharing == "none" and self.num_hidden_groups != 1:
             raise AlbertError(
-                f"num_hidden_groups {self.num_hidden_groups} has no meaning with "
+                f"num_hidden_groups {self.num_hidden_groups} has no effect with "
                 "parameter_sharing 'none'; leave it at 1."
             )
         parameters = self.count_parameters()["total"]
         if parameters > _MAX_PARAMETERS:
             raise AlbertError(
-                f"A model of {parameters:.1e} parameters does not fit into any machine; check the "
+                f"A model of {parameters:.1e} parameters is too large for any machine; check the "
                 "sizes."
             )
 
@@ -183,7 +183,8 @@ class AlbertConfig:
         if not name_or_path.endswith(".json"):
             raise AlbertError(
                 f"{name_or_path!r} is neither a .json file nor a model preset "
-                f"({', '.join(cls.preset_names())})."
+                f"({', '.join(cls.preset_names())}); a pretrained model's configuration comes with "
+                "its weights, `init_checkpoint`."
             )
         return cls.from_json(name_or_path)
 

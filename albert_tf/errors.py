@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions with messages for the user."""
 
+from __future__ import annotations
+
+import re
+
 
 class AlbertError(Exception):
     """Bad input. The message is one sentence: what is wrong, where, and what to do.
@@ -23,3 +27,9 @@ class DivergedError(AlbertError):
 
 class DamagedError(AlbertError):
     """A file written by our programs is truncated or altered; an older copy may be intact."""
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, without TensorFlow's node names."""
+    text = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]", "", str(error).strip())
+    return (text.splitlines() or [type(error).__name__])[0][:200]

@@ -1,15 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How fast pretraining records are built, where the time goes, and what more workers give.
+"""Measures how fast pretraining records are built, by step and by number of workers.
 
   python -m benchmarks.build_records --input_file=text.txt --spm_model_file=30k-clean.model
 
-Prints tables and one line of JSON. Rates are per second of processor time of one process, so that
-other load on the machine counts little; medians of several turns. They are compared with the TF1
-release's builder (google-research/albert create_pretraining_data.py under TensorFlow 1.15,
-tokenization included), whose rates were measured once, on one core of a similar machine, and are
-constants here. SentencePiece alone, on the same text in the same turns, tells how fast the machine
-was meanwhile.
+Prints tables and one line of JSON. Rates are per second of CPU time of one process, so that other
+programs on the machine affect them little; values are medians of several turns. They are compared
+with the TF1 release's builder (google-research/albert create_pretraining_data.py under TensorFlow
+1.15, including tokenization), whose rates were measured once on one core of a similar machine and
+are constants in this file. SentencePiece alone runs on the same text in the same turns, to show how
+fast the machine was.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The same jobs in several Python environments, in turns: how fast each set of versions is.
+"""Compares the speed of the same jobs in several Python environments, in turns.
 
   python -m benchmarks.environments --pythons=.venv/bin/python,.venv-current/bin/python \\
     --input_file=text.txt --data_dir=glue
 
 The jobs are whole commands: --help, a pretraining run of one step, building records, fine-tuning
-and evaluating. Each environment has this project's requirements. Prints wall and processor seconds
-and their ratios to the first environment's of the same turn, as medians over the turns with the
-least and the most, and one line of JSON. For the training step alone: benchmarks.train_step
---peer=ours.
+and evaluation. Each environment has this project's requirements installed. Prints wall and CPU
+seconds and their ratios to the first environment in the same turn, as medians with minimum and
+maximum, and one line of JSON. For the training step alone, use benchmarks.train_step --peer=ours.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.pretrained import DEFAULT, resolve_name
+from albert_tf.pretrained import DEFAULT
+from albert_tf.pretrained.locate import locate
 from benchmarks import machine
 from benchmarks.path_lists import define_path_list
 from benchmarks.processes import run_timed
@@ -49,7 +49,7 @@ def define_flags() -> None:
 
 def jobs(folder: str) -> dict[str, Sequence[str]]:
     """The commands by name; a job reads what the jobs above it have written to the folder."""
-    vocabulary = f"--spm_model_file={resolve_name(DEFAULT)}/spiece.model"
+    vocabulary = f"--spm_model_file={locate(DEFAULT)}/spiece.model"
     records, tuned = f"{folder}/records", f"{folder}/tuned"
     task = ("run_classifier.py", "--task_name=SST-2", f"--data_dir={FLAGS.data_dir}")
     return {

@@ -1,14 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What batching by length saves in fine-tuning and prediction, and how fast SQuAD is prepared.
+"""Measures the gain from batches of similar length, and how fast SQuAD's features are built.
 
   python -m benchmarks.finetune --spm_model_file=30k-clean.model --albert_config_file=albert_tiny \\
     --glue_dir=glue --squad_file=dev-v1.1.json
 
 The same model, with random weights, reads the same texts in batches padded to a few lengths and in
-batches padded to the longest length allowed, in turns: SST-2 and CoLA are trained on and their
-development sets evaluated, questions of SQuAD are answered. Then SQuAD's questions are taken all
-the way from text to records and from outputs to scores. Prints tables and one line of JSON.
+batches padded to the maximum length, in turns: training and evaluation on SST-2 and CoLA, and
+prediction on SQuAD. Then each step of SQuAD is timed, from text to records and from outputs to
+scores. Prints tables and one line of JSON.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How fast records are read for training, what of it takes the time, and whether training waits.
+"""Measures how fast records are read for training, by stage, and whether training waits for them.
 
   python -m benchmarks.input_pipeline --records=records128 --records=records512 \\
     --albert_config_file=albert_base_v2
 
-Each --records is a folder that data_prep/create_pretraining_data.py wrote. Examples a second of the
-training input, in its deterministic order, are compared with the same records parsed one by one and
-then shuffled in a buffer and batched, which is what the TF1 release does, and with the input's own
-parts. With a model, some training steps follow, and the share of their time that went to waiting
-for input. The ways take turns; medians count. Then the bytes that each machine reads for one epoch,
-if 1, 2, 4 or 8 machines have an input pipeline each (on Linux, as the kernel counts them). Prints
-tables and one line of JSON.
+Each --records is a folder written by data_prep/create_pretraining_data.py. The examples per second
+of the training input, in its deterministic order, are compared with the TF1 release's method (parse
+records one by one, shuffle in a buffer, batch) and with the stages of the input alone. With a
+model, it also runs some training steps and measures the share of their time spent waiting for
+input. The methods take turns; values are medians. It also counts the bytes that each machine reads
+for one epoch if 1, 2, 4 or 8 machines have an input pipeline each (on Linux, as counted by the
+kernel). Prints tables and one line of JSON.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether models pass between this project and the libraries themselves, outputs unchanged.
+"""Checks that models convert to and from other libraries with unchanged outputs.
 
   python -m benchmarks.interchange --spm_model_file=30k-clean.model \\
     --transformers_python=.venv-peers/torch/bin/python,.venv-peers/transformers_tf/bin/python \\
     --model_garden_python=.venv-peers/modelgarden/bin/python
 
-Each library runs in an environment of its own (benchmarks/README.md) and is checked if its Python
-is given. With PyTorch in this environment pytorch_model.bin is read; without, it must be refused.
-Prints a table; ends with 1 if a check failed.
+Each library runs in its own environment (benchmarks/README.md) and is checked if its Python is
+given. If PyTorch is installed in this environment, pytorch_model.bin is read, too; otherwise it
+must be rejected. Prints a table; exits with status 1 if a check failed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a pretraining step takes at its peak, with and without recomputation.
+"""Measures the peak memory of a pretraining step, with and without recomputation.
 
   python -m benchmarks.memory --configs=albert_base_v2,albert_xxlarge_v2 --seq_lengths=128,512
 
-Every configuration makes real steps, LAMB included, in a process of its own: peak is its largest
-resident memory, state that with weights and optimizer alone, both less what it has once everything
-is imported. What exceeds --limit_gib ends and is marked so. Prints a table and one line of JSON.
+Each configuration runs real steps, including LAMB, in its own process. "peak" is the largest
+resident memory and "state" the memory with weights and optimizer alone, both without the memory
+that the process has after its imports. A process that exceeds --limit_gib is stopped and marked.
+Prints a table and one line of JSON.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a token costs to train on as models grow, against the FLOP model, and what sharing saves.
+"""Measures the training cost of a token as models grow, and what weight sharing saves.
 
   python -m benchmarks.scaling --seq_lengths=128,512 --tokens=512 --plot=scaling.png
 
-Every step has the same number of tokens and is the real one, LAMB included. Costs are given on the
-clock and in processor seconds, of which other programs on the machine take nothing away. Sharing is
-measured on --sharing_config: the same model with and without, in turns. With few --tokens much of
-that is LAMB, which has fewer weights to update with sharing. Prints tables and one line of JSON.
---plot needs matplotlib.
+Every step is a real one, including LAMB, with the same number of tokens. Costs are given in wall
+time and in CPU time, which other programs on the machine hardly affect, and compared with FLOPs.
+Weight sharing is measured with --sharing_config: the same model with and without, in turns. With
+few --tokens, much of the difference is LAMB, which has fewer weights to update with sharing. Prints
+tables and one line of JSON. --plot needs matplotlib.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How long it takes from the command to the first step, by phase.
+"""Measures the time from the command to the first step, by phase.
 
   python -m benchmarks.startup --spm_model_file=30k-clean.model \\
     --input_file=records/pretrain_128.tfrecord --albert_config_files=albert_tiny,albert_base_v2
 
-Runs the scripts in processes of their own, in turns: --help, a pretraining run and a fine-tuning
-run up to their second step, an evaluation up to its second batch. Prints a table of wall and
-processor seconds (medians) and one line of JSON. Where the processor is shared, wall times are
-longer, and processor times much the same.
+Runs the scripts in their own processes, in turns: --help, a pretraining run and a fine-tuning run
+up to their second step, and an evaluation up to its second batch. Prints a table of wall and CPU
+seconds (medians) and one line of JSON. If other programs share the CPU, wall times are longer, but
+CPU times nearly the same.
 """
 
 from __future__ import annotations

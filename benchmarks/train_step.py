@@ -1,21 +1,21 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How fast a pretraining step is: beside its own matrix products, and beside other libraries.
+"""Measures the pretraining step and compares it with its matrix products and with other libraries.
 
   python -m benchmarks.train_step --config=albert_base_v2 --seq_length=128 --batch_size=16 \\
     --peer=transformers --peer_mode=compile --peer_python=.venv-peers/torch/bin/python
 
-Ours is the whole step: input, forward and backward pass, clipping, LAMB. "products" are the step's
-matrix products and nothing else, at its shapes and in its type; their share of the step's time is
-ceiling_ratio. The peer makes steps of the same size, with its own AdamW and on one batch that is
-already in memory, in a process of its own that waits while it is not measured. The peer "ours" is
-this project's step once more, in the environment of --peer_python, such as another TensorFlow. All
-take turns; figures are medians over the turns, with the least and the most, and the peer's ratio is
-that of the same turn's rates. GFLOP/s count useful work only (albert_tf.modeling.flops), for the
-peer as for us. Prints a table and one line of JSON.
+Ours is the whole step: input, forward and backward pass, clipping, LAMB. "products" are only the
+step's matrix products, with its shapes and type; their share of the step's time is ceiling_ratio.
+The peer is another library. It runs steps of the same size, with AdamW and one batch that is
+already in memory, in its own process, which waits while the others are measured. The peer "ours" is
+this project's step in the environment of --peer_python, such as another TensorFlow. All take turns.
+Figures are medians over the turns, with minimum and maximum; ratios compare rates of the same turn.
+GFLOP/s count useful work only (albert_tf.modeling.flops), for the peer as for us. Prints a table
+and one line of JSON.
 
-The TF1 release's own program (google-research/albert) is no peer: it needs TensorFlow 1.15, for
-which there is no package later than for Python 3.7.
+The TF1 release (google-research/albert) is not among the peers: it needs TensorFlow 1.15, which has
+packages up to Python 3.7 only.
 """
 
 from __future__ import annotations

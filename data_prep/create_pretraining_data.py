@@ -34,10 +34,11 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.flag_names import name_flags
-from albert_tf.cli.path_flags import check_vocabulary, define_path, define_paths
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from data_prep.encoding import Context
 from data_prep.instances import OBJECTIVES
 from data_prep.local_runner import LocalRunner
@@ -54,30 +55,30 @@ _CHOICES = {
 }
 #: Help texts of the flags for PretrainingOptions.
 _OPTION_HELP = {
-    "max_seq_length": "Tokens in an instance, with [CLS] and [SEP].",
-    "max_predictions_per_seq": "Largest number of predicted tokens in an instance. Default: "
+    "max_seq_length": "Tokens per instance, including [CLS] and [SEP].",
+    "max_predictions_per_seq": "Maximum number of predicted tokens per instance. Default: "
     "--masked_lm_prob × --max_seq_length, rounded up. (The TF1 release's default was 20 at any "
     "length.)",
     "masked_lm_prob": "Share of an instance's tokens to predict.",
     "ngram": "Longest masked span, in words.",
-    "favor_shorter_ngram": "Draw a span of n words with probability proportional to 1/n; otherwise "
-    "in reverse.",
+    "favor_shorter_ngram": "Draw spans of n words with probability proportional to 1/n; if false, "
+    "with the same probabilities in reverse order.",
     "do_whole_word_mask": "Mask all pieces of a word or none.",
-    "do_permutation": "Choose as many tokens again as are masked, shuffle them among themselves "
-    "and predict them too (experimental). Records then hold up to twice --max_predictions_per_seq "
+    "do_permutation": "Also shuffle as many other tokens as are masked, among themselves, "
+    "and predict them (experimental). Records then hold up to twice --max_predictions_per_seq "
     "predictions.",
     "short_seq_prob": "Share of the documents that, in each pass, are cut into shorter instances "
     "of a random length.",
-    "dupe_factor": "Passes over the corpus, each with other cuts and masks. The records take about "
-    "1.7 times the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 with "
-    "--record_format=compact, which needs no further pass for other masks.",
+    "dupe_factor": "Passes over the corpus, each with different cuts and masks. The records take "
+    "about 1.7 times the size of the text for each pass, compact ones 0.6 times. Default: 40; 1 "
+    "with --record_format=compact, which has different masks in every epoch anyway.",
     "random_seed": "Seed of all random choices; not negative.",
     "sentence_objective": "sop: two consecutive segments of a document, in half of the instances "
     "swapped (label 1). A single sentence that fills an instance is joined with the next one, the "
     "last sentence of a document with the one before; documents of one sentence are skipped. nsp: "
     "in half of the instances the second segment is from another document (label 1). none: one "
     "segment, label 0.",
-    "compat": "Reproduce defects of the TF1 release: single sentences are paired with another "
+    "compat": "Reproduce bugs of the TF1 release: single sentences are paired with another "
     "document under label 1, spans and words cross [SEP], segments are cut inside words, random "
     "replacements may be special pieces, and a document continues in the next file.",
     "record_format": "masked: records with masks, as in the TF1 release. compact: text only; "
@@ -117,13 +118,13 @@ def define_flags() -> None:
     define_path(
         "spm_model_file",
         None,
-        "SentencePiece model, or a tokenizer.json. Takes precedence over --vocab_file.",
+        f"{VOCABULARY}. Takes precedence over --vocab_file.",
         check=check_vocabulary,
     )
     define_path(
         "vocab_file",
         None,
-        "WordPiece vocabulary, or a tokenizer.json.",
+        "The same as --spm_model_file.",
         check=check_vocabulary,
         when=lambda: not FLAGS.spm_model_file,
     )
@@ -181,10 +182,10 @@ def _output() -> Output:
         raise AlbertError("Give either --output_dir or --output_file.")
     if FLAGS.output_dir:
         if FLAGS.num_shards is not None and FLAGS.num_shards < 1:
-            raise AlbertError(f"--num_shards is {FLAGS.num_shards}; the least is 1.")
+            raise AlbertError(f"--num_shards is {FLAGS.num_shards}; it must be at least 1.")
         return Output(FLAGS.output_dir, FLAGS.num_shards)
     if FLAGS.num_shards is not None:
-        raise AlbertError("--num_shards goes with --output_dir; --output_file lists the shards.")
+        raise AlbertError("--num_shards requires --output_dir; --output_file lists the shards.")
     paths = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     folders = {os.path.dirname(path) for path in paths}
     if len(folders) != 1 or len(set(paths)) != len(paths):
@@ -200,11 +201,11 @@ def _runner() -> Callable[[Context, str], Runner]:
     """
     if FLAGS.runner == LOCAL:
         if FLAGS.beam_options is not None:
-            raise AlbertError("--beam_options goes with --runner=beam.")
+            raise AlbertError("--beam_options requires --runner=beam.")
         return functools.partial(LocalRunner, num_workers=FLAGS.num_workers)
     if FLAGS["num_workers"].present:
         raise AlbertError(
-            "--num_workers goes with --runner=local; --beam_options says how many workers Beam "
+            "--num_workers requires --runner=local; --beam_options says how many workers Beam "
             "has, for example '--direct_num_workers=2 --direct_running_mode=multi_processing'."
         )
     try:

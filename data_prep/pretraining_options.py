@@ -57,7 +57,8 @@ class PretrainingOptions:
             ("max_seq_length", 8), ("ngram", 1), ("dupe_factor", 1), ("random_seed", 0)
         ):  # fmt: skip
             if getattr(self, name) < least:
-                raise AlbertError(f"`{name}` is {getattr(self, name)}; the least is {least}.")
+                value = getattr(self, name)
+                raise AlbertError(f"`{name}` is {value}; it must be at least {least}.")
         if not 0 < self.masked_lm_prob < 1:
             raise AlbertError(f"`masked_lm_prob` is {self.masked_lm_prob}, not between 0 and 1.")
         if not 0 <= self.short_seq_prob <= 1:

@@ -8,12 +8,13 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
-from albert_tf.cli.path_flags import check_records, check_vocabulary, define_path, define_paths
+from albert_tf.cli.path_flags import check_records, define_path, define_paths
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_files import find_features, find_manifest, record_files
 from albert_tf.data.records import FeatureSpec
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
 
@@ -50,8 +51,8 @@ def define_record_flags(without_vocabulary: str = "") -> None:
     define_path(
         "vocab_file",
         None,
-        "SentencePiece model, WordPiece vocabulary or tokenizer.json of the records. Default: the "
-        f"tokenizer.json in their folder{without_vocabulary}.",
+        f"The records' vocabulary: {VOCABULARY}. Default: the tokenizer.json in their folder"
+        f"{without_vocabulary}.",
         check_vocabulary,
     )
 
@@ -87,5 +88,8 @@ def _describe(paths: list[str], vocab_file: str | None) -> RecordFiles:
         vocab_file = spec_path
     tokenizer = Tokenizer.from_file(vocab_file) if vocab_file else None
     if manifest and tokenizer and tokenizer.spec.sha256 != manifest.tokenizer.get("sha256"):
-        raise AlbertError(f"{vocab_file} is not the vocabulary these records were made with.")
+        raise AlbertError(
+            f"{vocab_file} is not the vocabulary of these records; give the one they were built "
+            "with."
+        )
     return RecordFiles(paths, features, manifest, tokenizer)

@@ -197,7 +197,10 @@ def _json_text(line: str, field: str, where: str) -> str:
     if not isinstance(value, dict) or not isinstance(value.get(field), str):
         raise AlbertError(f"{where}: no text in the field {field!r}; set `text_field`.")
     if bad := _NOT_TEXT.search(value[field]):
-        raise AlbertError(f"{where}: the text holds {bad.group()!r}, which no text file can hold.")
+        raise AlbertError(
+            f"{where}: the text contains {bad.group()!r}, which cannot be written to a text file; "
+            "remove it."
+        )
     return value[field]
 
 
@@ -366,9 +369,9 @@ def define_flags() -> None:
 def _check_flags() -> None:
     flag = flags.FLAGS
     if flag.input_format != "jsonl":
-        refuse_flags(["text_field"], "it goes with --input_format=jsonl.")
+        refuse_flags(["text_field"], "it requires --input_format=jsonl.")
     if flag.input_format != "text":
-        refuse_flags(["document_blank_lines"], "it goes with --input_format=text.")
+        refuse_flags(["document_blank_lines"], "it requires --input_format=text.")
 
 
 def _main() -> None:
@@ -378,7 +381,7 @@ def _main() -> None:
     counts = split_sentences(input_files, flag.output_file, layout, flag.overwrite)
     print(
         f"{flag.output_file}: {counts.sentences} sentences in {counts.documents} documents, "
-        f"{counts.characters / counts.sentences:.0f} characters a sentence, from "
+        f"{counts.characters / counts.sentences:.0f} characters per sentence, from "
         f"{len(input_files)} files."
     )
 

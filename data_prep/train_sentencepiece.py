@@ -381,7 +381,7 @@ def _main() -> None:
     result = train_sentencepiece(input_files, flag.output_prefix, settings, flag.overwrite)
     print(
         f"{flag.output_prefix}.model: {settings.vocab_size} pieces, "
-        f"{result['pieces_per_word']:.3f} pieces a word, "
+        f"{result['pieces_per_word']:.3f} pieces per word, "
         f"{100 * result['unknown_piece_share']:.4f} % unknown pieces."
     )
 

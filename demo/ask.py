@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Asks an exported classifier about one text, with TensorFlow and its text operations alone.
+"""Classifies one text with an exported SavedModel; needs only tensorflow and tensorflow_text.
 
-The one function of albert_tf that it uses keeps TensorFlow's log off the terminal.
+The one function that it uses from albert_tf keeps TensorFlow's log off the terminal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("saved_model", None, "Folder of the SavedModel.", required=True)
-flags.DEFINE_string("text", None, "What to classify.", required=True)
+flags.DEFINE_string("text", None, "The text to classify.", required=True)
 flags.DEFINE_string("output_dir", None, "Folder for answer.json.", required=True)
 
 

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The main job in a few minutes: six books to a pretrained ALBERT and a fine-tuned classifier.
+"""Pretrains ALBERT on six books and fine-tunes a classifier, in about 10 minutes.
 
   python -m demo.run --output_dir=runs/demo
 
@@ -209,7 +209,7 @@ def stages(out: str) -> list[Stage]:
 
 
 def unigram_baseline(out: str) -> tuple[float, float]:
-    """Accuracy and loss (nats) on the held-out text of guessing by the training text's counts."""
+    """Held-out accuracy and loss (nats) of predicting the training text's unigram counts."""
     tokenizer = Tokenizer.from_file(f"{out}/vocabulary/books.model")
     counts = {
         part: Counter(
@@ -265,18 +265,18 @@ def table(out: str, found: dict[str, object]) -> str:
     sections = {
         "Pretraining": [
             ("steps", f"{found['steps']:,}", f"of {batch} sequences of {length} pieces"),
-            ("tokens a second", f"{found['tokens_per_second']:,.0f}", ""),
+            ("tokens per second", f"{found['tokens_per_second']:,.0f}", ""),
         ],
         "On held-out chapters": [
             (
                 "masked LM accuracy",
                 f"{held_out['masked_lm_accuracy']:.1%}",
-                f"{found['unigram_accuracy']:.1%} by the commonest piece alone",
+                f"{found['unigram_accuracy']:.1%} for the most frequent piece",
             ),
             (
                 "masked LM loss",
                 f"{held_out['masked_lm_loss']:.2f}",
-                f"{found['unigram_loss']:.2f} by the pieces' frequencies",
+                f"{found['unigram_loss']:.2f} for unigram frequencies",
             ),
             (
                 "sentence order accuracy",
@@ -289,14 +289,14 @@ def table(out: str, found: dict[str, object]) -> str:
             ("fine-tuned, not pretrained", *seeds("random")),
             ("fine-tuned, bundled model *", *seeds("bundled")),
             ("always the same author", f"{commonest:.1%}", ""),
-            (f"* {DEFAULT} comes with albert_tf. It has read these", "", ""),
-            ("  books, the held-out chapters too, but not who wrote them.", "", ""),
+            (f"* {DEFAULT} comes with albert_tf. It was pretrained on", "", ""),
+            ("  these books, including the held-out chapters, without author labels.", "", ""),
         ],
         "Who wrote this? The exported SavedModel answers": [
             (answer["text"], "", ""),
             (f"→ {answer['label']}", f"{answer['probability']:.1%}", ""),
         ],
-        "Where things are": [
+        "Output": [
             ("vocabulary", "", f"{out}/vocabulary"),
             ("records", "", f"{out}/records"),
             ("checkpoints and logs", "", f"{out}/pretrained"),

@@ -76,7 +76,7 @@ def test_the_flag_reference_covers_all_console_entry_points():
 @pytest.mark.parametrize(
     ("page", "least"),
     [
-        ("README.md", 6),
+        ("README.md", 5),
         ("docs/pretraining.md", 12),
         ("docs/cloud_tpu.md", 7),
         ("docs/notebooks/from_text_to_predictions.ipynb", 8),

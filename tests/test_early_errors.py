@@ -95,6 +95,10 @@ MISTAKES = {
         (*TRAIN, "--init_checkpoint=absent"),
         "--init_checkpoint: There is no checkpoint at absent; give an output directory",
     ),
+    "a preset as weights": (
+        (*TRAIN, "--init_checkpoint=albert_tiny"),
+        "--init_checkpoint: albert_tiny is a preset of --albert_config_file, which is an",
+    ),
     "a missing vocabulary": (
         (*TRAIN, "--spm_model_file=absent.model"),
         "--spm_model_file: The vocabulary absent.model does not exist.",
@@ -105,7 +109,7 @@ MISTAKES = {
     ),
     "an output directory below a file": (
         (*TRAIN, "--output_dir=file/run"),
-        "--output_dir: file/run cannot be a folder, as ",
+        "--output_dir: file/run cannot be a folder, because ",
     ),
     "a model without a vocabulary": (
         (*TRAIN, "--albert_config_file=albert_test"),

@@ -22,6 +22,7 @@ import tensorflow as tf
 import run_classifier
 from albert_tf.cli.flag_names import name_flags
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.classification.classifying import TextClassifier
 from albert_tf.weights.load import open_source
 from tests.support.builders import SPECIAL_PIECES, tiny_config, write_tokenizer
 from tests.support.script_flags import parsed_flags
@@ -117,7 +118,7 @@ def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
     winner, loser = sorted(status, key=status.get)
     assert re.search(
         rf"error: {output} is in use: process {processes[winner].pid} on \S+ has been training "
-        r"there since .*; wait for its end, stop it, or give another path\.\n$",
+        r"there since .*; wait until it ends, stop it, or give another path\.\n$",
         errors[loser],
     )
     assert json.loads((output / "task.json").read_text())["labels"] == ["negative", winner]
@@ -170,6 +171,30 @@ def test_freezing_the_encoder_trains_only_the_head(model, second):
     assert set(after) == set(before)
     changed = {name for name, value in after.items() if (value != before[name]).any()}
     assert changed == {"output_weights", "output_bias"}
+
+
+def test_training_in_python_gives_the_same_bits(second, folder, tmp_path):
+    arguments = {
+        k: v for k, v in second[0].items() if k not in ("do_train", "train_file", "text_column")
+    }
+    with (folder / "train.tsv").open() as f:
+        rows = list(csv.DictReader(f, delimiter="\t"))
+    settings = {**arguments, "eval_every_steps": 2, "output_dir": tmp_path / "python"}
+    start = settings.pop("init_checkpoint")
+    columns = {"text": "sentence", "label": "label"}
+    classifier = TextClassifier.train(start, rows, folder / "dev.tsv", **columns, **settings)
+    script, python = (weights_of(path) for path in (arguments["output_dir"], tmp_path / "python"))
+    assert script.keys() == python.keys()
+    assert [name for name, value in python.items() if (value != script[name]).any()] == []
+    for name in ("task.json", "eval_results.json"):
+        written = (tmp_path / "python" / name).read_text()
+        assert written == (arguments["output_dir"] / name).read_text(), name
+    found = classifier.evaluate(folder / "dev.tsv")
+    assert found == pytest.approx(json.loads(written), abs=1e-6)
+    assert {c.label for c in classifier.predict(["rain fine", "awful sun"])} == {
+        "negative",
+        "positive",
+    }
 
 
 def test_freezing_random_weights_is_refused(folder, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf  # noqa: F401  (two logical CPUs are made where it is imported)
 
 import run_race
+from albert_tf.tasks.multiple_choice.choosing import MultipleChoice
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "cat", "road", "lamp", "boat"]
@@ -121,6 +122,19 @@ def test_predictions_of_the_test_split_have_letters_and_probabilities(model, fol
         assert sum(probabilities.values()) == pytest.approx(1, abs=1e-5)
         assert max(probabilities, key=probabilities.get) == row["prediction"]
     assert read(output_dir / "predict_results.json")["accuracy"] == 1.0
+
+
+def test_a_model_chooses_in_python_as_the_script_predicts(model, folder):
+    output_dir, _ = model
+    chooser = MultipleChoice.load(output_dir)
+    rows = {row["id"]: row for row in read_table(output_dir / "predictions.tsv")}
+    article = read(folder / "RACE/test/high/1.txt")
+    for i, (question, options) in enumerate(zip(article["questions"], article["options"])):
+        found = chooser.choose(options, question, article["article"])
+        row = rows[f"{article['id']}-{i}"]
+        expected = [float(row[letter]) for letter in "ABCD"]
+        assert found.probabilities == pytest.approx(expected, abs=1e-5)
+        assert found.option == options["ABCD".index(row["prediction"])]
 
 
 def test_a_model_directory_alone_predicts_questions_with_any_number_of_options(

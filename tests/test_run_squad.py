@@ -209,6 +209,16 @@ def test_an_answerer_finds_answers_in_texts_of_several_windows(trained):
         assert not strict.answer("Where does Anna live?", context).answerable
 
 
+def test_rows_are_evaluated_in_python_as_the_script_evaluates_the_file(trained):
+    version, output_dir, _ = trained
+    paragraphs = squad_json(version)["data"][0]["paragraphs"]
+    rows = [{"context": p["context"], **qa} for p in paragraphs for qa in p["qas"]]
+    found = QuestionAnswerer.load(output_dir).evaluate(rows)
+    assert found == pytest.approx(read(output_dir / "eval_results.json"), abs=1e-4)
+    if version == "2.0":
+        assert QuestionAnswerer.load(output_dir, threshold=-1e9).task.threshold.value == -1e9
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -252,7 +262,7 @@ def test_flags_of_another_version_or_head_are_refused(trained, folder, run):
     if head == "span":
         done = run("do_eval", **given, start_n_top=3)
         assert done.returncode == 1
-        assert "--start_n_top would be ignored: the span head follows no beam" in done.stderr
+        assert "--start_n_top would be ignored: the span head has no beam" in done.stderr
 
 
 def test_a_threshold_for_a_model_of_1_1_is_refused_and_its_answers_stay(

@@ -36,6 +36,7 @@ from albert_tf.export.tflite import interpreter_class
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.pretrained.archive import unpack
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.export import export_lite, export_task
 from albert_tf.tasks.pretraining.data import open_records
@@ -44,7 +45,6 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
-from albert_tf.weights.archive import unpack
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.train_sentencepiece import Settings, train_sentencepiece

@@ -26,7 +26,6 @@ Check = Callable[[str], object]
 check_records = functools.partial(files.check_pattern, what="record file")
 check_run_dirs = functools.partial(files.check_pattern, what="run directory")
 check_squad_file = functools.partial(files.check_file, what="SQuAD file")
-check_vocabulary = functools.partial(files.check_file, what="vocabulary")
 
 
 def expand_home(path: str) -> str:

@@ -101,13 +101,14 @@ def _repair(path: str, scan: ShardScan, info: ShardInfo | None) -> RepairedShard
     present = len(scan.offsets)
     if info is None and scan.cut_off:
         raise AlbertError(
-            f"{scan.faults[-1].place(path)}, and without a manifest.json nobody knows how many "
+            f"{scan.faults[-1].place(path)}, and without a manifest.json it is unknown how many "
             "records are lost; build or copy the shard again."
         )
     expected = info.examples if info else present
     if present > expected:
         raise AlbertError(
-            f"{path} has {present} records where its manifest says {expected}; it is another file."
+            f"{path} has {present} records, but its manifest says {expected}; it is not the "
+            "same file."
         )
     faults = list(scan.faults)
     if present < expected and not scan.cut_off:

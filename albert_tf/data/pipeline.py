@@ -363,6 +363,6 @@ def _check_size(path: str, shard: records.ShardInfo) -> None:
     size = tf.io.gfile.stat(path).length
     if size != shard.bytes:
         raise AlbertError(
-            f"The record file {path} has {size} bytes where its manifest says {shard.bytes}; "
+            f"The record file {path} has {size} bytes, but its manifest says {shard.bytes}; "
             "it is damaged: build or copy it again."
         )

@@ -68,5 +68,5 @@ def _is_complete(path: str) -> bool:
         reason = "the records differ from their manifest"
     except AlbertError as error:
         reason = str(error)
-    print(f"The cached records {path} are damaged ({reason}); making them again.")
+    print(f"The cached records {path} are damaged ({reason}); they are rebuilt.")
     return False

@@ -84,7 +84,7 @@ def convert(
         if model.tokenizer is None:
             print(
                 f"There is no vocabulary beside {from_path}, so the result has none: put it "
-                "there and convert again, or name it wherever the result is used."
+                "there and convert again, or give a vocabulary wherever you use the result."
             )
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
@@ -122,6 +122,6 @@ def _compare(folder: str, weights: Mapping[str, np.ndarray]) -> None:
     ]
     if wrong:
         raise AlbertError(
-            f"The result in {os.path.dirname(folder)} reads back differently in "
+            f"The result in {os.path.dirname(folder)} differs from the source in "
             f"{', '.join(wrong)}; the disk may be full or damaged."
         )

@@ -17,6 +17,7 @@ from albert_tf.export.model_card import CARD_FILE, ModelFacts
 from albert_tf.export.publish import Export, publish
 from albert_tf.io import files, folders
 from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.pretrained.locate import is_name, locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.results import RESULTS_FILE
@@ -31,7 +32,9 @@ class ModelFolder:
     """A model to export: anything that `albert_tf.weights.load.open_source` accepts.
 
     Attributes:
-      path: an output directory, a release, a Hugging Face folder, …
+      path: an output directory, a release, a Hugging Face folder, a model's name, …; afterwards
+        the folder that it leads to.
+      given: `path` as it was given.
       checkpoint_name: a checkpoint in the folder `path`; None for the best, newest or only one.
       lower_case: see Tokenizer.from_file.
     """
@@ -39,10 +42,12 @@ class ModelFolder:
     path: str
     checkpoint_name: str | None = None
     lower_case: bool | None = None
+    given: str = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """Selects the best seed of an output directory with several ones."""
-        object.__setattr__(self, "path", model_folder(self.path.rstrip("/")))
+        """Finds the model of a name, and the best seed of an output directory with several."""
+        object.__setattr__(self, "given", self.path)
+        object.__setattr__(self, "path", model_folder(locate(self.path.rstrip("/"))))
 
     @property
     def weights(self) -> str:
@@ -65,10 +70,10 @@ class ModelFolder:
             (tokenizer, f"vocabulary ({SPEC_FILE}, *.model, vocab.txt)"),
         ):
             if value is None:
-                raise AlbertError(f"There is no {what} with {self.weights}, or more than one.")
+                raise AlbertError(f"There is no {what} with {self.given}, or more than one.")
         if tokenizer.vocab_size != config.vocab_size:
             raise AlbertError(
-                f"The vocabulary in {self.path} has {tokenizer.vocab_size} pieces, but the model "
+                f"The vocabulary in {self.given} has {tokenizer.vocab_size} pieces, but the model "
                 f"vocab_size={config.vocab_size}; put the checkpoint's own vocabulary there."
             )
         return config, tokenizer
@@ -95,7 +100,8 @@ class ModelFolder:
         run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
         if not (isinstance(run, dict) and isinstance(train, dict)):
             run, train = {}, {}
-        weights = os.path.basename(self._source.location)
+        # Downloaded models lie in folders without a telling name.
+        weights = self.given if is_name(self.given) else os.path.basename(self._source.location)
         return ModelFacts(
             name,
             model.config,

@@ -77,7 +77,7 @@ def self_check(
             if difference is None or not difference <= tolerance:
                 what = "other values" if difference is None else f"a difference of {difference:.2g}"
                 raise AlbertError(
-                    f"The SavedModel's outputs are not the model's: {called} has {what} in "
+                    f"The SavedModel's outputs differ from the model's: {called} has {what} in "
                     f"{name!r}; nothing was written."
                 )
             differences[name] = difference

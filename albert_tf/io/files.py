@@ -135,7 +135,7 @@ def check_output_folder(path: str) -> None:
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
-        raise AlbertError(f"{path} cannot be a folder, as {folder} is not one.")
+        raise AlbertError(f"{path} cannot be a folder, because {folder} is not a folder.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AlbertError(f"{path} cannot be written: there is no permission to write to {folder}.")
 
@@ -165,6 +165,15 @@ def check_output_file(path: str, overwrite: bool = True) -> None:
     """Raises AlbertError if a file cannot be written, or exists and `overwrite` is False."""
     check_output(path, (), overwrite)
     check_output_folder(os.path.dirname(path) or ".")
+
+
+def find_only(folder: str, *patterns: str) -> str | None:
+    """Returns the only file that matches the first pattern with matches, None without one."""
+    for pattern in patterns:
+        paths = _gfile().glob(os.path.join(folder, pattern))
+        if paths:
+            return paths[0] if len(paths) == 1 else None
+    return None
 
 
 def common_files(paths: Iterable[str], others: Iterable[str]) -> list[str]:
@@ -374,7 +383,7 @@ def join_named(folder: str, name: object, where: str) -> str:
 def sha256(path: str) -> str:
     """Returns the hexadecimal SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with _gfile().GFile(path, "rb") as f:
+    with open(path, "rb") if is_local(path) else _gfile().GFile(path, "rb") as f:
         while block := f.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

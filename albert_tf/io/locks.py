@@ -169,7 +169,7 @@ def _acquire(path: str, output: str, holder: _Holder) -> _Held:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise AlbertError(
-            f"{output} cannot be written to ({error.strerror}: {error.filename}); give a path "
+            f"{output} cannot be written ({error.strerror}: {error.filename}); give a path "
             "where this user may write."
         ) from error
 
@@ -263,7 +263,7 @@ class _Lease:
             time.sleep(SETTLE_SECONDS)
             content = self._read()
         except self._error as error:
-            raise AlbertError(f"{output} cannot be written to ({error.message}).") from error
+            raise AlbertError(f"{output} cannot be written ({error.message}).") from error
         if not self._is_own(content):
             raise _in_use(output, content)
         self._over = threading.Event()
@@ -345,7 +345,7 @@ def _end(text: str) -> None:
 
 def _in_use(output: str, content: bytes | None) -> AlbertError:
     return AlbertError(
-        f"{_describe(output, content)[:-1]}; wait for its end, stop it, or give another path."
+        f"{_describe(output, content)[:-1]}; wait until it ends, stop it, or give another path."
     )
 
 

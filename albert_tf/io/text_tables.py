@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled texts from TSV, CSV and JSON-lines files, by column name."""
+"""Labelled texts from TSV, CSV and JSON-lines files or from memory, by column name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.data_rows import data_rows, is_path
+from albert_tf.io.files import path_of
 from albert_tf.io.json_values import parse_json, shown, shown_names
 from albert_tf.io.text_files import COMPRESSED_SUFFIXES, check_text_file, read_lines
 
@@ -83,10 +85,38 @@ def read_text_table(
     else:
         lines = _read_csv(path) if kind == "csv" else read_tsv(path)
         rows = _table_rows(path, lines, columns, header, skipped)
+    examples = _examples(((f"{path}:{line}", row) for line, row in rows), columns)
+    if not examples:
+        raise AlbertError(f"{path} holds no examples.")
+    return examples
+
+
+def read_texts(data: Any, columns: TextColumns, name: str) -> list[TextExample]:
+    """Reads texts from a table file or from data in memory.
+
+    Args:
+      data: a path, see `read_text_table`; or rows, see `data_rows`.
+      columns: the columns to read.
+      name: of the data set, for errors.
+
+    Raises:
+      AlbertError: the data is empty or malformed, or lacks a column.
+    """
+    if is_path(data):
+        return read_text_table(path_of(data, f"{name} data"), columns)
+    examples = _examples(data_rows(data, name), columns)
+    if not examples:
+        raise AlbertError(f"The {name} data holds no examples.")
+    return examples
+
+
+def _examples(
+    rows: Iterable[tuple[str, dict[str, Any]]], columns: TextColumns
+) -> list[TextExample]:
+    """Converts rows, each with its place."""
     examples: list[TextExample] = []
     places: dict[str, str] = {}
-    for line, row in rows:
-        where = f"{path}:{line}"
+    for where, row in rows:
         examples.append(
             TextExample(
                 id=_field(row, columns.id, where) if columns.id else str(len(examples)),
@@ -102,8 +132,6 @@ def read_text_table(
                 f"{where}: the id {shown(examples[-1].id)} in the column {columns.id!r} was used "
                 f"at {first} already; each must be unique, as predictions are named by their ids."
             )
-    if not examples:
-        raise AlbertError(f"{path} holds no examples.")
     return examples
 
 

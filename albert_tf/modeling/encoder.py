@@ -44,7 +44,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
     names = list(inputs) if isinstance(inputs, Mapping) else []
     for other, name in _OTHER_NAMES.items():
         if other in names:
-            raise AlbertError(f"The model knows {other!r} by the name {name!r}; rename the input.")
+            raise AlbertError(f"The model's name for the input {other!r} is {name!r}; rename it.")
     if "input_word_ids" not in names:
         given = f"a dict of {shown_names(names)}" if names else type(inputs).__name__
         raise AlbertError(

@@ -19,6 +19,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json
 from albert_tf.modeling.flops import training_flops
+from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.registry import register
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec
@@ -311,7 +312,8 @@ def load_model_files(
     Args:
       checkpoint: see albert_tf.weights.load.open_source.
       config_file: JSON file, or a preset, which takes its vocabulary size from the tokenizer.
-      vocabulary: SentencePiece model, WordPiece vocabulary or tokenizer.json.
+      vocabulary: SentencePiece model, WordPiece vocabulary, tokenizer.json, or a model that has
+        one; see Tokenizer.from_file.
       lower_case: see Tokenizer.from_file.
 
     Raises:
@@ -332,7 +334,7 @@ def load_model_files(
             if not source:
                 raise missing_setting(setting)
             # If there is no such folder, `location` raises the error for that.
-            place = checkpoint if tf.io.gfile.exists(checkpoint) else source.location
+            place = checkpoint if tf.io.gfile.exists(locate(checkpoint)) else source.location
             raise AlbertError(f"{setting} is needed: there is no {file} beside {place}.")
     if config_file in AlbertConfig.preset_names():
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)

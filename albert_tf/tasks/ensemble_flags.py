@@ -27,7 +27,7 @@ def define_ensemble_flags(runner: str) -> None:
     """
     define_paths(
         "run_dirs", None, f"Output directories of {runner}, or globs, separated by commas. Each "
-        "must hold predictions for these questions.",
+        "must contain predictions for these questions.",
         required=True, check=check_run_dirs,
     )  # fmt: skip
     define_path(

@@ -79,8 +79,8 @@ class FineTuneConfig:
             )
         if self.run.seed + self.num_seeds - 1 > MAX_SEED:
             raise AlbertError(
-                f"The last of {self.num_seeds} seeds from `seed`={self.run.seed} on is larger than "
-                f"{MAX_SEED}."
+                f"With `num_seeds`={self.num_seeds} and `seed`={self.run.seed}, the last seed is "
+                f"larger than {MAX_SEED}; give a smaller `seed`."
             )
 
     @classmethod

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf.cli.path_flags import check_vocabulary, define_path
+from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig, missing_setting
 from albert_tf.io import files
-from albert_tf.pretrained import DEFAULT, NONE, resolve_name
+from albert_tf.pretrained import DEFAULT, NONE
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary, find_local
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.training_flags import (
     check_modes,
@@ -70,14 +71,21 @@ def define_finetuning_flags() -> None:
     flags.DEFINE_bool("do_predict", False, "Predict; needs only a trained --output_dir.")
     beside = f"Default: that of --init_checkpoint; with {NONE}, of {DEFAULT}."
     for name, help, check in (
-        ("albert_config_file", "JSON file, or name of a preset.", AlbertConfig.load),
-        ("spm_model_file", "SentencePiece model.", check_vocabulary),
-        ("vocab_file", "WordPiece vocabulary, or tokenizer.json.", check_vocabulary),
+        (
+            "albert_config_file",
+            "JSON file, or name of a preset (albert_base_v2), which is an architecture without "
+            "weights.",
+            AlbertConfig.load,
+        ),
+        ("spm_model_file", f"{VOCABULARY}.", check_vocabulary),
+        ("vocab_file", "The same as --spm_model_file.", check_vocabulary),
     ):
         define_path(name, None, f"{help} {beside}", check, when=lambda: FLAGS.do_train)
-    flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as in tokenizer.json, or true.")
+    flags.DEFINE_bool(
+        "do_lower_case", None, "Lower-case the text. Default: as in tokenizer.json, or true."
+    )
     flags.DEFINE_integer(
-        "max_seq_length", None, "Maximum length of a sequence in tokens; longer ones are cut. "
+        "max_seq_length", None, "Maximum sequence length in tokens; longer ones are truncated. "
         f"{_RECIPE}, or the maximum of the model.", 1
     )  # fmt: skip
     flags.DEFINE_bool(
@@ -95,29 +103,28 @@ def define_finetuning_flags() -> None:
     )
     flags.DEFINE_integer(
         "warmup_step", None, f"Steps of linear warm-up. {_RECIPE}, in proportion to the steps; "
-        "without one a tenth of them. Larger models often do not learn without warm-up.", 0
+        "without one, a tenth of them. Larger models often do not learn without warm-up.", 0
     )  # fmt: skip
     flags.DEFINE_integer(
         "eval_every_steps", None, "Steps between evaluations during training, which select the "
         f"best weights. {_RECIPE}.", 1
     )  # fmt: skip
     flags.DEFINE_float(
-        "dropout", None, f"Dropout of hidden layers and attention. {_RECIPE}, or that of the "
-        "model; none for models that were trained without dropout.", 0.0, 1.0
+        "dropout", None, f"Dropout of hidden layers and attention. {_RECIPE}, or the model's "
+        "configuration; none for models that were pretrained without dropout.", 0.0, 1.0
     )  # fmt: skip
     flags.DEFINE_float(
         "classifier_dropout", None, f"Dropout on the input of the task's head. {_RECIPE}, or 0.1.",
         0.0, 1.0
     )  # fmt: skip
     flags.DEFINE_enum(
-        "freeze", None, FREEZABLE, "The part of the model to keep as it is in --init_checkpoint. "
-        "embeddings: those of pieces, segments and positions. encoder: everything but the task's "
-        "head, which is faster, takes less memory and works with a higher --learning_rate. "
-        "Default: none."
+        "freeze", None, FREEZABLE, "The part of the model to freeze. embeddings: the embeddings of "
+        "pieces, segments and positions. encoder: everything except the task's head; this is "
+        "faster and takes less memory; use a higher --learning_rate. Default: none."
     )  # fmt: skip
     flags.DEFINE_integer(
         "num_seeds", 1, "Train this number of times, with consecutive seeds from --random_seed, in "
-        "folders seed-<n>; print median, best and spread, and use the best run.", 1
+        "folders seed-<n>; print the median, best and range of results, and use the best run.", 1
     )  # fmt: skip
 
 
@@ -228,5 +235,5 @@ def _local_model_config() -> AlbertConfig | None:
     if path:
         return AlbertConfig.load(path) if files.is_local(path) else None
     path = FLAGS.init_checkpoint or DEFAULT
-    path = resolve_name(DEFAULT if path == NONE else path)
-    return config_in(path) if files.is_local(path) else None
+    path = find_local(DEFAULT if path == NONE else path)
+    return config_in(path) if path else None

@@ -17,7 +17,8 @@ from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import OPTIMIZERS
-from albert_tf.pretrained import DEFAULT, NONE, check_model
+from albert_tf.pretrained import DEFAULT, NONE
+from albert_tf.pretrained.locate import NAMES, check_model
 from albert_tf.training.cluster import check_cluster
 from albert_tf.training.specs import (
     MAX_SEED,
@@ -64,23 +65,24 @@ def define_training_flags(
     """
     define_path(
         "output_dir", None, "Folder for checkpoints, metrics and results. If it holds a run with "
-        "the same settings, that is resumed; a run with other settings is an error.",
+        "the same settings, it is resumed; a run with other settings is an error.",
         check=files.check_output_folder,
     )  # fmt: skip
     define_path(
         "init_checkpoint", None, "Weights to start from: the output directory of another run (its "
         "best weights), the name of a checkpoint without .index, a folder or archive (.tar.gz) of "
-        "the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub or its handle (https://…), "
-        f"the name of a bundled model ({DEFAULT}), or {NONE} for random weights. {without_init} "
-        "Not needed for resuming.", check=check_model, when=_starts_anew
+        f"the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, {NAMES}, or that of a "
+        f"bundled model ({DEFAULT}); {NONE} for random weights. A file or folder takes precedence "
+        f"over a name. {without_init} Not needed for resuming.",
+        check=check_model, when=_starts_anew
     )  # fmt: skip
     flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
     flags.DEFINE_bool("do_train", True, "Train.")
     flags.DEFINE_bool("do_eval", False, "Evaluate, during training and at the end.")
     flags.DEFINE_integer(
-        "train_batch_size", train_batch_size, "Examples of one optimizer step, in total.", 1
+        "train_batch_size", train_batch_size, "Examples per optimizer step, over all devices.", 1
     )
-    flags.DEFINE_integer("eval_batch_size", eval_batch_size, "Examples of one evaluation batch.", 1)
+    flags.DEFINE_integer("eval_batch_size", eval_batch_size, "Examples per evaluation batch.", 1)
     flags.DEFINE_integer(
         "gradient_accumulation_steps", 1, "Split each training batch into this number of parts and "
         "process them one after the other: less memory, the same result.", 1
@@ -89,12 +91,19 @@ def define_training_flags(
         "recompute", False, "Keep only the output of each layer and compute the rest again in the "
         "backward pass: much less memory, the same result, steps up to a third longer."
     )  # fmt: skip
-    flags.DEFINE_enum("optimizer", optimizer, OPTIMIZERS, "Optimizer.")
+    flags.DEFINE_enum(
+        "optimizer",
+        optimizer,
+        OPTIMIZERS,
+        "The releases use lamb for pretraining and adamw for fine-tuning.",
+    )
     flags.DEFINE_bool(
-        "bias_correction", False, "Correct the bias of the moments, as You et al. (2020) do and "
-        "the ALBERT release does not."
+        "bias_correction", False, "Correct the bias of the moments, as in You et al. (2020) but "
+        "not in the ALBERT release."
     )  # fmt: skip
-    flags.DEFINE_float("weight_decay_rate", 0.01, "Weight decay; not for LayerNorm and biases.", 0)
+    flags.DEFINE_float(
+        "weight_decay_rate", 0.01, "Weight decay, except for LayerNorm and biases.", 0
+    )
     flags.DEFINE_enum(
         "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
         "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. "
@@ -128,18 +137,18 @@ def define_training_flags(
     )  # fmt: skip
     flags.DEFINE_enum(
         "on_divergence", WARN, ON_DIVERGENCE, "What to do if the loss jumps, the gradient norm "
-        "explodes, or long after warm-up an objective is no better than chance. warn: print where "
-        "it happened and what helps. stop: exit with an error. rollback: go back to the last "
-        "checkpoint before it, skip the data up to it and halve the learning rate; at most three "
+        "explodes, or an objective is no better than chance long after warm-up. warn: print where "
+        "it happened and advice. stop: exit with an error. rollback: return to the last "
+        "checkpoint before it, skip the data in between and halve the learning rate; at most three "
         "times, recorded in rollbacks.json and repeated exactly if the run is resumed."
     )  # fmt: skip
     flags.DEFINE_integer(
-        "early_stopping_evals", 0, "Stop after this number of evaluations without a new best; 0: "
-        "never.", 0
+        "early_stopping_evals", 0, "Stop after this number of evaluations without improvement; "
+        "0: never.", 0
     )  # fmt: skip
     flags.DEFINE_enum(
         "strategy", "default", STRATEGIES, "default: one device; mirrored: all GPUs of this "
-        "machine, at least two; multi_worker: the machines of TF_CONFIG; tpu: a Cloud TPU."
+        "machine, at least two; multi_worker: the machines in TF_CONFIG; tpu: a Cloud TPU."
     )  # fmt: skip
     flags.DEFINE_bool("use_tpu", False, "The same as --strategy=tpu.")
     flags.DEFINE_string(
@@ -163,7 +172,7 @@ def check_modes(data_flags: Mapping[str, str], training_only: Sequence[str] = ()
     if FLAGS.use_tpu and FLAGS["strategy"].present and FLAGS.strategy != "tpu":
         raise AlbertError(f"Give --use_tpu or --strategy={FLAGS.strategy}, not both.")
     if not FLAGS.use_tpu and FLAGS.strategy != "tpu":
-        refuse_flags(_TPU_ONLY, "they go with --strategy=tpu.")
+        refuse_flags(_TPU_ONLY, "they require --strategy=tpu.")
     if not FLAGS.do_train:
         names = [*TRAINING_ONLY, *training_only, *_EVALUATION_DURING_TRAINING]
         note_unused_flags(names, "do_train")

@@ -16,12 +16,32 @@ import numpy as np
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, shown
+from albert_tf.pretrained.locate import locate
+from albert_tf.tokenization import hugging_face_files as hugging_face
 from albert_tf.tokenization.sentencepiece_model import SentencePieceModel
 from albert_tf.tokenization.wordpiece import WordPieceModel
 
 SENTENCEPIECE = "sentencepiece"
 WORDPIECE = "wordpiece"
 SPEC_FILE = "tokenizer.json"
+#: Names of vocabulary files in releases.
+VOCABULARIES = ("*.model", "*vocab*.txt")
+#: The folder with the files of a SavedModel, and its graph.
+_ASSETS, _SAVED_MODEL = "assets", "saved_model.pb"
+
+
+def find_vocabulary(folder: str) -> str | None:
+    """Returns what `Tokenizer.from_file` reads in a model's folder, None if there is nothing.
+
+    That is tokenizer.json, ours or Hugging Face's; or the only SentencePiece model, or else the
+    only WordPiece vocabulary. In a SavedModel these are among the assets.
+    """
+    if files.exists(os.path.join(folder, _SAVED_MODEL)):
+        folder = os.path.join(folder, _ASSETS)
+    path = os.path.join(folder, SPEC_FILE)
+    if files.exists(path):
+        return path
+    return hugging_face.vocabulary_file(folder) or files.find_only(folder, *VOCABULARIES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,15 +178,17 @@ class Tokenizer:
         """Loads a SentencePiece .model, a WordPiece vocab.txt, or a saved tokenizer.json.
 
         Args:
-          path: any path that tf.io.gfile can read.
+          path: any path that tf.io.gfile can read; a model's folder, archive or name, for its own
+            vocabulary (see `albert_tf.pretrained.locate`). Of a Hugging Face folder, spiece.model
+            or vocab.txt is read with its settings, tokenizer.json only if there is neither.
           lower_case: whether to lower-case text; True by default.
           strip_accents: whether to drop accents; by default True for SentencePiece (in the official
             code also for cased models), and `lower_case` for WordPiece.
           split_digit_comma: True by default for SentencePiece; WordPiece always splits there.
 
         Raises:
-          AlbertError: the file is missing or of the wrong kind, or an option contradicts
-            tokenizer.json.
+          AlbertError: the file is missing or of the wrong kind, an option contradicts our
+            tokenizer.json, or a model has no vocabulary or cannot be downloaded.
         """
         options = {
             "lower_case": lower_case,
@@ -177,20 +199,41 @@ class Tokenizer:
         for name, value in given.items():
             if not isinstance(value, bool):
                 raise AlbertError(f"{name} must be True, False or None, not {shown(value)}.")
-        path = files.path_of(path, "vocabulary")
+        path, model = locate(path, "vocabulary", weights=False), path
+        if files.isdir(path):
+            found = find_vocabulary(path)
+            if found is None:
+                raise AlbertError(
+                    f"{model} has no vocabulary ({SPEC_FILE}, *.model, vocab.txt), or more than "
+                    "one; give the file."
+                )
+            path = found
+            if os.path.basename(path) in hugging_face.VOCABULARY_FILES:
+                return cls._from_data(hugging_face.read_vocabulary_file(path), path, given)
         if path.endswith(".json"):
-            return cls._from_spec_file(path, given)
+            return cls._from_json_file(path, given)
         data = files.read_bytes(path, "vocabulary")
+        file = hugging_face.VocabularyFile(os.path.basename(path), data)
+        return cls._from_data(file, path, given)
+
+    @classmethod
+    def _from_data(
+        cls, file: hugging_face.VocabularyFile, path: str, given: Mapping[str, bool]
+    ) -> Tokenizer:
+        data = file.data
         # A SentencePiece model is a protocol buffer, and its float scores contain NUL bytes.
-        kind = SENTENCEPIECE if path.endswith(".model") or b"\0" in data else WORDPIECE
-        lower_case = given.get("lower_case", True)
-        if kind == WORDPIECE and split_digit_comma:
+        kind = SENTENCEPIECE if file.name.endswith(".model") or b"\0" in data else WORDPIECE
+        lower_case = given.get("lower_case", file.lower_case)
+        strip_accents = given.get("strip_accents", file.strip_accents)
+        if strip_accents is None:
+            strip_accents = lower_case or kind == SENTENCEPIECE
+        if kind == WORDPIECE and given.get("split_digit_comma"):
             raise AlbertError(f"{path} is WordPiece; split_digit_comma is for SentencePiece only.")
         spec = TokenizerSpec(
             kind=kind,
-            model_file=os.path.basename(path),
+            model_file=file.name,
             lower_case=lower_case,
-            strip_accents=given.get("strip_accents", lower_case or kind == SENTENCEPIECE),
+            strip_accents=strip_accents,
             split_digit_comma=given.get("split_digit_comma", kind == SENTENCEPIECE),
             vocab_size=0,
             sha256=hashlib.sha256(data).hexdigest(),
@@ -198,8 +241,14 @@ class Tokenizer:
         return cls(spec, data, path)
 
     @classmethod
-    def _from_spec_file(cls, path: str, given: Mapping[str, bool]) -> Tokenizer:
-        spec = TokenizerSpec.from_dict(files.read_json(path, "tokenizer spec"), path)
+    def _from_json_file(cls, path: str, given: Mapping[str, bool]) -> Tokenizer:
+        values = files.read_json(path, "tokenizer spec")
+        if hugging_face.is_pipeline(values):
+            beside = hugging_face.vocabulary_file(os.path.dirname(path))
+            if beside:
+                return cls._from_data(hugging_face.read_vocabulary_file(beside), beside, given)
+            return cls._from_data(hugging_face.read_pipeline(values, path), path, given)
+        spec = TokenizerSpec.from_dict(values, path)
         for name, value in given.items():
             if getattr(spec, name) != value:
                 raise AlbertError(

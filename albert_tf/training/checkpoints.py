@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError, DamagedError, StoppedError
+from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.weights.checkpoint import check_checkpoint, open_checkpoint, reading_error
@@ -31,7 +31,7 @@ from albert_tf.weights.checkpoint_files import (
     step_of,
 )
 from albert_tf.weights.load import open_source
-from albert_tf.weights.source import LoadReport, Source, assign_weights, first_line
+from albert_tf.weights.source import LoadReport, Source, assign_weights
 
 _PythonState = tf.train.experimental.PythonState
 
@@ -120,7 +120,7 @@ class CheckpointStore:
                 faults.append(str(error))
                 continue
             for text in faults:
-                print(f"{text} Going on from {prefix}.")
+                print(f"{text} Resuming from {prefix}.")
             self.forget_after(step)
             self._restore_best()
             return
@@ -218,7 +218,7 @@ class CheckpointStore:
             if self.best:
                 check_checkpoint(os.path.join(folder, self.best.checkpoint))
         except DamagedError as error:
-            print(f"{error} Forgetting these best weights: the next evaluation is the best.")
+            print(f"{error} These best weights are discarded; the next evaluation is the best.")
             self.forget_best()
         if self._writes:
             self._delete_other_best(self.best.step if self.best else None)

@@ -24,8 +24,8 @@ def check_cluster() -> None:
         ) from None
     if not 0 <= index < number_of_kind:
         raise AlbertError(
-            f"TF_CONFIG says that this is {kind} {index}, and there are {number_of_kind}, counted "
-            "from 0."
+            f"TF_CONFIG says that this is {kind} {index}, but its cluster has {number_of_kind}; "
+            "indices start from 0."
         )
     if sum(map(len, machines.values())) < 2:
         raise AlbertError("TF_CONFIG names one worker only; use `strategy`=mirrored or default.")

@@ -51,7 +51,8 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
             if _OUT_OF_RANGE.search(str(error)):
                 raise AlbertError(
                     f"The records hold an id or a label that the model does not have "
-                    f"({_cause(error)}); data_prep/verify_records.py with --vocab_file names them."
+                    f"({_cause(error)}); run data_prep/verify_records.py with --vocab_file to find "
+                    "it."
                 ) from error
             raise
         if not isinstance(error, tf.errors.NotFoundError):  # NotFoundError names the file itself.
@@ -59,8 +60,8 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
         if isinstance(error, tf.errors.InvalidArgumentError):
             raise  # The records are good.
         raise AlbertError(
-            f"The input records are damaged or gone ({_cause(error)}); "
-            "data_prep/verify_records.py names the shard."
+            f"The input records are damaged or missing ({_cause(error)}); "
+            "run data_prep/verify_records.py to find the shard."
         ) from error
 
 

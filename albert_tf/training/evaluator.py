@@ -70,7 +70,7 @@ class Evaluator:
         kept = recorded_precision(run_config.output_dir) or fast
         if kept != fast:
             print(
-                f"{run_config.output_dir} was trained in {kept}, and goes on in this precision; "
+                f"{run_config.output_dir} was trained in {kept}, and continues in this precision; "
                 f"for a new run on these devices, auto would choose {fast}."
             )
         return kept

@@ -60,5 +60,5 @@ def lost_workers() -> Iterator[None]:
             raise
         raise AlbertError(
             f"Another worker has ended or cannot be reached ({reason.strip().rstrip('.')}); start "
-            "all of them again, and they go on from the newest checkpoint."
+            "all workers again to resume from the newest checkpoint."
         ) from error

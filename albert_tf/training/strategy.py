@@ -109,7 +109,7 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
             return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise AlbertError(
-            "Cannot join the cluster, as TensorFlow has already computed something; call "
+            "Cannot join the cluster after TensorFlow has run its first operation; call "
             'albert_tf.training.strategy.join_cluster("multi_worker") before anything else.'
         ) from error
 

@@ -70,7 +70,7 @@ def check_tpu_run(
     """
     check_batch_sizes(config, replicas)
     if config.jit_compile is True:
-        raise AlbertError("A TPU compiles everything by itself; leave `jit_compile` out.")
+        raise AlbertError("TPUs always compile with XLA; leave out `jit_compile`.")
     for name, spec in batch.items():
         if not spec.shape.is_fully_defined():
             raise AlbertError(

@@ -14,19 +14,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import AlbertError, DamagedError
+from albert_tf.errors import AlbertError, DamagedError, first_line
 from albert_tf.io import files
-from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.tokenization.tokenizer import SPEC_FILE, VOCABULARIES, Tokenizer
 from albert_tf.weights.checkpoint_files import CHECKPOINT_LIST, candidates
 from albert_tf.weights.names import shared_by_groups
-from albert_tf.weights.source import (
-    VOCABULARIES,
-    Source,
-    find_beside,
-    find_only,
-    first_line,
-    open_tokenizer,
-)
+from albert_tf.weights.source import Source, find_beside, open_tokenizer
 
 #: The release's name for its checkpoints.
 TF1_NAME = "model.ckpt-best"
@@ -161,7 +154,7 @@ class CheckpointSource(Source):
 
     def _find_only(self, *patterns: str) -> str | None:
         is_folder = tf.io.gfile.isdir(self._path)
-        return find_only(self._path if is_folder else os.path.dirname(self._path), *patterns)
+        return files.find_only(self._path if is_folder else os.path.dirname(self._path), *patterns)
 
     def config(self) -> AlbertConfig | None:
         """Reads albert_config.json beside the checkpoint, or the only file of a similar name."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, shown
-from albert_tf.pretrained import no_model
+from albert_tf.pretrained.locate import no_model
 
 #: Folders of an output directory, and the file that records the best weights.
 CHECKPOINTS = "checkpoints"

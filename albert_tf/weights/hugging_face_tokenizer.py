@@ -12,17 +12,16 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from albert_tf.tokenization.hugging_face_files import LOWERED
 from albert_tf.tokenization.tokenizer import Tokenizer
-
-#: Score of pieces that the digit-comma rule splits: every other segmentation scores higher.
-_AVOIDED = -1000.0
 
 
 def sentencepiece_pipeline(tokenizer: Tokenizer) -> dict[str, Any] | None:
     """Returns the content of tokenizer.json, None unless the SentencePiece model is a unigram one.
 
     The steps are those of `albert_tf.tokenization.normalization.normalize`, SentencePiece's own
-    normalisation, splitting at white space and the best segmentation. Only texts that spell out a
+    normalisation, splitting at white space and the best segmentation; the scores of pieces that
+    the digit-comma rule splits are lowered. Only texts that spell out a
     special piece ("[CLS]") get other ids: Hugging Face reads them as the special piece.
     """
     from sentencepiece import sentencepiece_model_pb2
@@ -41,7 +40,7 @@ def sentencepiece_pipeline(tokenizer: Tokenizer) -> dict[str, Any] | None:
     words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     avoided = tokenizer.digit_comma_parts
     vocabulary = [
-        [piece.piece, _AVOIDED if i in avoided else piece.score]
+        [piece.piece, piece.score - LOWERED * (i in avoided)]
         for i, piece in enumerate(model.pieces)
     ]
     return {

@@ -20,7 +20,8 @@ import tensorflow as tf
 from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer
+from albert_tf.pretrained.hugging_face_hub import TOKENIZER_CONFIG, TORCH_WEIGHTS, WEIGHTS
+from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, find_vocabulary
 from albert_tf.weights.config_files import (
     ACTIVATIONS,
     HUGGING_FACE_CONFIG,
@@ -31,11 +32,8 @@ from albert_tf.weights.config_files import (
 from albert_tf.weights.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.weights.names import PROJECTION, hugging_face_names, shared_by_groups
 from albert_tf.weights.safetensors import SafetensorsFile, write_safetensors
-from albert_tf.weights.source import Source, find_only
+from albert_tf.weights.source import Source, open_tokenizer
 
-WEIGHTS = "model.safetensors"
-TORCH_WEIGHTS = "pytorch_model.bin"
-_TOKENIZER_CONFIG = "tokenizer_config.json"
 _PIPELINE = "tokenizer.json"
 _PREFIX = "albert."
 #: Copies of tied weights, which some files also hold, and their originals.
@@ -148,24 +146,9 @@ class HuggingFaceSource(Source):
         return read_hugging_face_config(os.path.join(self.location, HUGGING_FACE_CONFIG))
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
-        """Opens spiece.model or vocab.txt; the format of tokenizer.json here is not ours."""
-        path = find_only(self.location, "spiece.model", "vocab.txt")
-        if not path:
-            return None
-        options: Mapping[str, Any] = {}
-        options_file = os.path.join(self.location, _TOKENIZER_CONFIG)
-        if tf.io.gfile.exists(options_file):
-            options = files.read_object(options_file, "tokenizer configuration")
-            for key in ("do_lower_case", "keep_accents", "strip_accents"):
-                if not isinstance(options.get(key), (bool, type(None))):
-                    raise AlbertError(f"{options_file}: {key} must be true, false or null.")
-        if lower_case is None:
-            lower_case = bool(options.get("do_lower_case", True))
-        if path.endswith(".model"):
-            strip = not options.get("keep_accents", False)
-        else:
-            strip = options.get("strip_accents")
-        return Tokenizer.from_file(path, lower_case, strip_accents=strip)
+        """Opens spiece.model or vocab.txt with its settings, or else tokenizer.json."""
+        found = find_vocabulary(self.location)
+        return open_tokenizer(found and self.location, lower_case)
 
 
 class _TorchFile:
@@ -258,4 +241,4 @@ def _write_tokenizer(folder: str, tokenizer: Tokenizer) -> None:
         name = "vocab.txt"
         options.update(tokenizer_class="BertTokenizer", strip_accents=spec.strip_accents)
     files.write_bytes(os.path.join(folder, name), tokenizer.data)
-    files.write_json(os.path.join(folder, _TOKENIZER_CONFIG), options)
+    files.write_json(os.path.join(folder, TOKENIZER_CONFIG), options)

@@ -11,16 +11,20 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io.files import path_of
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretrained import resolve_name
-from albert_tf.weights import huggingface
-from albert_tf.weights.archive import ENDINGS, unpack
+from albert_tf.pretrained.hugging_face_hub import TORCH_WEIGHTS, WEIGHTS
+from albert_tf.pretrained.locate import locate
 from albert_tf.weights.checkpoint import CheckpointSource
 from albert_tf.weights.config_files import HUGGING_FACE_CONFIG, SAVED_MODEL
 from albert_tf.weights.huggingface import HuggingFaceSource
-from albert_tf.weights.source import LoadReport, Source, assign_weights
-from albert_tf.weights.tfhub import HANDLE, SavedModelSource, resolve_handle
+from albert_tf.weights.pretrained_model import PretrainedModel
+from albert_tf.weights.source import (
+    POOLER,
+    SENTENCE_ORDER,
+    LoadReport,
+    Source,
+    assign_weights,
+)
+from albert_tf.weights.tfhub import SavedModelSource
 
 
 def open_source(path: str) -> Source:
@@ -29,18 +33,15 @@ def open_source(path: str) -> Source:
     Args:
       path: an output directory of ours, a folder of checkpoints or a checkpoint's name; a folder
         of the TF1 release or a checkpoint's name in it; a Hugging Face folder; a SavedModel;
-        an archive (.tar.gz, .tgz, .tar) of one of these; a TF-Hub handle (https://…); or, if
-        there is no such file, the name of a bundled model (see albert_tf.pretrained).
+        an archive (.tar.gz, .tgz, .tar) of one of these; or, if there is no such file, the name
+        of a model, which is downloaded if need be (see albert_tf.pretrained.locate).
 
     Raises:
-      AlbertError: `path` is not a path, an archive is damaged or malicious, or a module cannot be
-        downloaded from TF-Hub.
+      AlbertError: `path` is not a path, an archive is damaged or malicious, or a model cannot be
+        downloaded.
     """
-    path = path_of(path, "pretrained model")
-    path = resolve_handle(path) if path.startswith(HANDLE) else resolve_name(path)
-    if path.endswith(ENDINGS):
-        path = unpack(path)
-    if os.path.basename(path) in (huggingface.WEIGHTS, huggingface.TORCH_WEIGHTS):
+    path = locate(path)
+    if os.path.basename(path) in (WEIGHTS, TORCH_WEIGHTS):
         path = os.path.dirname(path)
 
     def holds(name: str) -> bool:
@@ -77,11 +78,13 @@ def check_architecture(config: AlbertConfig, path: str) -> None:
             )
 
 
-def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
+def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
     """Loads a pretrained ALBERT of any format, and checks every variable.
 
     The model has the attributes `config` (read from the source, never guessed), `tokenizer` (None
-    if the source has none) and `load_report`.
+    if the source has none) and `load_report`. `embed`, `fill_mask` and `score` take texts. If the
+    source is a masked LM without the sentence order head (or without the pooler too), these keep
+    their random weights, and a warning lists them.
 
     Args:
       path: see `open_source`.
@@ -96,6 +99,7 @@ def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
 
     Example:
       model = albert_tf.load_pretrained("albert_tiny_books")
+      model.embed(["It was the best of times."])
       model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["mlm_logits"]
     """
     source = open_source(path)
@@ -110,7 +114,7 @@ def load_pretrained(path: str, allow_partial: bool = False) -> AlbertPretrainer:
             f"The vocabulary of {source.location} has {tokenizer.vocab_size} pieces, but its "
             f"configuration says vocab_size={config.vocab_size}."
         )
-    model = AlbertPretrainer(config)
+    model = PretrainedModel(config)
     report = assign_weights(source, model.named_weights())
     _check_report(report, allow_partial)
     model.tokenizer, model.load_report = tokenizer, report
@@ -130,7 +134,8 @@ def _check_report(report: LoadReport, allow_partial: bool) -> None:
     if not parts:
         return
     differences = "; ".join(parts)
-    if allow_partial and encoder_matches:
+    is_masked_lm = not report.unexpected and {*report.missing} <= POOLER | SENTENCE_ORDER
+    if is_masked_lm or (allow_partial and encoder_matches):
         warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)
         return
     hint = " A model with other heads can be loaded in part (allow_partial)."

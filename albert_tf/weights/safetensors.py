@@ -14,10 +14,9 @@ import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files
 from albert_tf.io.json_values import shown
-from albert_tf.weights.source import first_line
 
 #: Old files hold a table of positions in int64 beside the weights.
 _DTYPES = ("F32", "F16", "BF16", "I64")

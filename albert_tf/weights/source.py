@@ -8,7 +8,6 @@ import abc
 import collections
 import dataclasses
 import os
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -16,11 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError, DamagedError
+from albert_tf.errors import AlbertError, DamagedError, first_line
 from albert_tf.tokenization.tokenizer import Tokenizer
 
-#: Names of vocabulary files in releases.
-VOCABULARIES = ("*.model", "*vocab*.txt")
 #: The scope of all variables of the encoder.
 ENCODER_SCOPE = "bert/"
 _LAYERS_SCOPE = f"{ENCODER_SCOPE}encoder/transformer/"
@@ -29,6 +26,10 @@ POSITIONS = f"{ENCODER_SCOPE}embeddings/position_embeddings"
 #: An encoder may lack these: Hugging Face saves models for token-level tasks (masked LM, question
 #: answering) without a pooler.
 POOLER = frozenset({"bert/pooler/dense/kernel", "bert/pooler/dense/bias"})
+#: A masked LM may lack these; Hugging Face's published ALBERTs are masked LMs.
+SENTENCE_ORDER = frozenset(
+    {"cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"}
+)
 
 
 class Source(abc.ABC):
@@ -223,21 +224,6 @@ def find_beside(checkpoint: str, name: str) -> str | None:
     return None
 
 
-def find_only(folder: str, *patterns: str) -> str | None:
-    """Returns the only file that matches the first pattern with matches, None without one."""
-    for pattern in patterns:
-        paths = tf.io.gfile.glob(os.path.join(folder, pattern))
-        if paths:
-            return paths[0] if len(paths) == 1 else None
-    return None
-
-
 def open_tokenizer(path: str | None, lower_case: bool | None) -> Tokenizer | None:
     """Calls Tokenizer.from_file, or returns None if there is no path."""
     return Tokenizer.from_file(path, lower_case) if path else None
-
-
-def first_line(error: Exception) -> str:
-    """Returns the first line of an error's message, without TensorFlow's node names."""
-    text = re.sub(r"^\{\{.*?\}\} | \[Op:\w+\]", "", str(error).strip())
-    return (text.splitlines() or [type(error).__name__])[0][:200]

@@ -20,32 +20,13 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import AlbertError
-from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.errors import AlbertError, first_line
+from albert_tf.tokenization.tokenizer import Tokenizer, find_vocabulary
 from albert_tf.weights.checkpoint import open_checkpoint, reading_error, weight_keys
 from albert_tf.weights.names import model_garden_name
-from albert_tf.weights.source import VOCABULARIES, Source, find_only, first_line, open_tokenizer
+from albert_tf.weights.source import Source, open_tokenizer
 
-#: The start of every module's handle.
-HANDLE = "https://"
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-
-
-def resolve_handle(handle: str) -> str:
-    """Returns the folder of a module, which TF-Hub's library downloads unless it is cached.
-
-    Raises:
-      AlbertError: the download failed.
-    """
-    import tensorflow_hub as hub
-
-    try:
-        return hub.resolve(handle)
-    except Exception as error:  # Network, HTTP and archives have no common type of error.
-        raise AlbertError(
-            f"Cannot get {handle} from TF-Hub ({first_line(error)}); download it yourself, and "
-            "give the path of the file."
-        ) from error
 
 
 class SavedModelSource(Source):
@@ -140,10 +121,7 @@ class SavedModelSource(Source):
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """Opens tokenizer.json or the only vocabulary in the assets."""
-        path = os.path.join(self._assets, SPEC_FILE)
-        if not tf.io.gfile.exists(path):
-            path = find_only(self._assets, *VOCABULARIES)
-        return open_tokenizer(path, lower_case)
+        return open_tokenizer(find_vocabulary(self.location), lower_case)
 
 
 def _without_heads(name: str, shape: list[int]) -> list[int]:

@@ -4,11 +4,11 @@
 
   python -m albert_tf.weights.verify albert_base_v2.tar.gz --text=books.txt
 
-The text has one sentence a line and an empty line between documents, as split_sentences.py writes
-it. 15 % of its words are masked, all with [MASK], which is harder than in pretraining; half of its
-pairs of segments are swapped. Weights also load if they were trained with another vocabulary,
-activation or number of heads. Such a model is confident in predictions that are worse than the
-pieces' frequencies, while a correct one, even after few steps, is not overconfident.
+The text has one sentence per line and an empty line between documents, as written by
+split_sentences.py. 15 % of its words are masked, all with [MASK], which is harder than in
+pretraining; half of its pairs of segments are swapped. Weights load even if they were trained with
+another vocabulary, activation or number of heads, but such a model is confident in predictions that
+are worse than unigram frequencies. A correct model is not, even after a few training steps.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_vocabulary, define_path
+from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_files import check_text_file, read_lines
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ TRAINED, UNTRAINED, WRONG = "trained", "untrained", "wrong configuration"
 _EXPLANATIONS = {
     TRAINED: "the predictions are better than the pieces' frequencies",
     UNTRAINED: "the predictions are not better than the pieces' frequencies",
-    WRONG: "it is confident in wrong predictions; compare vocabulary, language, number of heads "
+    WRONG: "confident but wrong; compare vocabulary, language, number of heads "
     "and activation with those of its training",
 }
 
@@ -264,18 +265,22 @@ def define_flags() -> None:
     define_path(
         "text",
         None,
-        "Text: a sentence a line, documents apart.",
+        "Text with one sentence per line and an empty line between documents.",
         required=True,
         check=check_text_file,
     )
     define_path(
-        "vocab_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json. "
-        "Default: that beside the weights.", check=check_vocabulary
+        "vocab_file", None, f"{VOCABULARY}. "
+        "Default: the one next to the weights.", check=check_vocabulary
     )  # fmt: skip
-    flags.DEFINE_bool("do_lower_case", None, "Lower-case. Default: as the source says, or yes.")
-    flags.DEFINE_integer("max_seq_length", 128, "Pieces of a sequence, at most.", 16)
-    flags.DEFINE_integer("max_sequences", 200, "Sequences, at most.", 1)
-    flags.DEFINE_integer("random_seed", 0, "Decides what is masked and swapped.")
+    flags.DEFINE_bool(
+        "do_lower_case",
+        None,
+        "Lower-case the text. Default: as in the source's tokenizer, or true.",
+    )
+    flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length in tokens.", 16)
+    flags.DEFINE_integer("max_sequences", 200, "Maximum number of sequences.", 1)
+    flags.DEFINE_integer("random_seed", 0, "Seed of masks and swapped segments.")
 
 
 def _main(path: str) -> None:

@@ -1,14 +1,15 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the bundled model is worth, and how its files are made. From the project's root:
+"""Evaluates the bundled model and builds its files. Run it from the project's root:
 
   python -m benchmarks.bundled_model heldout --output_dir=runs/bundled/heldout
   python -m benchmarks.bundled_model finetune --data_dir=data --output_dir=runs/bundled/finetune
-  python -m benchmarks.bundled_model report --heldout_dir=… --finetune_dir=… --page=docs/results/bundled_model.md
+  python -m benchmarks.bundled_model report --heldout_dir=… --finetune_dir=… \\
+    --page=docs/results/bundled_model.md
   python -m benchmarks.bundled_model make --run_dirs=runs/books --commands_file=commands.sh
 
---help after the command explains it.
-"""  # noqa: E501
+For the flags of a command, add --help after it.
+"""
 
 from __future__ import annotations
 

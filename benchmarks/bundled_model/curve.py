@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How the bundled model learned: its runs one after the other, over the tokens they read."""
+"""The learning curve of the bundled model: its runs in order, over the tokens they read."""
 
 from __future__ import annotations
 

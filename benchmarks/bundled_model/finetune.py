@@ -1,9 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes the bundled model and the same model with random weights, several seeds each.
+"""Fine-tunes the bundled model, and the same model from random weights, with several seeds each.
 
-Settings are those of the recipes for small models, but for steps, lengths and batches, which are
-chosen for two cores. Both starts get the same; of the evaluations of a run the best one counts.
+Settings come from the recipes for small models. Steps, sequence lengths and batch sizes are smaller
+to suit two cores. Both starting points use the same settings; the best evaluation of a run counts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Masked LM and sentence order on books that the bundled model has not read.
+"""Masked LM and sentence order on book chapters that the bundled model was not trained on.
 
-benchmarks/data/books_heldout.txt.gz holds every 40th chapter (95 of 3,838: the 40th, the 80th, …)
-of 62 MB of public-domain books. The model was trained on the others, so the text is new to it, but
-not the books.
+benchmarks/data/books_heldout.txt.gz contains every 40th chapter (95 of 3,838: the 40th, the 80th,
+…) of 62 MB of public-domain books. The model was trained on the other chapters of the same books.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from absl import flags
 
 from albert_tf.cli.path_flags import define_path
 from albert_tf.io import files
-from albert_tf.pretrained import DEFAULT, resolve_name
+from albert_tf.io.files import find_only
+from albert_tf.pretrained import DEFAULT
+from albert_tf.pretrained.locate import locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE
 from albert_tf.weights.load import open_source
-from albert_tf.weights.source import find_only
 from benchmarks import machine
 from benchmarks.stages import Stage, run_stages
 
@@ -60,7 +60,7 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
         shutil.rmtree(vocabulary)
     source.tokenizer().save(vocabulary)
     # The weights as a file, so that other ones under the same name are evaluated again.
-    weights = find_only(resolve_name(model), "*.safetensors")
+    weights = find_only(locate(model), "*.safetensors")
     inputs = [weights] if weights else [f"{source.location}.index"]
     stages, folders = [], {}
     for what, ngram in MASKS.items():

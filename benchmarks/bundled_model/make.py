@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the files of a bundled model from the run that pretrained it.
+"""Builds the files of a bundled model from the run that pretrained it.
 
-A Hugging Face folder with float16 weights, whose embeddings have the size of new ones, evaluated on
-the held-out books as it will be shipped, with a model card and a manifest. It takes the place of
-what is bundled under its name.
+Writes a Hugging Face folder with float16 weights and rescaled embeddings, evaluates these files on
+the held-out books, and adds a model card and a manifest. It replaces the bundled model of the same
+name.
 """
 
 from __future__ import annotations

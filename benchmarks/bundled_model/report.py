@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the page of results, and its figures as JSON, from what the other commands measured."""
+"""Writes the results page, and its figures as JSON, from the output of the other commands."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from benchmarks.path_lists import define_path_list
 
 FLAGS = flags.FLAGS
 _BEGIN = """\
-# The bundled model, measured
+# The bundled model
 
-What `{model}`, the model that comes with this package, gives. The commands below measured it;
-`python -m benchmarks.bundled_model report` wrote this page from [the figures]({json}). How the
-model was made is told by its model card, `albert_tf/pretrained/{model}/README.md`.
+Results of `{model}`, the model that comes with this package, with the commands that measured them.
+`python -m benchmarks.bundled_model report` wrote this page from [the figures]({json}). The model
+card, `albert_tf/pretrained/{model}/README.md`, describes how the model was made.
 
 ## On held-out books
 
@@ -32,30 +32,29 @@ model was made is told by its model card, `albert_tf/pretrained/{model}/README.m
 
 {heldout_table}
 
-Sentence order is right half of the time by chance.
+By chance, half of the sentence orders are right.
 
 ```text
 {heldout_commands}
 ```
 """
 _CURVE = """
-## How it learned
+## Learning curve
 
-{tokens} tokens in {number} runs, each from the weights of the one before it. Blue: the text it
-learned from, means of 100 steps. Orange: the first held-out sequences, during training. Dotted:
-what it was meant to reach. What was tried:
-[pretraining.md](../pretraining.md#short-sequences-first).
+{tokens} tokens in {number} runs, each starting from the weights of the previous one. Blue: training
+text, means of 100 steps. Orange: the first held-out sequences, during training. Dotted: targets.
+What was tried: [tuning.md](tuning.md#pretraining-small-models).
 
 ![Accuracies over the tokens read]({plot})
 """
 _FINETUNE = """
-## Fine-tuned
+## Fine-tuning
 
-From the pretrained weights, and from random weights of the same model (`--init_checkpoint=none`):
-the median of {seeds} seeds, and the lowest and the highest. Both have the same settings; of the
-evaluations of a run the best one counts, as for published figures. `--precision=auto`, the scripts'
-default, computed in bfloat16 on machines with units for it, in float32 on others; the figures' file
-tells which run was on which.
+From the pretrained weights and from random weights of the same model (`--init_checkpoint=none`):
+the median of {seeds} seeds, with minimum and maximum. Settings are the same for both. The best
+evaluation of each run counts, as in published results. `--precision=auto`, the scripts' default,
+computed in bfloat16 on machines with units for it and in float32 on others; the file of figures
+says which machine each run used.
 
 {table}
 

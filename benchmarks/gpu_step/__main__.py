@@ -1,17 +1,18 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The pretraining step as one XLA program, on a GPU that has JAX and no TensorFlow.
+"""Measures the pretraining step as one XLA program on a GPU that needs JAX but not TensorFlow.
 
   python -m benchmarks.gpu_step emit --output_dir=runs/gpu_step
   python3 -m benchmarks.gpu_step run --programs=runs/gpu_step --output=results.json
 
-"emit" lowers the step with TensorFlow, for several models and lengths, and stores what TensorFlow
-computes on the CPU in the first steps of one. "run" compares with that and measures, where the GPU
-is. "compile" compiles for a GPU without one, and "graph" counts what TensorFlow would run there
-without XLA. --help after the command explains it.
+"emit" lowers the step with TensorFlow for several models and lengths, and stores the losses that
+TensorFlow computes on the CPU in the first steps of one of them. "run", on the machine with the
+GPU, compares its losses with these and measures the speed. "compile" compiles for a GPU that the
+machine does not have, and "graph" counts the operations that TensorFlow would run there without
+XLA. For the flags of a command, add --help after it.
 
-To train there, "data" stores batches of records, "pretrain" trains on them, and "checkpoint" makes
-a run of run_pretraining.py of the result:
+To train on that GPU, "data" stores batches of records, "pretrain" trains on them, and "checkpoint"
+turns the result into a run of run_pretraining.py:
 
   python -m benchmarks.gpu_step emit --output_dir=runs/gpu --programs=albert_tiny:128:256 \\
     --check= --input_file=records --learning_rate=0.001 --num_train_steps=5000 \\

@@ -1,11 +1,11 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles emitted programs for a GPU that need not exist.
+"""Compiles emitted programs for a GPU that the machine does not have.
 
-Needs an environment with JAX's plugin for CUDA, see benchmarks/README.md, and no GPU. Prints a line
-of JSON for each program: GiB of the state, of temporaries and in all, the kernels and the GiB that
-they read and write, or the error. Nothing is tuned, as that takes a card: a run may choose other
-kernels and need somewhat more or less.
+Needs an environment with JAX's plugin for CUDA (see benchmarks/README.md), but no GPU. Prints one
+line of JSON for each program: GiB of the state, of temporaries and in total, the number of kernels
+and the GiB that they read and write, or the error. Kernels are not tuned, because that needs a GPU,
+so a real run may use other kernels and somewhat more or less memory.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pretrains with an emitted program on the device; needs JAX and NumPy only.
 
-Weights and slots stay on the device. Batches are those that `data` wrote, from the one of the step
-on; after the last come the first ones again. Every --save_steps, and at the end, the state is
-written to --output_dir as state-<step>.npz, with the metrics of every step in metrics.jsonl. The
-same command goes on from the newest state there. `checkpoint` makes a run of run_pretraining.py of
-a state.
+Weights and slots stay on the device. The batches are those written by `data`, starting with the one
+of the current step; after the last, they start again with the first. Every --save_steps, and at the
+end, the state is written to --output_dir as state-<step>.npz, with the metrics of every step in
+metrics.jsonl. The same command continues from the newest state. `checkpoint` turns a state into a
+run of run_pretraining.py.
 """
 
 from __future__ import annotations

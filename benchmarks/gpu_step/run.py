@@ -1,17 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs emitted programs on a GPU, beside transformers under torch.compile.
+"""Runs emitted programs on a GPU and compares them with transformers under torch.compile.
 
-Needs JAX with a plugin for the GPU, NumPy and, for the peer, PyTorch and transformers; no
-TensorFlow. First it makes the steps of the program "check" and compares their losses with
-TensorFlow's. Then each program and the peer take turns on the same rows, each in a process of its
-own that waits while it is not measured. Figures are medians over the turns, with the least and the
-most; the ratio is that of the same turn's rates. "peak share" is the model's own operations
-(albert_tf.modeling.flops) over the card's dense bf16 rate. Both keep their batches on the device;
-ours repeats a few, the peer has one. The peer updates with AdamW, ours with LAMB, and predicts the
-masked positions alone, as ours does, unless --peer_all_positions.
+Needs JAX with a plugin for the GPU, NumPy and, for the comparison, PyTorch and transformers; no
+TensorFlow. First it runs the steps of the program "check" and compares their losses with
+TensorFlow's. Then each program and transformers take turns on the same rows, each in its own
+process, which waits while the other is measured. Figures are medians over the turns, with minimum
+and maximum; ratios compare rates of the same turn. "peak share" is the model's FLOPs per second
+(albert_tf.modeling.flops) divided by the card's dense bf16 rate. Both keep their batches on the
+device; ours repeats a few, transformers has one. transformers updates with AdamW, ours with LAMB.
+Both predict only the masked positions, unless --peer_all_positions is given.
 
-Results are written after each program, so that those there are remain if the time ends.
+Results are written after each program, so that they are kept if the time runs out.
 """
 
 from __future__ import annotations

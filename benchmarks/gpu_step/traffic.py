@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts the kernels of a training step on a GPU, and the bytes that they read and write.
 
-Most of a step's time beside its matrix products goes into memory. TensorFlow runs a kernel for each
-operation, XLA one for several. Neither count needs a GPU: that of TensorFlow is taken from the
-graph that it would get, before its graph optimizer, which joins a few operations; "compile" counts
-those of XLA in the compiled program. Operations that move less than 4 KiB are left out.
+Apart from matrix products, most of a step's time goes into memory access. TensorFlow runs one
+kernel for each operation, XLA one for several. Neither count needs a GPU. TensorFlow's is taken
+from the graph before its graph optimizer, which joins a few operations; XLA's is taken by "compile"
+from the compiled program. Operations that move less than 4 KiB are not counted.
 """
 
 from __future__ import annotations

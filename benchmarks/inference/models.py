@@ -23,7 +23,8 @@ from albert_tf.io import folders
 from albert_tf.io.text_files import read_lines
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretrained import DEFAULT, resolve_name
+from albert_tf.pretrained import DEFAULT
+from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.classification.export import classifier_export
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.export import export_lite
@@ -59,7 +60,7 @@ class ModelFiles:
     def source(self) -> str:
         """The folder of the weights."""
         saved = self.path("weights")
-        return saved if os.path.exists(saved) else resolve_name(self.name)
+        return saved if os.path.exists(saved) else locate(self.name)
 
     def prepare(self, wanted: Collection[str], onnx_python: str | None) -> None:
         """Makes the weights, and those of the wanted files and folders that are missing.
@@ -98,7 +99,7 @@ class ModelFiles:
 
     def _save_random_weights(self, path: str) -> None:
         """Saves a preset's model with random weights and the bundled model's vocabulary."""
-        tokenizer = Tokenizer.from_file(os.path.join(resolve_name(DEFAULT), "spiece.model"))
+        tokenizer = Tokenizer.from_file(os.path.join(locate(DEFAULT), "spiece.model"))
         config = AlbertConfig.from_preset(self.name)
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
         keras.utils.set_random_seed(0)

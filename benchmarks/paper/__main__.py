@@ -7,7 +7,7 @@
   python -m benchmarks.paper parameters
   python -m benchmarks.paper figure1 --checkpoints=a=runs/a --input_file=a.txt --output_dir=runs
 
---help after the command explains it; docs/reproduction.md tells what each table needs.
+For the flags of a command, add --help after it. docs/reproduction.md says what each table needs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The parameters of the models in Tables 1 to 4, counted, and how the published numbers come about.
+"""Counts the parameters of the models in Tables 1 to 4 and explains the published numbers.
 
-Nothing is built: `AlbertConfig.count_parameters` gives what the tests compare with built models.
+No model is built: `AlbertConfig.count_parameters` computes what the tests compare with real models.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one of the paper's experiments, or prints its commands.
 
-At the tiny scale everything runs; at the paper's the commands are printed unless --run is given.
-What is finished is reused, also by other tables; what was interrupted goes on.
+At the tiny scale everything runs; at the paper's scale the commands are only printed, unless --run
+is given. Finished parts are reused, also by other tables; interrupted ones are resumed.
 """
 
 from __future__ import annotations

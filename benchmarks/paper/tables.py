@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of what was found beside what was published: as values, as Markdown, for a terminal."""
+"""Tables of measured results next to the published ones: as values, Markdown or text."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trains models for the same time in several ways, and scores them with one program.
+"""Trains models for the same time with several methods, and scores them in the same way.
 
   python -m benchmarks.time_to_quality --train_file=train.txt --heldout_file=heldout.txt \\
     --spm_model_file=books.model --albert_config_file=small.json --minutes=20,60 \\
     --peer_python=.venv-peers/torch/bin/python --glue_dir=glue --output_dir=runs/quality
 
-The ways: "budget" builds compact records and runs run_pretraining.py --time_budget; "release"
-builds masked records and trains on them as the paper does, with the learning rate scaled to the
-batch; "transformers" trains AlbertForMaskedLM with torch.compile. The time of each includes
-start-up and what it does with the text. Every model is scored by whole words of the held-out text
-and, with --glue_dir, fine-tuned on SST-2. Adds a line to results.jsonl for each model, and skips
-models that have one. transformers projects embeddings even where their width is that of the hidden
-layers, so the configuration needs two widths.
+The methods: "budget" builds compact records and runs run_pretraining.py --time_budget. "release"
+builds masked records and trains on them as in the paper, with the learning rate scaled to the
+batch. "transformers" trains AlbertForMaskedLM with torch.compile. The time of each includes
+start-up and processing of the text. Every model is scored by whole words of the held-out text and,
+with --glue_dir, fine-tuned on SST-2. Appends one line to results.jsonl for each model, and skips
+models that already have one. transformers always projects embeddings, so the configuration must
+have different embedding and hidden sizes.
 """
 
 from __future__ import annotations

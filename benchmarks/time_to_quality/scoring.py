@@ -1,10 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Scores masked language models by whole words, so that models of any vocabulary compare.
+"""Scores masked language models by whole words, to compare models with different vocabularies.
 
-The same words of the same passages are hidden from each model. All pieces of a hidden word become
-[MASK]; the word counts as found if every piece is the most probable one, and its probability is the
-product of theirs.
+The same words of the same passages are masked for each model. All pieces of a masked word become
+[MASK]. The word counts as predicted if every piece is the most probable one; its probability is the
+product of its pieces' probabilities.
 """
 
 from __future__ import annotations

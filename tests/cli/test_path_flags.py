@@ -43,7 +43,7 @@ NO_PATHS = {
         "seq_lengths",
         "shapes",
     ),
-    *("task_name", "tasks", "text_field", "tpu_name", "tpu_zone", "ways"),
+    *("push_to_hub", "task_name", "tasks", "text_field", "tpu_name", "tpu_zone", "ways"),
     *("id_column", "label_column", "text_column", "text_pair_column"),
 }
 #: Possible names of path flags.

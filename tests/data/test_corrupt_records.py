@@ -135,7 +135,7 @@ def test_too_many_corrupt_records_are_counted_in_an_error(shards):
 def test_a_damaged_length_loses_the_rest_of_its_shard(shards):
     damage(shards / "c", 14, "length")
     if not (shards / "manifest.json").exists():
-        with pytest.raises(AlbertError, match="nobody knows how many records are lost"):
+        with pytest.raises(AlbertError, match="it is unknown how many records are lost"):
             source(shards, limit=9)
         return
     with pytest.raises(AlbertError, match=r"3 of 30 records are corrupt.*c: record 14"):

@@ -253,7 +253,7 @@ def test_a_shard_that_shrank_is_refused_by_its_manifest(tmp_path):
     Manifest("classification", LABELS, [info], {}, {}, {}).save(str(tmp_path))
     data = (tmp_path / "x").read_bytes()
     (tmp_path / "x").write_bytes(data[: len(data) // 2])
-    with pytest.raises(AlbertError, match=r"x has \d+ bytes where its manifest says \d+"):
+    with pytest.raises(AlbertError, match=r"x has \d+ bytes, but its manifest says \d+"):
         source([str(tmp_path / "x")])
 
 

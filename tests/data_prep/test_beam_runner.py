@@ -140,8 +140,8 @@ def test_a_workers_error_is_extracted_from_the_traceback_of_another_process():
         (["--beam_options=--runner=Donkey"], "--beam_options: Unexpected pipeline runner: Donkey"),
         (["--beam_options=--direct_num_workers=x"], "argument --direct_num_workers: invalid int"),
         (["--beam_options='--runner"], "--beam_options is not a command line: No closing"),
-        (["--num_workers=2"], "--num_workers goes with --runner=local"),
-        (["--runner=local", "--beam_options="], "--beam_options goes with --runner=beam"),
+        (["--num_workers=2"], "--num_workers requires --runner=local"),
+        (["--runner=local", "--beam_options="], "--beam_options requires --runner=beam"),
     ],
 )
 def test_wrong_options_are_reported_before_anything_is_written(

@@ -31,7 +31,7 @@ def test_a_second_process_is_refused_with_the_holder_and_the_time(tmp_path, hold
             pass
         assert re.fullmatch(
             rf"{folder} is in use: process {other.pid} on {socket.gethostname()} has been "
-            r"training there since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait for its end, "
+            r"training there since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}; wait until it ends, "
             r"stop it, or give another path\.",
             str(refusal.value),
         )
@@ -126,7 +126,7 @@ def test_folders_created_for_a_lock_are_removed_again_if_empty(tmp_path):
 def test_a_folder_that_cannot_be_written_to_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file/run", Path("/proc/run")):
-        refused = pytest.raises(AlbertError, match=rf"{folder} cannot be written to \(")
+        refused = pytest.raises(AlbertError, match=rf"{folder} cannot be written \(")
         with refused, lock_folder(str(folder), "training"):
             pass
 

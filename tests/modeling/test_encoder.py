@@ -176,10 +176,10 @@ IDS = np.array([[2, 7, 8, 3]], np.int32)
         ([[2, 7, 3]], "takes a dict of int32 tensors .*, not list"),
         (None, "takes a dict of int32 tensors .*, not NoneType"),
         ({"words": IDS}, "not a dict of words"),
-        ({"input_ids": IDS}, "knows 'input_ids' by the name 'input_word_ids'; rename"),
+        ({"input_ids": IDS}, "name for the input 'input_ids' is 'input_word_ids'; rename"),
         (
             {"input_word_ids": IDS, "attention_mask": IDS},
-            "'attention_mask' by the name 'input_mask'",
+            "name for the input 'attention_mask' is 'input_mask'",
         ),
         ({"input_word_ids": [[2, 7, 3]]}, "must be a tensor .*, not list"),
         ({"input_word_ids": IDS[0]}, r"must have the shape \[batch, length\], not \(4,\)"),

@@ -13,6 +13,8 @@ from albert_tf.export.conversion import ConversionOptions, convert
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.checkpoint import write_tf2
 from tests.support.builders import tiny_config, vocabulary, write_tokenizer
+from tests.support.releases import write_archive
+from tests.support.web_server import serving
 
 WORDS = ["sun", "rain", "river", "stone", "bread", "window", "fine", "awful"]
 PIECES = vocabulary(WORDS)
@@ -30,3 +32,16 @@ def bundled(tmp_path, monkeypatch):
     (target / pretrained.MANIFEST_FILE).write_text(json.dumps({"name": pretrained.DEFAULT}))
     monkeypatch.setattr(pretrained, "FOLDER", str(target.parent))
     return target
+
+
+@pytest.fixture
+def tf1_archive(tmp_path):
+    """The TF1 checkpoint as a release."""
+    return write_archive(tmp_path / "albert_tiny.tar.gz")
+
+
+@pytest.fixture
+def server():
+    """A web server on loopback; see tests.support.web_server."""
+    with serving() as running:
+        yield running

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import shutil
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.builders import SPECIAL_PIECES
 
+#: Files of the fixture that releases do not have.
+_NOT_RELEASED = ("checkpoint", "expected.npz")
 TF1_TINY = Path(__file__).parents[1] / "golden" / "tf1_tiny"
 
 
@@ -25,3 +28,12 @@ def write_release(folder: Path, vocabulary: str, pieces: Sequence[str] = SPECIAL
     more = (f"p{i}" for i in range(120 - len(pieces)))
     (folder / vocabulary).write_text("\n".join([*pieces, *more]) + "\n")
     return folder
+
+
+def write_archive(path: Path) -> Path:
+    """Writes the TF1 fixture as a release: a folder in a .tar.gz, without the file `checkpoint`."""
+    with tarfile.open(path, "w:gz") as archive:
+        for file in sorted(TF1_TINY.iterdir()):
+            if file.name not in _NOT_RELEASED:
+                archive.add(file, f"albert_tiny/{file.name}")
+    return path

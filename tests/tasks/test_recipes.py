@@ -118,7 +118,7 @@ def test_seeds_outside_of_int32_are_refused(parsed, seed):
 
 def test_the_last_of_several_seeds_must_be_in_range(parsed):
     parsed({}, "--random_seed=2147483645", "--num_seeds=3").training_run(10)
-    with pytest.raises(AlbertError, match=r"^The last of 3 seeds from `seed`=2147483646 on"):
+    with pytest.raises(AlbertError, match=r"^With `num_seeds`=3 and `seed`=2147483646, the last"):
         parsed({}, "--random_seed=2147483646", "--num_seeds=3").training_run(10)
 
 

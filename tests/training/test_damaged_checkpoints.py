@@ -104,7 +104,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
         assert "names 'ckpt-30', which does not exist; there are ckpt-20, ckpt-10." in line
     else:
         assert line.startswith(f"The checkpoint {newest} is damaged: ")
-    assert line.endswith(f" Going on from {taken}.")
+    assert line.endswith(f" Resuming from {taken}.")
     assert saved_steps(folder) == [10, 20]
     assert list(Run(folder).store.kept()) == [10, 20]
 
@@ -170,7 +170,7 @@ def test_without_a_good_list_of_checkpoints_the_files_count(folder, capsys, dama
     out = capsys.readouterr().out
     assert out.startswith(f"The list of checkpoints {folder}/checkpoints/checkpoint ")
     assert out.endswith(
-        f"there are ckpt-30, ckpt-20, ckpt-10. Going on from {folder}/checkpoints/ckpt-30.\n"
+        f"there are ckpt-30, ckpt-20, ckpt-10. Resuming from {folder}/checkpoints/ckpt-30.\n"
     )
     assert out.count("\n") == 1
     run.save(40, 50)
@@ -245,7 +245,7 @@ def test_damaged_best_weights_are_forgotten_by_training_and_passed_over_by_other
     if (kind, name) != ("missing", "best.json"):  # Without a record there are no best weights.
         assert out.count("is damaged") == 1
         assert out.endswith(f"Taking {folder}/checkpoints/ckpt-30.\n")
-        assert "Forgetting these best weights" in capsys.readouterr().out
+        assert "These best weights are discarded" in capsys.readouterr().out
     run.store.save_best(35, "accuracy", 0.1)
     assert find_checkpoint(str(folder)) == str(folder / "best/ckpt-35")
 

@@ -89,7 +89,7 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_nothing_had_happened(
     assert end(folder) == uninterrupted
     from_step = 6 if file.endswith("checkpoint") else 3
     out = capsys.readouterr().out
-    assert f"Going on from {folder}/checkpoints/ckpt-{from_step}." in out
+    assert f"Resuming from {folder}/checkpoints/ckpt-{from_step}." in out
     assert f"Resuming {folder} at step {from_step}." in out
     assert saved_steps(folder) == [3, 6, 8]
 
@@ -101,7 +101,7 @@ def test_evaluation_passes_over_damaged_best_weights_and_training_finds_new_ones
     DAMAGE["zeros"](next((folder / "best").glob("*.data*")))
     estimator, held_out = train(folder)
     out = capsys.readouterr().out
-    assert "Forgetting these best weights" in out
+    assert "These best weights are discarded" in out
     state, curve, best, _ = end(folder)
     assert (state, curve) == uninterrupted[:2]
     assert json.loads(best)["step"] == 8  # Of those evaluated since.

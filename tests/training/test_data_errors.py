@@ -165,7 +165,7 @@ def test_a_damaged_record_to_predict_is_named(tmp_path, shards):
 def test_an_id_that_the_model_does_not_have_is_one_sentence(tmp_path, shards):
     opened = source(write(tmp_path / "other", range(10), piece=PIECES))
     made = estimator(tmp_path)
-    sentence = r"an id or a label .*\(indices\[.*\] = 5 is not in \[0, 5\)\); data_prep/verify"
+    sentence = r"an id or a label .*\(indices\[.*\] = 5 is not in \[0, 5\)\); run data_prep/verify"
     with pytest.raises(AlbertError, match=sentence):
         made.train(TrainSpec.of(opened, 1))
     with pytest.raises(AlbertError, match=sentence):
@@ -175,7 +175,7 @@ def test_an_id_that_the_model_does_not_have_is_one_sentence(tmp_path, shards):
 def test_a_shard_that_is_gone_is_named(tmp_path, shards):
     opened = source(shards[0])
     shards[0].unlink()
-    with pytest.raises(AlbertError, match=r"damaged or gone \(.*train; No such file"):
+    with pytest.raises(AlbertError, match=r"damaged or missing \(.*train; No such file"):
         estimator(tmp_path).evaluate_now(EvalSpec(opened.eval_input_fn))
 
 
@@ -183,5 +183,5 @@ def test_damage_in_data_without_a_check_is_one_sentence(tmp_path, shards):
     opened = source(shards[0])
     flip(shards[0], 3)
     unchecked = TrainSpec(lambda context: opened.train_input_fn(context), max_steps=1)
-    with pytest.raises(AlbertError, match=r"gone \(corrupted record at \d+\); data_prep"):
+    with pytest.raises(AlbertError, match=r"missing \(corrupted record at \d+\); run data_prep"):
         estimator(tmp_path).train(unchecked)

@@ -33,8 +33,8 @@ def tf_config(cluster, kind="worker", index=0):
         (tf_config({"worker": 3}), NO_CLUSTER),
         (tf_config({"worker": HOSTS}, "ps"), NO_CLUSTER),
         (tf_config({"worker": HOSTS}, index="x"), NO_CLUSTER),
-        (tf_config({"worker": HOSTS}, index=2), "this is worker 2, and there are 2, counted from"),
-        (tf_config({"worker": HOSTS}, index=-1), "this is worker -1, and there are 2"),
+        (tf_config({"worker": HOSTS}, index=2), "this is worker 2, but its cluster has 2; indices"),
+        (tf_config({"worker": HOSTS}, index=-1), "this is worker -1, but its cluster has 2"),
         (tf_config({"worker": HOSTS[:1]}), "names one worker only"),
         (tf_config({"chief": HOSTS[:1]}, "chief"), "names one worker only"),
     ],
@@ -50,7 +50,7 @@ def test_an_invalid_cluster_is_one_sentence(monkeypatch, value, sentence):
 def test_a_cluster_joined_too_late_is_one_sentence(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", tf_config({"worker": HOSTS}))
     tf.constant(1)
-    with pytest.raises(AlbertError, match=r"already computed something; call .*join_cluster"):
+    with pytest.raises(AlbertError, match=r"run its first operation; call .*join_cluster"):
         make_strategy(RunConfig("runs/a", strategy="multi_worker"))
 
 

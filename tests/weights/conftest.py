@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from tests.support.builders import tiny_config
+from tests.support.releases import write_archive
 from tests.support.weights import GOLDEN
 
 
@@ -30,14 +30,9 @@ def hf_tiny():
 
 
 @pytest.fixture
-def tf1_archive(tf1_tiny, tmp_path):
-    """The TF1 checkpoint as a release: a folder in a .tar.gz, without the file `checkpoint`."""
-    path = tmp_path / "albert_tiny.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        for file in sorted(tf1_tiny.iterdir()):
-            if file.name not in ("checkpoint", "expected.npz"):
-                archive.add(file, f"albert_tiny/{file.name}")
-    return path
+def tf1_archive(tmp_path):
+    """The TF1 checkpoint as a release."""
+    return write_archive(tmp_path / "albert_tiny.tar.gz")
 
 
 @pytest.fixture(scope="session")

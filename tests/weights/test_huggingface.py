@@ -177,10 +177,8 @@ def test_a_masked_lm_saved_without_its_pooler_is_loaded_in_part(folder, hf_tiny)
                 del tensors[name]
 
     change_tensors(folder, cut)
-    with pytest.raises(AlbertError, match=r"it lacks bert/pooler/dense/kernel.*loaded in part"):
-        albert_tf.load_pretrained(str(folder))
-    with pytest.warns(UserWarning, match="it lacks bert/pooler/dense/kernel"):
-        model = albert_tf.load_pretrained(str(folder), allow_partial=True)
+    with pytest.warns(UserWarning, match="loaded in part: it lacks bert/pooler/dense/kernel"):
+        model = albert_tf.load_pretrained(str(folder))
     inputs, expected = golden_outputs(hf_tiny)
     logits = model(inputs)["mlm_logits"]
     np.testing.assert_allclose(logits, expected["mlm_logits"], rtol=0, atol=1e-5)

@@ -1,27 +1,29 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TextClassifier: classifies texts with the model of an output directory."""
+"""TextClassifier and TextRegressor: trained on texts, they predict a label or a number."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.length_batches import length_batches
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextExample
-from albert_tf.keras2 import keras
-from albert_tf.tasks.classification.features import featurize
+from albert_tf.io.text_tables import TextColumns, TextExample, read_texts
+from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.tasks.classification.features import featurize, label_set
 from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
 from albert_tf.tokenization.sequences import pad_sequences
 from albert_tf.tokenization.tokenizer import checked_texts
-from albert_tf.training.checkpoints import load_weights
-from albert_tf.weights.model_folders import model_folder
 
-_BATCH = 64
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 def _takes_pairs(spec: ClassificationSpec) -> bool:
@@ -39,86 +41,104 @@ class Classified(NamedTuple):
     probability: float
 
 
-class TextClassifier:
-    """Classifies texts, or predicts a number for each, with a model of run_classifier.
+class _TextModel(FineTunedModel):
+    """A model of texts or pairs of texts."""
 
-    Args:
-      task: the task of the model.
-      model: with its weights.
+    task_class = TextClassificationTask
+    signature: ClassVar = {**SEQUENCES, "label_ids": tf.TensorSpec([None], tf.int32)}
+    #: Whether it predicts labels, not numbers.
+    _has_labels: ClassVar[bool]
 
-    Example:
-      classifier = TextClassifier.load("runs/mine")
-      classifier.classify(["A text.", "Another one."])[0].label
-    """
-
-    def __init__(self, task: TextClassificationTask, model: keras.Model) -> None:
-        self.task, self.model = task, model
-        token = tf.TensorSpec([None, None], tf.int32)
-        names = ("input_word_ids", "input_mask", "input_type_ids")
-        label = tf.TensorSpec([None], tf.int32)
-        self._predict = tf.function(
-            lambda batch: self.task.predict(self.model, batch),
-            [{**dict.fromkeys(names, token), "label_ids": label}],
-            autograph=False,
-        )
+    def __init__(
+        self, task: TextClassificationTask, model: AlbertModel, folder: str | None = None
+    ) -> None:
+        if bool(task.spec.labels) != self._has_labels:
+            kinds = ("labels; open it with TextClassifier", "numbers; open it with TextRegressor")
+            raise AlbertError(f"The model in {folder} predicts {kinds[self._has_labels]}.")
+        super().__init__(task, model, folder)
 
     @classmethod
-    def load(cls, folder: str) -> TextClassifier:
-        """Loads the model in an output directory of run_classifier, or that of its best seed.
+    def train(
+        cls,
+        model: str,
+        train: Any,
+        eval: Any = None,
+        *,
+        text: str = "text",
+        text_pair: str | None = None,
+        label: str = "label",
+        **settings: Any,
+    ) -> Self:
+        """Fine-tunes a pretrained model, with the recipe and the results of run_classifier.py.
+
+        If the output directory holds a run with the same settings and data, it is resumed, or
+        loaded if it is complete.
+
+        Args:
+          model: what to start from; see `albert_tf.load_pretrained`.
+          train: the training data: the path of a .tsv, .csv or .jsonl file, a list of dicts, a dict
+            of columns, a pandas DataFrame, a `datasets.Dataset`, or a `tf.data.Dataset` of dicts.
+          eval: data to evaluate on, in any of these forms; None: no evaluation. With
+            `eval_every_steps` in the settings, the best weights are kept.
+          text: the column of the text.
+          text_pair: the column of the second text; None for single texts.
+          label: the column of the label, or of the number.
+          **settings: `output_dir`, which is required, and other fields of FineTuneConfig and
+            RunConfig, such as `num_train_epochs`, `learning_rate`, `max_seq_length` or `seed`.
+            They override the recipe.
+
+        Returns:
+          The trained model.
 
         Raises:
-          AlbertError: there is no such model.
-        """
-        folder = model_folder(folder)
-        task = TextClassificationTask.load(folder)
-        model = task.build_model()
-        load_weights(folder, model.named_weights(), whole=True)
-        return cls(task, model)
+          AlbertError: the data, the model or a setting is wrong, or the output directory holds
+            another run.
 
-    def classify(
-        self, texts: Sequence[str], second_texts: Sequence[str] | None = None
-    ) -> list[Classified]:
-        """Returns the most probable label of each text, or pair of texts.
+        Example:
+          classifier = TextClassifier.train(
+              "albert_tiny_books", "train.tsv", "dev.tsv", text="sentence", label="author",
+              output_dir="runs/authors", num_train_epochs=3)
+        """
+        columns = TextColumns(text, text_pair, label)
+        examples = read_texts(train, columns, "train")
+        held_out = () if eval is None else read_texts(eval, columns, "eval")
+        labels = label_set(examples) if cls._has_labels else ()
+
+        def make_spec(max_seq_length: int) -> ClassificationSpec:
+            return ClassificationSpec(labels, max_seq_length, columns=columns)
+
+        return cls._train(model, "custom", (examples, held_out), make_spec, settings)
+
+    def evaluate(
+        self,
+        data: Any,
+        *,
+        text: str | None = None,
+        text_pair: str | None = None,
+        label: str | None = None,
+    ) -> dict[str, float]:
+        """Returns the metrics for labelled data, as run_classifier.py computes them.
+
+        Args:
+          data: as for `train`.
+          text: the column of the text; None for that of the training data.
+          text_pair: the column of the second text; likewise.
+          label: the column of the label; likewise.
 
         Raises:
-          AlbertError: the model predicts numbers, the texts are not lists of strings or differ in
-            number from the second texts, or second texts are given to a model of single texts.
+          AlbertError: the data lacks a column or has unknown labels, or the model is in no folder.
         """
-        labels = self.task.spec.labels
-        return [
-            Classified(labels[row.argmax()], float(row.max()))
-            for row in self.probabilities(texts, second_texts)
-        ]
-
-    def probabilities(
-        self, texts: Sequence[str], second_texts: Sequence[str] | None = None
-    ) -> np.ndarray:
-        """Returns the probabilities of `task.spec.labels`, float32 [texts, labels].
-
-        Raises:
-          AlbertError: as `classify`.
-        """
-        if not self.task.spec.labels:
-            raise AlbertError("The model predicts numbers, not labels; call `values`.")
-        return self._outputs("probabilities", texts, second_texts)
-
-    def values(self, texts: Sequence[str], second_texts: Sequence[str] | None = None) -> np.ndarray:
-        """Returns the predictions of a regression model, float32 [texts].
-
-        Raises:
-          AlbertError: the model predicts labels; for the texts, as `classify`.
-        """
-        if self.task.spec.labels:
-            raise AlbertError("The model predicts labels, not numbers; call `classify`.")
-        return self._outputs("values", texts, second_texts)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles and copies the task and the model, without TensorFlow's traced functions."""
-        return type(self), (self.task, self.model)
+        given = {"text": text, "text_pair": text_pair, "label": label}
+        columns = dataclasses.replace(
+            self.task.spec.columns or TextColumns("text", label="label"),
+            **{column: name for column, name in given.items() if name},
+        )
+        return self._evaluate(read_texts(data, columns, "eval"))
 
     def _outputs(
         self, name: str, texts: Sequence[str], second_texts: Sequence[str] | None
     ) -> np.ndarray:
+        """Returns an output of the task for texts, in their order."""
         texts = checked_texts(texts)
         seconds = [None] * len(texts)
         if second_texts is not None:
@@ -130,17 +150,88 @@ class TextClassifier:
         if len(texts) != len(seconds):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:
-            raise AlbertError("There is no text to classify.")
+            raise AlbertError("There is no text to classify; give at least one.")
+        tokenizer, length = self.task.tokenizer, self.task.spec.max_seq_length
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
-        parts = [
-            self._predict(self._batch(examples[start : start + _BATCH]))[name].numpy()
-            for start in range(0, len(examples), _BATCH)
-        ]
-        return np.concatenate(parts)
+        columns, _ = featurize(tokenizer, examples, length)
+        first_lengths = columns["first_lengths"][:, 0]
+        outputs: list[np.ndarray] = [np.empty(0)] * len(texts)
+        for rows, length in length_batches(columns["row_lengths"][:, 0], "predicting"):
+            chosen = [columns["input_ids"][row] for row in rows]
+            inputs = pad_sequences(tokenizer, chosen, first_lengths[rows], length)
+            unused = {"label_ids": np.zeros(len(rows), np.int32)}
+            for row, value in zip(rows, self._predict({**inputs, **unused})[name].numpy()):
+                outputs[row] = value
+        return np.stack(outputs)
 
-    def _batch(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
-        """Returns the model's inputs, int32 [examples, longest], and unused label ids."""
-        tokenizer = self.task.tokenizer
-        columns, _ = featurize(tokenizer, examples, self.task.spec.max_seq_length)
-        inputs = pad_sequences(tokenizer, columns["input_ids"], columns["first_lengths"][:, 0])
-        return {**inputs, "label_ids": np.zeros(len(examples), np.int32)}
+
+class TextClassifier(_TextModel):
+    """Predicts the label of a text, or of a pair of texts.
+
+    Args:
+      task: the task of the model.
+      model: with its weights.
+      folder: the output directory of the model; None if it is in none.
+
+    Example:
+      classifier = TextClassifier.load("runs/mine")
+      classifier.predict(["A text.", "Another one."])[0].label
+    """
+
+    _has_labels = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels, in the order of `probabilities`."""
+        return self.task.spec.labels
+
+    def predict(
+        self, texts: Sequence[str], second_texts: Sequence[str] | None = None
+    ) -> list[Classified]:
+        """Returns the most probable label of each text, or pair of texts, and its probability.
+
+        Raises:
+          AlbertError: the texts are not lists of strings or differ in number from the second texts,
+            or second texts are given to a model of single texts.
+        """
+        return [
+            Classified(self.labels[row.argmax()], float(row.max()))
+            for row in self.probabilities(texts, second_texts)
+        ]
+
+    def probabilities(
+        self, texts: Sequence[str], second_texts: Sequence[str] | None = None
+    ) -> np.ndarray:
+        """Returns the probabilities of all `labels`, float32 [texts, labels].
+
+        Raises:
+          AlbertError: as `predict`.
+        """
+        return self._outputs("probabilities", texts, second_texts)
+
+
+class TextRegressor(_TextModel):
+    """Predicts a number for a text, or for a pair of texts.
+
+    Args:
+      task: the task of the model.
+      model: with its weights.
+      folder: the output directory of the model; None if it is in none.
+
+    Example:
+      regressor = TextRegressor.train("albert_tiny_books", "train.csv", text="review",
+                                      label="stars", output_dir="runs/stars")
+      regressor.predict(["A text.", "Another one."])
+    """
+
+    _has_labels = False
+
+    def predict(
+        self, texts: Sequence[str], second_texts: Sequence[str] | None = None
+    ) -> np.ndarray:
+        """Returns the numbers for texts, or pairs of texts, float32 [texts].
+
+        Raises:
+          AlbertError: as `TextClassifier.predict`.
+        """
+        return self._outputs("values", texts, second_texts)

@@ -197,4 +197,4 @@ def find_submission(file: str) -> tuple[GlueTask, Split]:
         for split in task.splits:
             if split.submission == file:
                 return task, split
-    raise AlbertError(f"The GLUE server knows no file {file!r}.")
+    raise AlbertError(f"The GLUE server has no file {file!r}.")

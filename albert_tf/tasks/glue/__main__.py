@@ -22,8 +22,9 @@ import json
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_run_dirs, check_vocabulary, define_path, define_paths
+from albert_tf.cli.path_flags import check_run_dirs, define_path, define_paths
 from albert_tf.io import files
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.glue import submission
 from albert_tf.tasks.glue.data import DATA_SOURCES, describe
@@ -36,12 +37,17 @@ def define_inspect_flags() -> None:
     """Defines the flags of `inspect`."""
     flags.DEFINE_string("task_name", None, "A GLUE task: cola, …, wnli or ax.", required=True)
     define_path(
-        "data_dir", None, "The folder with GLUE's CoLA, SST-2, … in it.",
+        "data_dir", None, "Folder with GLUE's folders CoLA, SST-2, ….",
         check=files.check_folder, when=lambda: FLAGS.data_source == "files",
     )  # fmt: skip
-    flags.DEFINE_enum("data_source", "files", DATA_SOURCES, "tfds: TensorFlow Datasets.")
+    flags.DEFINE_enum(
+        "data_source",
+        "files",
+        DATA_SOURCES,
+        "Where the data comes from. files: --data_dir. tfds: TensorFlow Datasets.",
+    )
     define_path(
-        "spm_model_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json, to "
+        "spm_model_file", None, f"{VOCABULARY}, to "
         "count lengths in tokens, including special ones. Default: in words.",
         check=check_vocabulary,
     )  # fmt: skip
@@ -60,7 +66,7 @@ def define_submission_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_bool(
         "allow_missing", False, "Answer test sets without predictions with the most frequent label "
-        "of the training set; the server takes complete submissions only."
+        "of the training set; the server accepts only complete submissions."
     )  # fmt: skip
     script.define_overwrite_flag()
 

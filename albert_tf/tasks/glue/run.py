@@ -48,7 +48,7 @@ def read_texts(
         if skipped:
             print(
                 f"{task.title} {split.name}: {len(skipped):,} rows with a wrong number of fields "
-                f"were left out, the first at {skipped[0]}."
+                f"were skipped, the first at {skipped[0]}."
             )
         return examples
 
@@ -148,7 +148,7 @@ def run_all(
         texts = read_texts(task, todo, data_dir, source)
         model = task.model_of or task.name
         if model in [other.name for other in diverged]:
-            print(f"{task.title} is left out, as {model} has diverged.")
+            print(f"{task.title} is skipped, because {model} diverged.")
             continue
         keras.backend.clear_session()
         try:
@@ -181,5 +181,5 @@ def _plan(tasks: Sequence[GlueTask], actions: Actions) -> list[tuple[GlueTask, A
         elif actions.predict and task.model_of in names:
             plan.append((task, Actions(train=False, evaluate=False, predict=True)))
         else:
-            print(f"{task.title} is left out; it is predicted along with {task.model_of}.")
+            print(f"{task.title} is skipped; its predictions are made with {task.model_of}'s.")
     return plan

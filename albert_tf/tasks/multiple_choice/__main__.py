@@ -34,9 +34,9 @@ def define_ensemble_flags() -> None:
     ensemble_flags.define_ensemble_flags("run_race.py")
     text = "The folder of RACE, whose test split was predicted."
     define_path("data_dir", None, text, check=files.check_folder)
-    text = "Or the .jsonl file that was predicted."
+    text = "The .jsonl file of the questions, instead of --data_dir."
     define_path("predict_file", None, text, check=check_text_file)
-    flags.DEFINE_integer("num_choices", 4, "Options of every question.", 2, 26)
+    flags.DEFINE_integer("num_choices", 4, "Options per question.", 2, 26)
 
 
 def ensemble() -> None:

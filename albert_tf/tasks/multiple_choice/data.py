@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from albert_tf.errors import AlbertError
@@ -104,7 +104,7 @@ def _race_folder(data_dir: str, split: str, group: str) -> str:
     return os.path.join(root if files.isdir(root) else data_dir, split, group)
 
 
-def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
+def read_questions(path: str, num_choices: int | None) -> list[MultipleChoiceExample]:
     """Reads questions from JSON lines (.gz, .bz2 and .xz too), one object for each question.
 
     Its keys: `options`, a list of texts; `context`, the text they are about (may be absent if there
@@ -114,22 +114,42 @@ def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
 
     Args:
       path: the file.
-      num_choices: number of options that every question must have.
+      num_choices: number of options that every question must have; None: that of the first one.
 
     Raises:
       AlbertError: the file is missing, empty or malformed, or an id occurs twice.
     """
+    rows = ((f"{path}:{number}", row) for number, row in _json_objects(path))
+    examples = row_questions(rows, num_choices)
+    if not examples:
+        raise AlbertError(f"{path} contains no questions.")
+    return examples
+
+
+def row_questions(
+    rows: Iterable[tuple[str, Mapping[str, Any]]], num_choices: int | None
+) -> list[MultipleChoiceExample]:
+    """Converts rows to questions.
+
+    Args:
+      rows: the place of each row, for errors, and its values; see `read_questions`.
+      num_choices: number of options that every question must have; None: that of the first one.
+
+    Raises:
+      AlbertError: a row is malformed, or an id occurs twice.
+    """
     examples: list[MultipleChoiceExample] = []
     places: dict[str, str] = {}
-    for number, row in _json_objects(path):
-        where = f"{path}:{number}"
+    for where, row in rows:
         if "context" not in row and "question" not in row:
             raise AlbertError(f"{where}: there is neither a context nor a question.")
+        options = _value(row, "options", where)
+        num_choices = num_choices or (len(options) if isinstance(options, list) else 0)
         example = MultipleChoiceExample(
             id=str(row.get("id", len(examples))),
             context=_text(row.get("context", ""), "context", where),
             question=_text(row.get("question", ""), "question", where),
-            options=_options(_value(row, "options", where), num_choices, where),
+            options=_options(options, num_choices, where),
             label=_label(row, num_choices, where),
             group="",
             where=where,
@@ -141,8 +161,6 @@ def read_questions(path: str, num_choices: int) -> list[MultipleChoiceExample]:
             )
         places[example.id] = where
         examples.append(example)
-    if not examples:
-        raise AlbertError(f"{path} contains no questions.")
     return examples
 
 
@@ -260,7 +278,7 @@ def _label(row: Mapping[str, Any], num_choices: int, where: str) -> int | None:
         return _letter_index(answer, num_choices, where)
     if type(label) is not int or not 0 <= label < num_choices:
         raise AlbertError(
-            f"{where}: the label {shown_json(label)} is none of 0 to {num_choices - 1}."
+            f"{where}: the label {shown_json(label)} is not one of 0 to {num_choices - 1}."
         )
     return label
 
@@ -271,6 +289,6 @@ def _letter_index(answer: Any, num_choices: int, where: str) -> int | None:
         return None
     if answer not in letters:
         raise AlbertError(
-            f"{where}: the answer {shown_json(answer)} is none of {letters[0]} to {letters[-1]}."
+            f"{where}: the answer {shown_json(answer)} is not one of {letters[0]} to {letters[-1]}."
         )
     return letters.index(answer)

@@ -60,6 +60,11 @@ class MultipleChoiceSpec:
             )
 
 
+def default_qa_length(max_seq_length: int) -> int:
+    """Returns the default of `max_qa_length`: 128, or half of `max_seq_length` if that is less."""
+    return min(128, max_seq_length // 2)
+
+
 def option_text(question: str, option: str) -> str:
     """Joins a question and an option to one text.
 
@@ -122,7 +127,7 @@ def build_records(
                 rows = order[begin : begin + _CHUNK]
                 chosen = [examples[row] for row in rows]
                 chosen_texts = [texts[context_of[row]] for row in rows]
-                columns, lengths = _featurize(tokenizer, chosen, chosen_texts, spec)
+                columns, lengths = featurize(tokenizer, chosen, chosen_texts, spec)
                 chunks.append(lengths)
                 yield from records.encode_examples(columns, features)
                 progress.update(len(rows))
@@ -141,7 +146,7 @@ def build_records(
     return cached_records(folder, "multiple_choice", key, features, tokenizer, encode)
 
 
-def _featurize(
+def featurize(
     tokenizer: Tokenizer,
     examples: Sequence[MultipleChoiceExample],
     texts: Sequence[np.ndarray],

@@ -69,12 +69,15 @@ def open_records(
         vocab_size = manifest.tokenizer_value("vocab_size", int)
         if vocab_size != config.vocab_size:
             raise AlbertError(
-                f"The records {patterns} use a vocabulary of {vocab_size} pieces, the model has "
-                f"vocab_size={config.vocab_size}; build them with the model's tokenizer."
+                f"The records {patterns} use a vocabulary of {vocab_size} pieces, but the model "
+                f"has vocab_size={config.vocab_size}; build them with the model's tokenizer."
             )
     compact = manifest is not None and manifest.kind == COMPACT_PRETRAINING
     if not compact and not {"input_ids", "masked_lm_positions"} <= set(features):
-        raise AlbertError(f"{patterns} does not hold pretraining records.")
+        raise AlbertError(
+            f"{patterns} does not contain pretraining records; build them with "
+            "data_prep/create_pretraining_data.py."
+        )
     if masking == (STATIC if compact else DYNAMIC):
         found = "are compact and hold no masks" if compact else "are masked already"
         raise AlbertError(
@@ -103,8 +106,8 @@ def open_records(
             )
     if length > config.max_position_embeddings:
         raise AlbertError(
-            f"The records {patterns} have length {length}, the model has "
-            f"max_position_embeddings={config.max_position_embeddings}."
+            f"The records {patterns} have length {length}, but the model has only "
+            f"max_position_embeddings={config.max_position_embeddings}; build shorter records."
         )
     source = RecordSource(
         paths,
@@ -166,7 +169,10 @@ def _dynamic_masking(folder: str, manifest: Manifest, length: int | None) -> Dyn
         raise AlbertError(f"The compact records in {folder or '.'} need {SPEC_FILE} beside them.")
     tokenizer = Tokenizer.from_file(path)
     if tokenizer.spec.sha256 != manifest.tokenizer_value("sha256", str):
-        raise AlbertError(f"{path} is not the tokenizer these records were made with.")
+        raise AlbertError(
+            f"{path} is not the tokenizer of these records; put that one back, or build the "
+            "records again."
+        )
     swap = manifest.options.get("sentence_objective") == "sop"
     shorter = min(stored, max(length, _SHORTEST)) if length else None
     return DynamicMasking(manifest.features, options, tokenizer, swap, shorter)

@@ -28,9 +28,10 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import check_squad_file, check_vocabulary, define_path
+from albert_tf.cli.path_flags import check_squad_file, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from albert_tf.tasks import ensemble_flags
 from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import normalize_answer, score
@@ -57,8 +58,8 @@ def define_score_flags() -> None:
         "likely it is unanswerable. Adds the best thresholds to the scores.", check=check_null_odds
     )  # fmt: skip
     flags.DEFINE_float(
-        "na_prob_thresh", 1.0, "2.0, with --null_odds: questions above it count as left "
-        "unanswered, whatever the prediction. The default is the official one and suits "
+        "na_prob_thresh", 1.0, "2.0, with --null_odds: questions whose null odds are above it "
+        "count as unanswered. The default is that of the official script, for odds that are "
         "probabilities.",
     )  # fmt: skip
 
@@ -69,18 +70,20 @@ def define_inspect_flags() -> None:
     _define_version()
     define_path("file", None, "The SQuAD file.", required=True, check=check_squad_file)
     define_path(
-        "spm_model_file", None, "SentencePiece model, WordPiece vocabulary or tokenizer.json.",
+        "spm_model_file", None, f"{VOCABULARY}.",
         required=True, check=check_vocabulary,
     )  # fmt: skip
     flags.DEFINE_bool("do_lower_case", True, "Lower-case the text.")
     flags.DEFINE_integer(
-        "max_seq_length", options.max_seq_length, "Pieces of question and window together."
+        "max_seq_length",
+        options.max_seq_length,
+        "Maximum length of question and window together, in tokens.",
     )
     flags.DEFINE_integer(
-        "doc_stride", options.doc_stride, "Pieces from the start of a window to that of the next."
+        "doc_stride", options.doc_stride, "Tokens between the starts of consecutive windows."
     )
     flags.DEFINE_integer(
-        "max_query_length", options.max_query_length, "Pieces of the question; more are cut off."
+        "max_query_length", options.max_query_length, "Maximum question length in tokens."
     )
 
 
@@ -101,7 +104,9 @@ def define_ensemble_flags() -> None:
 def score_command(data: str, predictions: str) -> None:
     """Prints the scores of a prediction file."""
     if FLAGS.null_odds and FLAGS.version == "1.1":
-        raise AlbertError("--null_odds is for --version=2.0; SQuAD 1.1 has an answer everywhere.")
+        raise AlbertError(
+            "--null_odds is for --version=2.0; in SQuAD 1.1 every question has an answer."
+        )
     if FLAGS["na_prob_thresh"].present and not FLAGS.null_odds:
         raise AlbertError("--na_prob_thresh is a threshold on --null_odds, which is not given.")
     scores = score(

@@ -1,24 +1,27 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers single questions with the model of an output directory."""
+"""QuestionAnswerer: trained on questions about texts, it answers others."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.keras2 import keras
+from albert_tf.io.data_rows import is_path
+from albert_tf.io.files import path_of
+from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
 from albert_tf.tasks.squad.answers import extract_answers
-from albert_tf.tasks.squad.data import Question
+from albert_tf.tasks.squad.data import Question, check_questions, read_squad, row_questions
+from albert_tf.tasks.squad.features import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
-from albert_tf.tasks.squad.thresholds import DEFAULT, check_threshold
+from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, check_threshold
 from albert_tf.tasks.squad.windows import make_windows
 from albert_tf.tokenization.sequences import pad_sequences
 from albert_tf.tokenization.tokenizer import checked_text
-from albert_tf.training.checkpoints import load_weights
 from albert_tf.weights.model_folders import model_folder
 
 
@@ -43,34 +46,34 @@ class FoundAnswer:
     answerable: bool = True
 
 
-class QuestionAnswerer:
+class QuestionAnswerer(FineTunedModel):
     """Answers questions with a model.
 
     Args:
       task: the task of the model.
       model: the model with its weights.
       threshold: null odds above which a question counts as unanswerable.
+      folder: the output directory of the model; None if it is in none.
 
     Example:
       answerer = QuestionAnswerer.load("runs/squad")
       answerer.answer("Who wrote it?", "It was written by Ada Lovelace in 1843.").text
     """
 
-    def __init__(self, task: SquadTask, model: keras.Model, threshold: float) -> None:
-        self.task, self.model, self.threshold = task, model, threshold
-        token = tf.TensorSpec([None, None], tf.int32)
-        names = ("input_word_ids", "input_mask", "input_type_ids")
-        self._predict = tf.function(
-            lambda batch: self.task.predict(self.model, batch),
-            [dict.fromkeys(names, token)],
-            autograph=False,
-        )
+    task_class = SquadTask
+    signature: ClassVar = SEQUENCES
+
+    def __init__(
+        self, task: SquadTask, model: AlbertModel, threshold: float, folder: str | None = None
+    ) -> None:
+        super().__init__(task, model, folder)
+        self.threshold = threshold
 
     @classmethod
     def load(
         cls, folder: str, threshold: float | None = None, **changes: object
     ) -> QuestionAnswerer:
-        """Loads the model of an output directory of run_squad.py.
+        """Loads the model of an output directory of `train` or of run_squad.py.
 
         Args:
           folder: the output directory.
@@ -83,11 +86,60 @@ class QuestionAnswerer:
         folder = model_folder(folder)
         task = SquadTask.load(folder, **changes)
         check_threshold(task.spec.version, threshold)
-        if threshold is None:
-            threshold = (task.threshold or DEFAULT).value
-        model = task.build_model()
-        load_weights(folder, model.named_weights(), whole=True)
-        return cls(task, model, threshold)
+        if threshold is not None:
+            task.threshold = Threshold(threshold, "as given")
+        return cls._of(task, folder, (task.threshold or DEFAULT).value)
+
+    @classmethod
+    def train(
+        cls, model: str, train: Any, eval: Any = None, version: str | None = None, **settings: Any
+    ) -> QuestionAnswerer:
+        """Fine-tunes a pretrained model, with the recipe and the results of run_squad.py.
+
+        If the output directory holds a run with the same settings and data, it is resumed, or
+        loaded if it is complete.
+
+        Args:
+          model: what to start from; see `albert_tf.load_pretrained`.
+          train: the questions: the path of a SQuAD file; or a list of dicts, a dict of columns, a
+            pandas DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts with the columns
+            of `row_questions`: question, context, answers.
+          eval: questions to evaluate on, in any of these forms; None: no evaluation. For 2.0, it
+            also finds the threshold.
+          version: "1.1", or "2.0", where the context may have no answer; None: 2.0 if a training
+            question has none.
+          **settings: `output_dir`, which is required, and other fields of FineTuneConfig, RunConfig
+            and SquadSpec. They override the recipe.
+
+        Returns:
+          The trained model.
+
+        Raises:
+          AlbertError: the data, the model or a setting is wrong, or the output directory holds
+            another run.
+        """
+        questions = _read(train, version, "train")
+        if version is None:
+            version = "2.0" if any(question.is_impossible for question in questions) else "1.1"
+        held_out = () if eval is None else _read(eval, version, "eval")
+        own = {field.name for field in dataclasses.fields(SquadSpec)} - {"max_seq_length"}
+        own_settings = {name: settings.pop(name) for name in own & {*settings}}
+
+        def make_spec(max_seq_length: int) -> SquadSpec:
+            return SquadSpec(version, max_seq_length=max_seq_length, **own_settings)
+
+        return cls._train(model, f"squad{version}", (questions, held_out), make_spec, settings)
+
+    def evaluate(self, data: Any) -> dict[str, float]:
+        """Returns the metrics for questions with answers, as run_squad.py computes them.
+
+        Args:
+          data: as for `train`.
+
+        Raises:
+          AlbertError: a question has no answers, or the model is in no folder.
+        """
+        return self._evaluate(_read(data, self.task.spec.version, "eval"))
 
     def answer(self, question: str, context: str) -> FoundAnswer:
         """Returns the best answer to one question.
@@ -112,7 +164,16 @@ class QuestionAnswerer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies the task, the model and the threshold."""
-        return type(self), (self.task, self.model, self.threshold)
+        return type(self), (self.task, self.model, self.threshold, self.folder)
+
+
+def _read(data: Any, version: str | None, name: str) -> list[Question]:
+    """Reads questions from a file or from rows, and checks them."""
+    if is_path(data):
+        return read_squad(path_of(data, f"{name} data"), version=version or "2.0")
+    questions = row_questions(data, name)
+    check_questions(questions, version or "2.0")
+    return questions
 
 
 def converse(answerer: QuestionAnswerer) -> None:

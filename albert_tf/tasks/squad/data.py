@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads SQuAD's JSON files and finds answers in their contexts."""
+"""Reads questions from SQuAD's JSON files or from rows, and finds answers in their contexts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown
+from albert_tf.io.data_rows import data_rows
+from albert_tf.io.json_values import shown, shown_names
 
 VERSIONS = ("1.1", "2.0")
 
@@ -62,8 +63,8 @@ def check_answered(questions: Iterable[Question]) -> None:
     for question in questions:
         if not question.answers and not question.is_impossible:
             raise AlbertError(
-                f"{question.where} has no answers to compare with; predict questions whose answers "
-                "are unknown."
+                f"{question.where} has no answers to compare with; use `do_predict` for questions "
+                "whose answers are unknown."
             )
 
 
@@ -81,28 +82,91 @@ def read_squad(path: str, *, version: str) -> list[Question]:
       AlbertError: the file is missing, empty, not JSON or not in SQuAD's layout; an id occurs
         twice; a question of a 1.1 file is unanswerable.
     """
-    if version not in VERSIONS:
-        raise AlbertError(f"The SQuAD version must be one of {', '.join(VERSIONS)}, not {version}.")
+    check_version(version)
     content = files.read_object(path, "SQuAD file")
     questions: list[Question] = []
-    seen: set[str] = set()
     for article, article_where in _objects(content, "data", path):
         for paragraph, where in _objects(article, "paragraphs", article_where):
             context = _field(paragraph, "context", str, where)
             for qa, qa_where in _objects(paragraph, "qas", where):
-                question = _question(qa, context, path, qa_where)
-                if question.id in seen:
-                    raise AlbertError(f"{question.where}: the id occurs twice.")
-                if question.is_impossible and version == "1.1":
-                    raise AlbertError(
-                        f"{question.where} is unanswerable (is_impossible), which SQuAD 1.1 does "
-                        "not have; use `version`=2.0."
-                    )
-                seen.add(question.id)
-                questions.append(question)
+                questions.append(_question(qa, context, path, qa_where))
+    check_questions(questions, version)
     if not questions:
         raise AlbertError(f"{path} contains no questions.")
     return questions
+
+
+def check_version(version: str) -> None:
+    """Raises AlbertError unless there is this version of SQuAD."""
+    if version not in VERSIONS:
+        raise AlbertError(f"The SQuAD version must be one of {', '.join(VERSIONS)}, not {version}.")
+
+
+def check_questions(questions: Iterable[Question], version: str) -> None:
+    """Checks what the version of SQuAD allows.
+
+    Raises:
+      AlbertError: there is no such version, an id occurs twice, or a question of 1.1 is
+        unanswerable.
+    """
+    check_version(version)
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise AlbertError(f"{question.where}: the id occurs twice.")
+        if question.is_impossible and version == "1.1":
+            raise AlbertError(
+                f"{question.where} is unanswerable (is_impossible), which SQuAD 1.1 does not have; "
+                "use `version`=2.0."
+            )
+        seen.add(question.id)
+
+
+def row_questions(data: Any, name: str) -> list[Question]:
+    """Converts rows to questions.
+
+    A row has `question`, `context` and optionally `id` (default: its number from 0), `answers` and
+    `is_impossible`. The answers are a text, a list of texts, SQuAD's list of objects with `text`
+    and `answer_start`, or a dict of lists with these names, as in Hugging Face's data sets. A text
+    without a start is searched for in the context. An empty list means that the context does not
+    answer the question; None or no column, that the answers are unknown.
+
+    Args:
+      data: see `data_rows`.
+      name: of the data set, for errors.
+
+    Raises:
+      AlbertError: the data is empty, or a row is malformed.
+    """
+    questions: list[Question] = []
+    contexts: dict[str, str] = {}
+    for where, row in data_rows(data, name):
+        for column in ("question", "context"):
+            if not isinstance(row.get(column), str):
+                raise AlbertError(
+                    f"{where} has no text in the column {column!r}; its columns are "
+                    f"{shown_names(row)}."
+                )
+        qa = {"id": str(row.get("id", len(questions))), "question": row["question"]}
+        if row.get("answers") is not None:
+            qa["answers"] = _row_answers(row["answers"])
+            qa["is_impossible"] = not qa["answers"]
+        if row.get("is_impossible") is not None:
+            qa["is_impossible"] = row["is_impossible"]
+        context = contexts.setdefault(row["context"], row["context"])
+        questions.append(_question(qa, context, f"the {name} data", where))
+    if not questions:
+        raise AlbertError(f"The {name} data holds no questions.")
+    return questions
+
+
+def _row_answers(answers: Any) -> list[Any]:
+    """Returns the answers of a row as in SQuAD's files."""
+    if isinstance(answers, dict):
+        pairs = zip(answers.get("text", ()), answers.get("answer_start", ()))
+        return [{"text": text, "answer_start": start} for text, start in pairs]
+    answers = [answers] if isinstance(answers, str) else answers
+    return [{"text": x, "answer_start": 0} if isinstance(x, str) else x for x in answers]
 
 
 def read_contexts(path: str) -> dict[str, list[str]]:

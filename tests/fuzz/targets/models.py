@@ -17,10 +17,11 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.pretrained import archive
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights import archive
 from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.config_files import read_hugging_face_config
+from albert_tf.weights.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.weights.load import open_source
 from albert_tf.weights.source import assign_weights
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, vocabulary, written
@@ -61,6 +62,15 @@ def _use_tokenizer(path: Path) -> None:
 
 def _tokenizer_json(folder: Path) -> Path:
     return Path(vocabulary(folder).save(str(folder)))
+
+
+def _hugging_face_tokenizer(folder: Path) -> Path:
+    model = _sentencepiece(folder)
+    pipeline = sentencepiece_pipeline(Tokenizer.from_file(str(model)))
+    model.unlink()
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(pipeline))
+    return path
 
 
 def _config(path: Path) -> None:
@@ -164,6 +174,7 @@ TARGETS = {
     "WordPiece vocabulary": Target(written("vocab.txt", "\n".join(PIECES)), _use_tokenizer),
     "SentencePiece model": Target(_sentencepiece, _use_tokenizer),
     "tokenizer.json": Target(_tokenizer_json, _use_tokenizer, True),
+    "tokenizer.json of Hugging Face": Target(_hugging_face_tokenizer, _use_tokenizer, True),
     "index of a TF1 checkpoint": Target(_release("model.ckpt-best.index"), _load),
     "data of a TF1 checkpoint": Target(_release("model.ckpt-best.data-00000-of-00001"), _load),
     "checkpoint file of a release": Target(_release("checkpoint"), _load),

@@ -1,22 +1,31 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
 import copy
+import csv
 import dataclasses
+import json
 import pickle
 import random
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import albert_tf
+import run_classifier
 from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
-from albert_tf.tasks.classification.classifying import TextClassifier
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks import export
+from albert_tf.tasks.classification.classifying import TextClassifier, TextRegressor
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from tests.support.builders import tiny_config, write_tokenizer
+from tests.support.script_flags import parsed_flags
 from tests.support.small_tasks import PIECES, WORDS, write_run
+from tests.support.weights import weights_of, write_model
 
 CONFIG = tiny_config(len(PIECES), num_hidden_layers=2, max_position_embeddings=16)
 
@@ -59,22 +68,23 @@ def test_texts_and_pairs_are_classified_as_run_classifier_does(run, tmp_path):
     for arguments, rows in (([texts], slice(0, 70)), ([texts, seconds], slice(70, 140))):
         probabilities = classifier.probabilities(*arguments)
         np.testing.assert_allclose(probabilities, expected[rows], atol=1e-5)
-        classified = classifier.classify(*arguments)
+        classified = classifier.predict(*arguments)
         assert [c.label for c in classified] == best[rows]
         assert [c.probability for c in classified] == pytest.approx(
             probabilities.max(axis=1).tolist()
         )
 
 
-def test_a_regression_model_gives_values_and_no_labels(run, tmp_path):
+def test_a_regression_model_gives_numbers_and_no_labels(run, tmp_path):
     task, folder = run(())
     texts = some_texts(5)
     expected = estimated(task, folder, [(text, None) for text in texts], tmp_path)["values"]
-    classifier = TextClassifier.load(folder)
-    np.testing.assert_allclose(classifier.values(texts), expected, atol=1e-5)
+    found = TextRegressor.load(folder).predict(texts)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert found.dtype == np.float32
     assert expected.std() > 1e-3
-    with pytest.raises(AlbertError, match="predicts numbers, not labels"):
-        classifier.classify(texts)
+    with pytest.raises(AlbertError, match="run predicts numbers; open it with TextRegressor"):
+        TextClassifier.load(folder)
 
 
 def test_arguments_that_cannot_be_classified_are_refused(run):
@@ -94,9 +104,9 @@ def test_arguments_that_cannot_be_classified_are_refused(run):
         (([],), "There is no text"),
     ):
         with pytest.raises(AlbertError, match=message):
-            classifier.classify(*arguments)
-    with pytest.raises(AlbertError, match="predicts labels, not numbers"):
-        classifier.values(["w1"])
+            classifier.predict(*arguments)
+    with pytest.raises(AlbertError, match="run predicts labels; open it with TextClassifier"):
+        TextRegressor.load(classifier.folder)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +127,10 @@ def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(
     task.save_files(folder)
     classifier = TextClassifier.load(folder)
     if takes_pairs:
-        assert len(classifier.classify(["w1"], ["w2"])) == 1
+        assert len(classifier.predict(["w1"], ["w2"])) == 1
     else:
         with pytest.raises(AlbertError, match="trained on single texts; leave the second texts"):
-            classifier.classify(["w1"], ["w2"])
+            classifier.predict(["w1"], ["w2"])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +142,7 @@ def test_second_texts_are_refused_where_the_model_was_trained_on_single_texts(
 )
 def test_a_copy_gives_the_same_answers(copied, run):
     classifier = TextClassifier.load(run(("no", "yes"))[1])
-    assert copied(classifier).classify(["w1 w2"]) == classifier.classify(["w1 w2"])
+    assert copied(classifier).predict(["w1 w2"]) == classifier.predict(["w1 w2"])
 
 
 @pytest.mark.parametrize("folder", [None, 3, ""])
@@ -144,3 +154,139 @@ def test_a_folder_that_is_not_a_path_is_refused(folder):
 def test_a_folder_without_a_classifier_is_refused(tmp_path):
     with pytest.raises(AlbertError):
         TextClassifier.load(str(tmp_path))
+
+
+#: Settings of a run of two steps, as flags and in Python.
+SETTINGS = {"train_step": 2, "train_batch_size": 8, "max_seq_length": 10, "pad_to_max": True}
+
+
+@pytest.fixture(scope="module")
+def authors(tmp_path_factory):
+    """A pretrained model with random weights, and texts by two authors as rows and as files."""
+    folder = tmp_path_factory.mktemp("authors")
+    tokenizer = write_tokenizer(folder, WORDS)
+    keras.utils.set_random_seed(1)
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1)
+    write_model(folder / "model", AlbertPretrainer(config))
+    tokenizer.save(str(folder / "model"))
+    rng = random.Random(2)
+    rows = [
+        {
+            "sentence": " ".join(rng.choices(WORDS[:20] if i % 2 else WORDS[15:], k=9)),
+            "by": "ab"[i % 2],
+        }
+        for i in range(30)
+    ]
+    with (folder / "train.csv").open("w", newline="") as f:
+        writer = csv.DictWriter(f, ["by", "sentence"])
+        writer.writeheader()
+        writer.writerows(rows)
+    (folder / "dev.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows[:12]))
+    return folder, rows
+
+
+@pytest.mark.slow  # tests/test_run_classifier.py has a faster one, with a frozen encoder.
+def test_training_in_python_gives_the_weights_of_the_script(authors, tmp_path):
+    folder, rows = authors
+    flags = {
+        "do_train": True,
+        "do_eval": True,
+        "train_file": folder / "train.csv",
+        "eval_file": folder / "dev.jsonl",
+        "text_column": "sentence",
+        "label_column": "by",
+        "init_checkpoint": folder / "model",
+        "output_dir": tmp_path / "script",
+        **SETTINGS,
+    }
+    given = [f"--{name}={value}" for name, value in flags.items()]
+    with parsed_flags(run_classifier.define_flags, *given):
+        run_classifier._main()
+    classifier = albert_tf.TextClassifier.train(
+        folder / "model",
+        rows,
+        text="sentence",
+        label="by",
+        output_dir=tmp_path / "python",
+        **SETTINGS,
+    )
+    script = TextClassifier.load(tmp_path / "script")
+    weights, expected = weights_of(classifier.model), weights_of(script.model)
+    assert weights.keys() == expected.keys()
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(weight, expected[name], name)
+    described = [(tmp_path / x / "task.json").read_text() for x in ("script", "python")]
+    assert described[0] == described[1]
+    evaluated = classifier.evaluate({key: [row[key] for row in rows[:12]] for key in rows[0]})
+    results = json.loads((tmp_path / "script/eval_results.json").read_text())
+    assert evaluated == pytest.approx(results, abs=1e-6)
+    assert "accuracy" in evaluated
+    assert classifier.labels == ("a", "b")
+    texts = [row["sentence"] for row in rows]
+    assert classifier.predict(texts) == script.predict(texts)
+    assert repr(classifier).startswith(f"TextClassifier of {tmp_path}/python\n")
+    assert "labels=('a', 'b')" in repr(classifier)
+
+
+@pytest.mark.slow
+def test_a_regressor_is_trained_on_numbers_and_keeps_the_best_weights(authors, tmp_path):
+    folder, rows = authors
+    rated = [{"text": row["sentence"], "label": len(row["sentence"])} for row in rows]
+    # Predictions are made in float32 always, evaluations in the precision of the run.
+    more = {"eval_every_steps": 1, "precision": "float32", "output_dir": tmp_path}
+    settings = {**SETTINGS, **more}
+    regressor = TextRegressor.train(folder / "model", rated, eval=rated[:9], **settings)
+    found = regressor.evaluate(rated[:9])
+    results = json.loads((tmp_path / "eval_results.json").read_text())
+    assert {key: results[key] for key in found} == pytest.approx(found, abs=1e-6)
+    assert {"pearson", "spearman"} <= found.keys()
+    values = regressor.predict([row["text"] for row in rated[:9]])
+    assert np.corrcoef(values, [row["label"] for row in rated[:9]])[0, 1] == pytest.approx(
+        found["pearson"], abs=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"text": "text"}, "train row 0: there is no 'text'; the names are sentence, by"),
+        ({"label": "By"}, "the names are sentence, by. Did you mean 'by'"),
+        ({"output_dir": None}, "`output_dir` is needed"),
+        ({"trainsteps": 3}, "There are unknown settings: trainsteps"),
+        ({"train": []}, "The train data holds no examples"),
+        ({"eval": [{"sentence": "w1", "by": None}]}, "eval row 0: 'by' must be a string or a num"),
+        ({"eval": [{"sentence": "w1", "by": "c"}]}, "eval row 0: the label 'c' does not occur in"),
+        ({"model": None}, "The path of the pretrained model must be a string, not None"),
+    ],
+)
+def test_wrong_data_and_settings_are_named(arguments, message, authors, tmp_path):
+    folder, rows = authors
+    given = {"model": folder / "model", "train": rows, "text": "sentence", "label": "by"}
+    with pytest.raises(AlbertError, match=message):
+        TextClassifier.train(**{**given, "output_dir": tmp_path, **arguments})
+
+
+def test_a_model_in_no_folder_is_neither_evaluated_nor_exported(run):
+    task, _ = run(("a", "b"))
+    classifier = TextClassifier(task, task.build_model())
+    rows = [{"text": "w1", "label": "a"}]
+    for call in (lambda: classifier.evaluate(rows), lambda: classifier.export("x")):
+        with pytest.raises(AlbertError, match="load it from its output directory: TextClassifier"):
+            call()
+
+
+def test_exporting_exports_the_folder(run, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(export, "export_saved_model", lambda *arguments: calls.append(arguments))
+    classifier = TextClassifier.load(run(("a", "b"))[1])
+    classifier.export("exported", overwrite=True)
+    assert calls == [(classifier.folder, "exported", True)]
+
+
+@pytest.mark.slow
+def test_a_classifier_is_exported_as_a_model_of_texts(run, tmp_path, self_check_here):
+    classifier = TextClassifier.load(run(("a", "b"))[1])
+    classifier.export(tmp_path / "exported")
+    signature = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]
+    found = signature(tf.constant(["w1 w2"]))["probabilities"]
+    np.testing.assert_allclose(found, classifier.probabilities(["w1 w2"]), atol=1e-5)

@@ -22,6 +22,6 @@ def test_a_task_that_diverges_does_not_hide_the_others(glue_dir, tmp_path, capsy
     assert ran == ["cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli"]
     printed = capsys.readouterr().out
     assert "cola has no good weights." in printed
-    assert "AX is left out, as mnli has diverged." in printed
+    assert "AX is skipped, because mnli diverged." in printed
     table = printed[printed.index("GLUE, dev") :]
     assert "over 7 of 9 tasks" in table and "CoLA" not in table

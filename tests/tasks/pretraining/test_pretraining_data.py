@@ -22,7 +22,7 @@ from tests.support.small_tasks import PIECES, open_small_task
 @pytest.mark.parametrize(
     ("vocab_size", "expected", "sentence"),
     [
-        (61, {}, "use a vocabulary of 61 pieces, the model has vocab_size=60"),
+        (61, {}, "use a vocabulary of 61 pieces, but the model has vocab_size=60"),
         (60, {"max_seq_length": 32}, "have max_seq_length=24, not 32; leave out `max_seq_length`"),
         (60, {"max_predictions_per_seq": 5}, "have max_predictions_per_seq=4, not 5"),
     ],
@@ -37,14 +37,14 @@ def test_records_of_another_vocabulary_or_length_are_refused(
 
 def test_records_longer_than_the_model_are_refused(write_records, config):
     config = dataclasses.replace(config, max_position_embeddings=16)
-    with pytest.raises(AlbertError, match="length 24, the model has max_position_embeddings=16"):
+    with pytest.raises(AlbertError, match="24, but the model has only max_position_embeddings=16"):
         open_records(write_records(4), config)
 
 
 @pytest.mark.parametrize(
     ("examples", "sentence"),
     [
-        ([tf.train.Example().SerializeToString()], "does not hold pretraining records"),
+        ([tf.train.Example().SerializeToString()], "does not contain pretraining records"),
         ([], "holds no examples"),
     ],
 )
@@ -70,7 +70,7 @@ def compact(tmp_path_factory, config):
         ("options", {"ngram": None}, "lack ngram; build the records again"),
         ("options", {"masked_lm_prob": 2.0}, "are out of range"),
         ("tokenizer", {"vocab_size": None}, "no valid vocab_size of the tokenizer"),
-        ("tokenizer", {"sha256": "0"}, "is not the tokenizer these records were made with"),
+        ("tokenizer", {"sha256": "0"}, "is not the tokenizer of these records"),
         ("features", {"word_starts": None}, "is not that of compact records"),
     ],
 )

@@ -1,16 +1,30 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which single questions count as answerable. tests/test_run_squad.py answers some."""
+"""Which single questions count as answerable. tests/test_run_squad.py answers some.
+
+Training in Python gives the model of run_squad.py.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 
+import numpy as np
 import pytest
 
+import run_squad
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.features import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
+from tests.support.builders import tiny_config, write_tokenizer
+from tests.support.script_flags import parsed_flags
+from tests.support.small_tasks import WORDS, squad_content
+from tests.support.weights import weights_of, write_model
+
+ROW = {"question": "a b", "context": "c d e", "answers": "d"}
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
@@ -24,3 +38,57 @@ def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(config, t
         answerer.threshold = threshold
         found.append(answerer.answer("a b", "c d e f").answerable)
     assert found == ([True] * 3 if version == "1.1" else [False, True, True])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+def test_training_in_python_gives_the_model_of_the_script(version, tmp_path):
+    tokenizer = write_tokenizer(tmp_path, WORDS)
+    write_model(tmp_path / "model", AlbertPretrainer(tiny_config(tokenizer.vocab_size)))
+    tokenizer.save(str(tmp_path / "model"))
+    content = squad_content(version, 8)
+    (tmp_path / "data.json").write_text(json.dumps(content))
+    settings = {"train_step": 2, "max_seq_length": 32, "max_query_length": 4, "pad_to_max": True}
+    flags = {
+        "version": version,
+        "do_train": True,
+        "do_eval": True,
+        "train_file": tmp_path / "data.json",
+        "eval_file": tmp_path / "data.json",
+        "init_checkpoint": tmp_path / "model",
+        "output_dir": tmp_path / "script",
+        **settings,
+    }
+    given = [f"--{name}={value}" for name, value in flags.items()]
+    with parsed_flags(run_squad.define_flags, *given):
+        run_squad._main()
+    (paragraph,) = content["data"][0]["paragraphs"]
+    rows = [{**qa, "context": paragraph["context"]} for qa in paragraph["qas"]]
+    answerer = QuestionAnswerer.train(
+        tmp_path / "model", rows, eval=rows, output_dir=tmp_path / "python", **settings
+    )
+    script = QuestionAnswerer.load(tmp_path / "script")
+    expected = weights_of(script.model)
+    for name, weight in weights_of(answerer.model).items():
+        np.testing.assert_array_equal(weight, expected[name], name)
+    assert answerer.task.spec == script.task.spec
+    assert answerer.threshold == script.threshold
+    results = json.loads((tmp_path / "script/eval_results.json").read_text())
+    assert answerer.evaluate(tmp_path / "data.json") == pytest.approx(results, abs=1e-6)
+    assert answerer.answer("w1 w2", "w3 w4 w5") == script.answer("w1 w2", "w3 w4 w5")
+
+
+@pytest.mark.parametrize(
+    ("data", "version", "message"),
+    [
+        ([{"question": "a"}], None, "train row 0 has no text in the column 'context'; its columns"),
+        ([], None, "The train data holds no questions"),
+        ([ROW, {**ROW, "id": "0"}], None, "question 0: the id occurs twice"),
+        ([{**ROW, "answers": []}], "1.1", "unanswerable .* use `version`=2.0"),
+        ([ROW], "3", "The SQuAD version must be one of 1.1, 2.0, not 3"),
+        (3, None, "The train data must be a path"),
+    ],
+)
+def test_wrong_questions_are_named(data, version, message, tmp_path):
+    with pytest.raises(AlbertError, match=message):
+        QuestionAnswerer.train("albert_tiny_books", data, version=version, output_dir=tmp_path)

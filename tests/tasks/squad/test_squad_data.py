@@ -5,7 +5,14 @@ import json
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.squad.data import Answer, Question, answer_span, read_contexts, read_squad
+from albert_tf.tasks.squad.data import (
+    Answer,
+    Question,
+    answer_span,
+    read_contexts,
+    read_squad,
+    row_questions,
+)
 
 
 def paragraph(content):
@@ -132,3 +139,26 @@ def test_contexts_are_read_by_the_title_of_their_article(tmp_path):
     path.write_text(json.dumps({"data": articles}))
     with pytest.raises(AlbertError, match=r"data\[1\] lacks 'title'"):
         read_contexts(str(path))
+
+
+def test_rows_give_the_questions_of_files():
+    context = "one two three"
+    rows = [
+        {"answers": "two"},
+        {"answers": ["two", "three"], "id": "b"},
+        {"answers": [{"text": "two", "answer_start": 4}]},
+        {"answers": {"text": ["two"], "answer_start": [4]}, "id": 7},
+        {"answers": {"text": [], "answer_start": []}},
+        {"answers": None},
+        {},
+        {"answers": [], "is_impossible": False},
+    ]
+    found = row_questions([{"question": "?", "context": context, **row} for row in rows], "new")
+    assert [question.id for question in found] == ["0", "b", "2", "7", "4", "5", "6", "7"]
+    texts = [[answer.text for answer in question.answers] for question in found]
+    assert texts == [["two"], ["two", "three"], ["two"], ["two"], [], [], [], []]
+    assert [q.is_impossible for q in found] == [False] * 4 + [True, False, False, False]
+    assert answer_span(found[0], found[0].answers[0]) == (4, 7)
+    assert (found[1].where, found[1].path) == ("the new data: question b", "the new data")
+    with pytest.raises(AlbertError, match=r"new data: question 0.answers\[0\] lacks 'text'"):
+        row_questions([{"question": "?", "context": "a", "answers": [{"start": 3}]}], "new")

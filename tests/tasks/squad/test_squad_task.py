@@ -257,7 +257,7 @@ def test_windows_are_evaluated_in_the_order_of_the_questions(open_questions):
 
 
 def test_questions_without_gold_answers_are_predicted_but_not_evaluated(open_questions):
-    with pytest.raises(AlbertError, match="question q1 has no answers to compare with; predict"):
+    with pytest.raises(AlbertError, match="q1 has no answers to compare with; use `do_predict`"):
         open_questions("2.0", ["cafe", ""])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import albert_tf
 from albert_tf.errors import AlbertError
-from albert_tf.weights import archive
+from albert_tf.pretrained import archive
 
 
 def member(name, kind=tarfile.REGTYPE, link=""):

@@ -17,7 +17,6 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 
-ENDINGS = (".tar.gz", ".tgz", ".tar")
 #: The largest release, with its optimizer's slots, is below 3 GB.
 _MAX_BYTES = 16 << 30
 _MAX_MEMBERS = 1000

@@ -1,0 +1,194 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Downloads models from Hugging Face, and uploads them, with the library huggingface_hub.
+
+Its cache, offline mode, endpoint and token follow that library's conventions (HF_HOME,
+HF_HUB_OFFLINE, HF_ENDPOINT, HF_TOKEN or `hf auth login`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from albert_tf.errors import AlbertError, first_line
+from albert_tf.io import files
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+#: A pickle, which PyTorch can read as weights alone.
+TORCH_WEIGHTS = "pytorch_model.bin"
+#: The first of these is the vocabulary.
+VOCABULARIES = ("spiece.model", "vocab.txt", "tokenizer.json")
+TOKENIZER_CONFIG = "tokenizer_config.json"
+_UPLOADED = (CONFIG, WEIGHTS, *VOCABULARIES, TOKENIZER_CONFIG, "README.md", "LICENSE")
+#: The folders of models that this process has looked up.
+_snapshots: dict[tuple[str, bool], str] = {}
+
+
+def check_installed(model: str) -> None:
+    """Raises AlbertError unless huggingface_hub is installed; `model` is what needs it."""
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise AlbertError(
+            f"There is no file or folder {model}. If it is a model on Hugging Face, install "
+            "huggingface_hub (the extra `hub` of this package), which downloads it."
+        )
+
+
+def snapshot(model: str, weights: bool = True) -> str:
+    """Returns the folder in Hugging Face's cache with the files of a model that we read.
+
+    Files that are not in the cache are downloaded: the configuration, the vocabulary with its
+    settings, and the weights as safetensors. If there are none and PyTorch is installed, its own
+    format is downloaded, which is read as weights alone.
+
+    Args:
+      model: OWNER/NAME; @REVISION (a branch, tag or commit) may follow.
+      weights: whether the weights are needed.
+
+    Raises:
+      AlbertError: huggingface_hub is not installed, there is no such model or revision, it needs a
+        token, it has no weights that can be read safely, or Hugging Face cannot be reached.
+    """
+    if (model, weights) not in _snapshots:
+        check_installed(model)
+        _snapshots[model, weights] = _Model(model).download(weights)
+    return _snapshots[model, weights]
+
+
+class _Model:
+    """A model on Hugging Face, at a commit that its first file decides."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._id, _, revision = name.partition("@")
+        self._revision = revision or None
+
+    def download(self, weights: bool) -> str:
+        """See `snapshot`."""
+        config = self._file(CONFIG)
+        if config is None:
+            raise AlbertError(f"{self._name} on Hugging Face is no model: it has no {CONFIG}.")
+        folder = os.path.dirname(config)
+        # The same for all files, even if a new version is uploaded meanwhile.
+        self._revision = os.path.basename(folder)
+        if weights and not self._file(WEIGHTS):
+            self._torch_weights()
+        if any(self._file(name) for name in VOCABULARIES):
+            self._file(TOKENIZER_CONFIG)
+        return folder
+
+    def _torch_weights(self) -> None:
+        if importlib.util.find_spec("torch") is None:
+            raise AlbertError(
+                f"{self._name} on Hugging Face has no {WEIGHTS}. Its {TORCH_WEIGHTS}, if it has "
+                "one, is a pickle, which only PyTorch can read safely: install torch>=2.6."
+            )
+        if not self._file(TORCH_WEIGHTS):
+            raise AlbertError(
+                f"{self._name} on Hugging Face has neither {WEIGHTS} nor {TORCH_WEIGHTS}."
+            )
+
+    def _file(self, name: str) -> str | None:
+        """Returns the path of a file; None if the model, or offline the cache, has none."""
+        from huggingface_hub import errors, hf_hub_download
+
+        try:
+            return hf_hub_download(self._id, name, revision=self._revision)
+        except errors.LocalEntryNotFoundError as error:
+            if name != CONFIG:
+                return None
+            raise AlbertError(
+                f"{self._name} is not in Hugging Face's cache, and cannot be downloaded "
+                f"({_cause(error)}); check the network and HF_HUB_OFFLINE, or download the model "
+                "elsewhere and give its folder."
+            ) from error
+        except errors.EntryNotFoundError:
+            return None
+        except errors.GatedRepoError as error:
+            raise AlbertError(
+                f"{self._name} needs the consent of its owner on Hugging Face: ask for it there, "
+                "and log in (`hf auth login`, or HF_TOKEN)."
+            ) from error
+        except errors.RepositoryNotFoundError as error:
+            raise AlbertError(
+                f"There is no file or folder {self._name}, and Hugging Face has no model of this "
+                "name that you may read; check the name, or log in (`hf auth login`, or HF_TOKEN) "
+                "if it is private."
+            ) from error
+        except errors.RevisionNotFoundError as error:
+            raise AlbertError(
+                f"{self._id} on Hugging Face has no revision {self._revision!r}."
+            ) from error
+        except Exception as error:  # The library's HTTP clients raise errors of many types.
+            raise AlbertError(
+                f"Cannot get {name} of {self._name} from Hugging Face ({_cause(error)})."
+            ) from error
+
+
+def check_hub_id(repo_id: str) -> None:
+    """Checks the name of a repository before anything is written.
+
+    Raises:
+      AlbertError: it is not OWNER/NAME, or huggingface_hub is not installed.
+    """
+    owner, _, name = repo_id.partition("/")
+    if not (owner and name) or any(c in name for c in "/@"):
+        raise AlbertError(f"The Hugging Face repository must be OWNER/NAME, not {repo_id!r}.")
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise AlbertError(
+            "Uploads to Hugging Face need huggingface_hub (the extra `hub` of this package); "
+            "install it."
+        )
+
+
+def push_to_hub(
+    folder: str, repo_id: str, *, private: bool | None = None, revision: str | None = None
+) -> str:
+    """Uploads a Hugging Face folder, as `convert_checkpoint.py --to=hf` writes it.
+
+    Only the files of a model are uploaded, with README.md and LICENSE if they are there. The
+    token must permit writing.
+
+    Args:
+      folder: with config.json and model.safetensors, on the local file system.
+      repo_id: OWNER/NAME; created if it does not exist.
+      private: whether a new repository is private; None for the owner's default.
+      revision: an existing branch; None for main.
+
+    Returns:
+      The URL of the commit.
+
+    Raises:
+      AlbertError: the folder holds no such model, huggingface_hub is not installed, or the upload
+        failed.
+    """
+    folder = files.path_of(folder, "model's folder")
+    check_hub_id(repo_id)
+    for name in (CONFIG, WEIGHTS):
+        files.check_file(os.path.join(folder, name), "file of the model")
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=repo_id,
+            folder_path=folder,
+            revision=revision,
+            allow_patterns=list(_UPLOADED),
+            commit_message="Upload an ALBERT from albert_tf",
+        )
+    except Exception as error:  # The library's HTTP clients raise errors of many types.
+        raise AlbertError(
+            f"{folder} cannot be uploaded to {repo_id} on Hugging Face ({_cause(error)}); check "
+            "the name, the network and the token (`hf auth login`, or HF_TOKEN)."
+        ) from error
+    return str(commit.commit_url)
+
+
+def _cause(error: BaseException) -> str:
+    """Returns the first line of the error behind an error: what the system reported."""
+    while error.__cause__:
+        error = error.__cause__
+    return first_line(error)

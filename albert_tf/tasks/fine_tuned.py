@@ -1,0 +1,161 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""FineTunedModel: trains, loads, evaluates and exports a model of one task, without flags."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.files import path_of
+from albert_tf.io.json_values import shown
+from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.tasks.base import FineTuningTask, load_model_files
+from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.training.checkpoints import load_weights
+from albert_tf.training.output_lock import output_lock
+from albert_tf.training.specs import RunConfig
+from albert_tf.weights.model_folders import model_folder
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class FineTunedModel:
+    """Base of TextClassifier, TextRegressor, QuestionAnswerer and MultipleChoice.
+
+    Args:
+      task: the task of the model.
+      model: with its weights.
+      folder: of the model, from `model_folder`; None if it is in none.
+    """
+
+    #: The task, and the batches of its `predict`.
+    task_class: ClassVar[type[FineTuningTask]]
+    signature: ClassVar[Mapping[str, tf.TensorSpec]]
+    #: Examples of an evaluation batch, if the settings do not say.
+    eval_batch_size: ClassVar[int] = RunConfig.eval_batch_size
+
+    def __init__(self, task: FineTuningTask, model: AlbertModel, folder: str | None = None) -> None:
+        self.task, self.model, self.folder = task, model, folder
+        self._predict = tf.function(
+            lambda batch: self.task.predict(self.model, batch),
+            [dict(self.signature)],
+            autograph=False,
+        )
+
+    @classmethod
+    def load(cls, folder: str, **changes: Any) -> Self:
+        """Loads the model of an output directory, or that of its best seed.
+
+        Args:
+          folder: the output directory of `train` or of the task's script.
+          **changes: settings of the task that may differ from those of the training, such as
+            `max_seq_length`.
+
+        Raises:
+          AlbertError: there is no such model.
+        """
+        folder = model_folder(folder)
+        return cls._of(cls.task_class.load(folder, **changes), folder)
+
+    @classmethod
+    def _of(cls, task: FineTuningTask, folder: str, *arguments: Any) -> Self:
+        """Returns the model of a task with the weights in a folder."""
+        model = task.build_model()
+        load_weights(folder, model.named_weights(), whole=True)
+        return cls(task, model, *arguments, folder=folder)
+
+    @classmethod
+    def _train(
+        cls,
+        model: str,
+        recipe: str,
+        data: tuple[Sequence[Any], Sequence[Any]],
+        make_spec: Callable[[int], Any],
+        settings: Mapping[str, Any],
+    ) -> Self:
+        """Fine-tunes as the task's script does, and loads the result.
+
+        Args:
+          model: to start from; see albert_tf.load_pretrained.
+          recipe: the name of the recipe.
+          data: examples to train and to evaluate on; without the latter there is no evaluation.
+          make_spec: makes the task's specification from `max_seq_length`.
+          settings: see `FineTuneConfig.from_recipe`.
+        """
+        from albert_tf.tasks.runner import Examples, run
+
+        model = path_of(model, "pretrained model")
+        architecture, tokenizer = load_model_files(model)
+        settings = {"eval_batch_size": cls.eval_batch_size, **settings, "init_checkpoint": model}
+        config = FineTuneConfig.from_recipe(recipe, architecture, **settings)
+        spec = make_spec(config.max_seq_length)
+        architecture, dropout = config.model_config(architecture), config.classifier_dropout
+        task = cls.task_class(architecture, tokenizer, spec, dropout)
+        train, held_out = data
+        with output_lock(config.run.strategy, config.output_dir):
+            run(task, Examples(train, {"eval": held_out} if held_out else {}), config)
+        return cls.load(config.output_dir)
+
+    def _evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
+        """Returns the metrics for examples, as the task's script computes them.
+
+        The precision is that of the run, while predictions of single texts are made in float32.
+        """
+        from albert_tf.tasks.runner import open_trained
+
+        settings = {"output_dir": self._saved("evaluate"), "eval_batch_size": self.eval_batch_size}
+        run = FineTuneConfig.from_recipe(None, **settings).run
+        with tempfile.TemporaryDirectory() as cache:
+            data = self.task.open_examples(examples, "eval", cache)
+            return open_trained(self.task, run).evaluate(data.eval_spec(run.eval_batch_size))
+
+    def export(self, path: str, overwrite: bool = False) -> None:
+        """Writes a SavedModel that takes texts; see `albert_tf.export_saved_model`.
+
+        It has the settings that are saved with the model, without `changes` of `load`.
+
+        Args:
+          path: the folder to create.
+          overwrite: replace an earlier export at `path`.
+
+        Raises:
+          AlbertError: `path` exists, or the model is in no folder.
+        """
+        from albert_tf.tasks.export import export_saved_model
+
+        export_saved_model(self._saved("export"), path, overwrite)
+
+    def _saved(self, action: str) -> str:
+        if self.folder is None:
+            raise AlbertError(
+                f"To {action} a model, load it from its output directory: "
+                f"{type(self).__name__}.load(folder)."
+            )
+        return self.folder
+
+    def __repr__(self) -> str:
+        """Says where the model is from, what it was trained for, and how large it is."""
+        tokenizer = self.task.tokenizer.spec
+        return (
+            f"{type(self).__name__} of {self.folder or 'no folder'}\n"
+            f"  task: {shown(self.task.spec, 500)}\n"
+            f"  parameters: {self.model.count_params():,}\n"
+            f"  config: {self.task.config}\n"
+            f"  tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} pieces"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles and copies the task and the model, without TensorFlow's traced functions."""
+        return type(self), (self.task, self.model, self.folder)
+
+
+#: The encoder's inputs in `signature`.
+SEQUENCES = dict.fromkeys(
+    ("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32)
+)

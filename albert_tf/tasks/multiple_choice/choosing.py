@@ -1,0 +1,161 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""MultipleChoice: trained on questions with options, it chooses among others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.data_rows import data_rows, is_path
+from albert_tf.io.files import path_of
+from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
+from albert_tf.tasks.multiple_choice.data import (
+    MultipleChoiceExample,
+    read_questions,
+    row_questions,
+)
+from albert_tf.tasks.multiple_choice.features import (
+    MultipleChoiceSpec,
+    default_qa_length,
+    featurize,
+)
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tokenization.sequences import pad_sequences
+from albert_tf.tokenization.tokenizer import checked_text, checked_texts
+
+
+class Choice(NamedTuple):
+    """The chosen option.
+
+    Attributes:
+      option: its text.
+      index: its number, from 0.
+      probabilities: of all options.
+    """
+
+    option: str
+    index: int
+    probabilities: tuple[float, ...]
+
+
+class MultipleChoice(FineTunedModel):
+    """Chooses among the answers to a question.
+
+    Args:
+      task: the task of the model.
+      model: with its weights.
+      folder: the output directory of the model; None if it is in none.
+
+    Example:
+      model = MultipleChoice.load("runs/race")
+      model.choose(["red", "green"], question="Ada's kite is _ .", context="Ada has a red kite.")
+    """
+
+    task_class = MultipleChoiceTask
+    signature: ClassVar = {
+        **dict.fromkeys(SEQUENCES, tf.TensorSpec([None, None, None], tf.int32)),
+        **dict.fromkeys(("label_ids", "group_ids"), tf.TensorSpec([None], tf.int32)),
+    }
+    #: Four options each are 64 sequences, as in other tasks.
+    eval_batch_size = 16
+
+    @classmethod
+    def train(
+        cls,
+        model: str,
+        train: Any,
+        eval: Any = None,
+        *,
+        num_choices: int | None = None,
+        max_qa_length: int | None = None,
+        **settings: Any,
+    ) -> MultipleChoice:
+        """Fine-tunes a pretrained model, with the recipe and the results of run_race.py.
+
+        If the output directory holds a run with the same settings and data, it is resumed, or
+        loaded if it is complete.
+
+        Args:
+          model: what to start from; see `albert_tf.load_pretrained`.
+          train: the questions: the path of a .jsonl file, a list of dicts, a dict of columns, a
+            pandas DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts. The columns are
+            `options`, `label` or `answer`, `context`, `question` and `id`; see `read_questions`.
+          eval: questions to evaluate on, in any of these forms; None: no evaluation.
+          num_choices: options of every question; None: those of the first one.
+          max_qa_length: the longest question and option together, in tokens; None: 128, or half of
+            `max_seq_length` if that is less.
+          **settings: `output_dir`, which is required, and other fields of FineTuneConfig and
+            RunConfig. They override the recipe.
+
+        Returns:
+          The trained model.
+
+        Raises:
+          AlbertError: the data, the model or a setting is wrong, or the output directory holds
+            another run.
+        """
+        examples = _read(train, num_choices, "train")
+        choices = len(examples[0].options)
+        held_out = () if eval is None else _read(eval, choices, "eval")
+
+        def make_spec(max_seq_length: int) -> MultipleChoiceSpec:
+            length = max_qa_length or default_qa_length(max_seq_length)
+            return MultipleChoiceSpec(choices, max_seq_length, length)
+
+        return cls._train(model, "race", (examples, held_out), make_spec, settings)
+
+    def evaluate(self, data: Any) -> dict[str, float]:
+        """Returns the metrics for labelled questions, as run_race.py computes them.
+
+        Args:
+          data: as for `train`.
+
+        Raises:
+          AlbertError: a question has no label, or the model is in no folder.
+        """
+        return self._evaluate(_read(data, self.task.spec.num_choices, "eval"))
+
+    def choose(self, options: Sequence[str], question: str = "", context: str = "") -> Choice:
+        """Returns the most probable option.
+
+        Args:
+          options: at least two; their number may differ from that of the training.
+          question: the question, perhaps with a blank "_", or the beginning of a sentence.
+          context: the text that it is about.
+
+        Raises:
+          AlbertError: there are fewer than two options, or an argument is not a text.
+        """
+        options = checked_texts(options, "options")
+        checked_text(question, "The question")
+        checked_text(context, "The context")
+        if len(options) < 2:
+            raise AlbertError(f"There must be at least two options, not {len(options)}.")
+        tokenizer, spec = self.task.tokenizer, self.task.spec
+        spec = dataclasses.replace(spec, num_choices=len(options))
+        example = MultipleChoiceExample("", context, question, tuple(options), None, "", "")
+        texts = [np.array(tokenizer.encode(context), np.int32)]
+        columns, _ = featurize(tokenizer, [example], texts, spec)
+        ends = np.cumsum(columns["row_lengths"][0])
+        sequences = np.split(columns["input_ids"][0], ends[:-1])
+        inputs = pad_sequences(tokenizer, sequences, columns["first_lengths"][0])
+        batch = {name: value[None] for name, value in inputs.items()}
+        unused = dict.fromkeys(("label_ids", "group_ids"), np.zeros(1, np.int32))
+        probabilities = self._predict({**batch, **unused})["probabilities"][0].numpy()
+        best = int(probabilities.argmax())
+        return Choice(options[best], best, tuple(probabilities.tolist()))
+
+
+def _read(data: Any, num_choices: int | None, name: str) -> list[MultipleChoiceExample]:
+    if is_path(data):
+        return read_questions(path_of(data, f"{name} data"), num_choices)
+    examples = row_questions(data_rows(data, name), num_choices)
+    if not examples:
+        raise AlbertError(f"The {name} data holds no questions.")
+    return examples

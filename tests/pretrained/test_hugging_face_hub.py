@@ -1,0 +1,269 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Models on Hugging Face, through huggingface_hub and a server on loopback that answers like it.
+
+Each test starts a Python process, because the library reads its environment when it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.pretrained import hugging_face_hub, locate
+from tests.support.builders import SPECIAL_PIECES
+from tests.support.cases import slow
+from tests.support.web_server import COMMIT
+
+ROOT = Path(__file__).parents[2]
+MODEL = {
+    "config.json": b'{"model_type": "albert"}',
+    "model.safetensors": b"weights",
+    "pytorch_model.bin": b"a pickle",
+    "tf_model.h5": b"others",
+    "spiece.model": b"pieces",
+    "tokenizer.json": b"{}",
+    "tokenizer_config.json": b"{}",
+    "README.md": b"a card",
+}
+#: An address where nothing answers.
+UNREACHABLE = "http://127.0.0.1:9"
+#: Prints as JSON what a function returns, or the error.
+PROGRAM = """
+import json, sys
+from albert_tf.errors import AlbertError
+from albert_tf.pretrained.{module} import {function}
+try:
+    print(json.dumps([None, {function}(*json.loads(sys.argv[1]))]))
+except AlbertError as error:
+    print(json.dumps([str(error), None]))
+"""
+needs_library = pytest.mark.skipif(
+    importlib.util.find_spec("huggingface_hub") is None,
+    reason="huggingface_hub (the extra `hub`) is not installed",
+)
+
+
+@pytest.fixture
+def call(server, tmp_path):
+    """Calls a function in a new process, as `call("module", "function", *arguments, NAME=value)`.
+
+    Keywords are environment variables. Returns the result; raises the function's AlbertError.
+    """
+
+    def called(module, function, *arguments, **environment):
+        program = PROGRAM.format(module=module, function=function)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING_FACE"))}
+        done = subprocess.run(
+            [sys.executable, "-c", program, json.dumps(arguments)],
+            env={
+                **kept,
+                "PYTHONPATH": str(ROOT),
+                "HF_ENDPOINT": server.url,
+                "HF_HOME": str(tmp_path / "hf"),
+                "HF_HUB_DISABLE_TELEMETRY": "1",
+                **environment,
+            },
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        error, result = json.loads(done.stdout)
+        if error:
+            raise AlbertError(error)
+        return result
+
+    return called
+
+
+@pytest.fixture
+def snapshot(call):
+    def snapshot(*arguments, **environment):
+        return Path(call("hugging_face_hub", "snapshot", *arguments, **environment))
+
+    return snapshot
+
+
+def test_without_the_library_the_error_names_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for call in (locate.locate, locate.check_model, locate.check_vocabulary):
+        with pytest.raises(
+            AlbertError, match=r"no file or folder ab/cd\. If it .* install hugging"
+        ):
+            call("ab/cd")
+    with pytest.raises(AlbertError, match="Uploads to Hugging Face need huggingface_hub"):
+        hugging_face_hub.check_hub_id("ab/cd")
+
+
+@pytest.mark.parametrize("name", ["cd", "ab/", "/cd", "a/b/c", "ab/cd@main"])
+def test_uploads_go_to_a_whole_name(name):
+    with pytest.raises(AlbertError, match="must be OWNER/NAME, not"):
+        hugging_face_hub.check_hub_id(name)
+
+
+@needs_library
+def test_only_needed_files_are_downloaded_and_only_once(server, snapshot):
+    server.models["albert/base"] = MODEL
+    folder = snapshot("albert/base")
+    needed = {"config.json", "model.safetensors", "spiece.model", "tokenizer_config.json"}
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        name: MODEL[name] for name in needed
+    }
+    asked = {path.rpartition("/")[2] for path in server.paths("GET") + server.paths("HEAD")}
+    assert asked == needed
+    server.requests.clear()
+    assert snapshot("albert/base") == folder
+    assert server.paths("GET") == []
+
+
+@needs_library
+def test_a_vocabulary_needs_no_weights(server, snapshot):
+    server.models["voidful/zh"] = {**MODEL, "vocab.txt": b"[PAD]"}
+    del server.models["voidful/zh"]["spiece.model"]
+    folder = snapshot("voidful/zh", False)
+    assert sorted(os.listdir(folder)) == ["config.json", "tokenizer_config.json", "vocab.txt"]
+
+
+@needs_library
+def test_offline_the_cache_is_used_alone(server, snapshot):
+    server.models["albert/base"] = MODEL
+    folder = snapshot("albert/base")
+    server.requests.clear()
+    assert snapshot("albert/base", HF_HUB_OFFLINE="1") == folder
+    assert snapshot(f"albert/base@{COMMIT}", HF_HUB_OFFLINE="1") == folder
+    assert server.requests == []
+
+
+@needs_library
+@pytest.mark.slow  # The library tries again for a while.
+def test_without_a_network_the_cache_is_used_too(server, snapshot):
+    server.models["albert/base"] = MODEL
+    folder = snapshot("albert/base")
+    assert snapshot("albert/base", HF_ENDPOINT=UNREACHABLE) == folder
+
+
+@needs_library
+@pytest.mark.parametrize(
+    "environment", [{"HF_HUB_OFFLINE": "1"}, *slow({"HF_ENDPOINT": UNREACHABLE})]
+)
+def test_offline_a_model_that_is_not_there_is_one_sentence(snapshot, environment):
+    with pytest.raises(AlbertError) as caught:
+        snapshot("albert/base", **environment)
+    message = str(caught.value)
+    assert message.startswith(
+        "albert/base is not in Hugging Face's cache, and cannot be downloaded"
+    )
+    assert message.endswith("or download the model elsewhere and give its folder.")
+
+
+@needs_library
+def test_a_revision_is_a_branch_a_tag_or_a_commit(server, snapshot):
+    server.models["albert/base"] = MODEL
+    assert snapshot("albert/base@v2").name == COMMIT
+    assert any("/resolve/v2/config.json" in path for path in server.paths("HEAD"))
+    with pytest.raises(AlbertError, match="albert/base on Hugging Face has no revision 'v3'"):
+        snapshot("albert/base@v3")
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("lacks", "message"),
+    [
+        ("config.json", "ab/cd on Hugging Face is no model: it has no config.json"),
+        (
+            "model.safetensors",
+            "ab/cd on Hugging Face has no model.safetensors. Its pytorch_model.b",
+        ),
+    ],
+)
+def test_a_model_without_a_file_is_one_sentence(server, snapshot, lacks, message):
+    if lacks == "model.safetensors" and importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch is installed, so its format can be read")
+    server.models["ab/cd"] = {name: data for name, data in MODEL.items() if name != lacks}
+    with pytest.raises(AlbertError, match=message):
+        snapshot("ab/cd")
+    assert not any("pytorch_model" in path for path in server.paths("GET"))
+
+
+@needs_library
+def test_with_pytorch_its_own_format_is_taken_if_there_is_no_other(server, snapshot, tmp_path):
+    (tmp_path / "torch.py").write_text("")
+    server.models["ab/cd"] = {n: data for n, data in MODEL.items() if n != "model.safetensors"}
+    folder = snapshot("ab/cd", PYTHONPATH=f"{ROOT}:{tmp_path}")
+    assert (folder / "pytorch_model.bin").read_bytes() == b"a pickle"
+
+
+@needs_library
+def test_an_unknown_model_is_one_sentence_and_the_token_is_the_library_s(server, snapshot):
+    with pytest.raises(
+        AlbertError, match="no file or folder ab/cd, and Hugging Face has no model o"
+    ):
+        snapshot("ab/cd", HF_TOKEN="hf_secret")
+    assert server.tokens == {"Bearer hf_secret"}
+
+
+@needs_library
+def test_a_converted_folder_is_uploaded(server, call, tmp_path):
+    for name, data in {**MODEL, "notes.txt": b"private", "sub/model.safetensors": b"x"}.items():
+        path = tmp_path / "converted" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    url = call(
+        "hugging_face_hub", "push_to_hub", str(tmp_path / "converted"), "me/base", HF_TOKEN="hf_t"
+    )
+    assert url == f"{server.url}/me/base/commit/{COMMIT}"
+    expected = {n: d for n, d in MODEL.items() if n not in ("pytorch_model.bin", "tf_model.h5")}
+    assert server.uploads == {"me/base": expected}
+
+
+@needs_library
+@pytest.mark.slow  # It imports TensorFlow in a new process.
+def test_a_model_is_downloaded_converted_and_uploaded(server, call, tmp_path):
+    tiny = ROOT / "tests/golden/hf_tiny"
+    model = {name: (tiny / name).read_bytes() for name in ("config.json", "model.safetensors")}
+    words = [f"p{i}" for i in range(120 - len(SPECIAL_PIECES))]
+    model["vocab.txt"] = "\n".join([*SPECIAL_PIECES, *words]).encode()
+    server.models["me/tiny"] = model
+    done = subprocess.run(
+        [
+            *(sys.executable, "convert_checkpoint.py", "--from_path=me/tiny@v2", "--to=hf"),
+            *(f"--output_dir={tmp_path}/copy", "--push_to_hub=me/copy"),
+        ],
+        env={
+            **os.environ,
+            "HF_ENDPOINT": server.url,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_TOKEN": "hf_t",
+            "HF_HUB_OFFLINE": "0",
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"Uploaded: {server.url}/me/copy/commit/{COMMIT}" in done.stdout
+    uploaded = server.uploads["me/copy"]
+    written = {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()}
+    assert uploaded == written and uploaded["vocab.txt"] == model["vocab.txt"]
+    assert {"config.json", "model.safetensors", "tokenizer_config.json"} <= {*uploaded}
+
+
+@needs_library
+def test_an_upload_that_fails_is_one_sentence(call, tmp_path):
+    with pytest.raises(AlbertError, match=r"file of the model .*/config\.json does not exist"):
+        call("hugging_face_hub", "push_to_hub", str(tmp_path), "me/base")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes(MODEL[name])
+    with pytest.raises(AlbertError, match="cannot be uploaded to me/base on Hugging Face"):
+        call(
+            "hugging_face_hub", "push_to_hub", str(tmp_path), "me/base",
+            HF_ENDPOINT=UNREACHABLE, HF_TOKEN="hf_t",
+        )  # fmt: skip

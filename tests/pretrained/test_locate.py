@@ -1,0 +1,239 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""albert_tf.pretrained.locate: what a name means, and what takes precedence."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import convert_checkpoint
+import run_classifier
+from albert_tf.errors import AlbertError
+from albert_tf.export.model_folder import ModelFolder
+from albert_tf.io import files
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.pretrained import hugging_face_hub, locate
+from albert_tf.tasks import flags as shared
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.weights.load import load_pretrained, open_source
+from tests.support.builders import vocabulary
+from tests.support.releases import write_release
+from tests.support.script_flags import parsed_flags
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def archive(folder, name=""):
+    """Returns a .tar.gz of a folder, whose files are in a folder `name`."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as f:
+        for path in sorted(folder.rglob("*")):
+            f.add(path, os.path.join(name, path.relative_to(folder)), recursive=False)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache folder, and an empty working folder."""
+    monkeypatch.setenv("ALBERT_TF_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def released(server, cache, tmp_path, monkeypatch):
+    """A small model that the server has as albert_base_v2 of the TF1 release."""
+    folder = write_release(tmp_path / "release", "vocab.txt")
+    server.files["/albert_models/albert_base_v2.tar.gz"] = archive(folder, "albert_base")
+    monkeypatch.setattr(locate, "RELEASES_URL", f"{server.url}/albert_models/")
+    return folder
+
+
+@pytest.fixture
+def downloaded(monkeypatch):
+    """Replaces downloads from Hugging Face; returns what was asked for."""
+    asked = []
+    monkeypatch.setattr(hugging_face_hub, "snapshot", lambda *given: asked.append(given) or "/hf")
+    monkeypatch.setattr(hugging_face_hub, "check_installed", asked.append)
+    return asked
+
+
+def test_a_released_model_is_downloaded_once_and_loaded(released, server, cache, capsys):
+    for _ in range(2):
+        model = load_pretrained("albert_base_v2")
+        assert len(model.load_report.matched) == 32
+        assert model.tokenizer.vocab_size == 120
+    assert os.listdir(cache) == ["albert_base_v2.tar.gz"]
+    assert len(server.requests) == 1
+    digest = hashlib.sha256(server.files["/albert_models/albert_base_v2.tar.gz"]).hexdigest()
+    assert f"bytes, SHA-256 {digest}. It is kept as {cache}/albert_b" in capsys.readouterr().err
+
+
+def test_the_url_of_a_release_and_its_name_are_one_file(released, server, cache):
+    load = Tokenizer.from_file
+    by_url = load(f"{server.url}/albert_models/albert_base_v2.tar.gz")
+    assert by_url.spec == load("albert_base_v2").spec
+    assert len(server.requests) == 1
+
+
+def test_archives_of_one_name_from_two_places_are_two_files(server, cache, tmp_path):
+    for place, word in (("a", "sun"), ("b", "rain")):
+        pieces = vocabulary([word])
+        folder = write_release(tmp_path / place, "vocab.txt", pieces)
+        server.files[f"/{place}/model.tar.gz"] = archive(folder)
+    tokenizers = [Tokenizer.from_file(f"{server.url}/{place}/model.tar.gz") for place in "ab"]
+    assert [tokenizer.tokenize("sun rain") for tokenizer in tokenizers] == [
+        ["sun", "[UNK]"],
+        ["[UNK]", "rain"],
+    ]
+
+
+def test_without_a_network_the_error_names_the_file_to_put_there(cache, monkeypatch):
+    monkeypatch.setattr(locate, "RELEASES_URL", "http://127.0.0.1:9/")
+    monkeypatch.setattr("albert_tf.pretrained.downloads._PAUSE", 0.0)
+    with pytest.raises(AlbertError, match=rf"copy it to {cache}/albert_large_zh\.tar\.gz\.$"):
+        open_source("albert_large_zh")
+
+
+def test_the_releases_are_those_of_the_readme():
+    assert len(locate.RELEASES) == 12
+    assert {"albert_base_v1", "albert_xxlarge_v2", "albert_xlarge_zh"} <= {*locate.RELEASES}
+
+
+@pytest.mark.parametrize("name", ["albert_base_v2", "albert/base", "albert_tiny_books"])
+def test_an_existing_file_or_folder_takes_precedence(cache, downloaded, name):
+    Path(name).mkdir(parents=True)
+    assert locate.locate(name) == locate.find_local(name) == name
+    shutil.rmtree(name)
+    Path(f"{name}.index").write_text("")
+    assert locate.locate(name) == name
+    assert downloaded == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["albert/albert-base-v2", "voidful/albert_chinese_base", "a/b.c-d@v2", "a/b@refs/pr/1"],
+)
+def test_an_id_of_hugging_face_is_recognised_by_its_form(cache, downloaded, name):
+    assert locate.locate(name) == locate.locate(f"hf://{name}", weights=False) == "/hf"
+    assert downloaded == [(name, True), (name, False)]
+    assert locate.find_local(name) is None
+    locate.check_model(name)
+    locate.check_vocabulary(name)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "runs/base",
+        "a/b/c",
+        "/a/b",
+        "./a/b",
+        "~a/b",
+        "a/vocab.txt",
+        "a/x.model",
+        "a/model.ckpt-best",
+    ],
+)
+def test_a_path_is_no_id(cache, downloaded, path):
+    Path("runs").mkdir()
+    assert locate.locate(path) == locate.find_local(path) == path
+    with pytest.raises(AlbertError, match=rf"There is no checkpoint at {path}; give an output dir"):
+        locate.check_model(path)
+    with pytest.raises(AlbertError, match=rf"The vocabulary {path} does not exist"):
+        locate.check_vocabulary(path)
+    assert downloaded == []
+
+
+def test_a_preset_without_released_weights_is_explained(cache):
+    with pytest.raises(
+        AlbertError, match=r"albert_tiny is a preset of `albert_config_file`, which"
+    ):
+        locate.check_model("albert_tiny")
+    with pytest.raises(AlbertError, match="albert_tiny is a preset"):
+        load_pretrained("albert_tiny")
+
+
+def test_a_handle_of_tf_hub_is_resolved_by_its_library(server, cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "tfhub"))
+    module = tmp_path / "module"
+    assets = write_release(module / "assets", "vocab.txt")
+    (module / "variables").mkdir()
+    for ending in ("index", "data-00000-of-00001"):
+        (assets / f"model.ckpt-best.{ending}").rename(module / f"variables/variables.{ending}")
+    (module / "saved_model.pb").write_bytes(b"graph")
+    server.files["/albert_tiny/1"] = archive(module)
+    handle = f"{server.url}/albert_tiny/1"
+    model = load_pretrained(handle)
+    assert len(model.load_report.matched) == 32
+    assert Tokenizer.from_file(handle).spec == model.tokenizer.spec
+    assert server.paths() == ["/albert_tiny/1?tf-hub-format=compressed"]
+
+
+def test_a_vocabulary_comes_from_any_model(released, bundled):
+    pieces = Tokenizer.from_file("albert_base_v2").tokenize("p1")
+    assert pieces == ["p1"]
+    by_name, by_folder = Tokenizer.from_file("albert_tiny_books"), Tokenizer.from_file(str(bundled))
+    assert by_name.spec == by_folder.spec
+    assert by_name.tokenize("fine rain") == ["fine", "rain"]
+
+
+def test_a_folder_without_a_vocabulary_is_one_sentence(tmp_path):
+    with pytest.raises(
+        AlbertError, match=rf"{tmp_path} has no vocabulary \(tokenizer.json, \*.mod"
+    ):
+        Tokenizer.from_file(str(tmp_path))
+
+
+def test_a_runner_takes_configuration_and_vocabulary_of_a_name(released, tmp_path):
+    given = ("--do_train", "--init_checkpoint=albert_base_v2", f"--output_dir={tmp_path}/out")
+    with parsed_flags(run_classifier.define_flags, *given):
+        config, tokenizer = shared.open_model_files()
+    assert (config.hidden_size, tokenizer.vocab_size) == (32, 120)
+
+
+@pytest.mark.slow
+def test_a_runner_starts_from_a_released_model(released, run_script, tmp_path):
+    path = tmp_path / "texts.tsv"
+    path.write_text("text\tlabel\n" + "p1 p2\t0\np3\t1\n" * 4)
+    done = run_script(
+        run_classifier, "--do_train", f"--train_file={path}", "--train_step=1",
+        "--train_batch_size=4", "--max_seq_length=8", "--precision=float32",
+        "--init_checkpoint=albert_base_v2", f"--output_dir={tmp_path}/out",
+    ).ok()  # fmt: skip
+    assert "25 variables matched" in done.stdout
+    recorded = json.loads((tmp_path / "out/run_config.json").read_text())
+    assert recorded["run"]["init_checkpoint"] == "albert_base_v2"
+
+
+def test_the_converter_uploads_only_hugging_face_s_format(run_script, monkeypatch, tmp_path):
+    uploaded = []
+    monkeypatch.setattr(convert_checkpoint, "check_hub_id", lambda name: None)
+    monkeypatch.setattr(
+        convert_checkpoint, "push_to_hub", lambda *given: uploaded.append(given) or "https://x"
+    )
+    arguments = (f"--from_path={GOLDEN}/tf1_tiny", f"--output_dir={tmp_path}/out")
+    done = run_script(convert_checkpoint, *arguments, "--to=tf2", "--push_to_hub=me/tiny")
+    assert done.returncode == 1 and "--push_to_hub is only for --to=hf." in done.stderr
+    assert not files.exists(f"{tmp_path}/out")
+    done = run_script(convert_checkpoint, *arguments, "--to=hf", "--push_to_hub=me/tiny").ok()
+    assert uploaded == [(f"{tmp_path}/out", "me/tiny")] and "Uploaded: https://x" in done.stdout
+
+
+def test_an_export_of_a_name_is_described_by_it(released, capsys):
+    folder = ModelFolder("albert_base_v2")
+    config, tokenizer = folder.config_and_tokenizer()
+    facts = folder.facts("encoder", tokenizer, AlbertPretrainer(config))
+    assert facts.origin == "The weights are those of `albert_base_v2`."
+    config, tokenizer = ModelFolder(str(released)).config_and_tokenizer()
+    facts = ModelFolder(str(released)).facts("encoder", tokenizer, AlbertPretrainer(config))
+    assert facts.origin == "The weights are those of `model.ckpt-best`."

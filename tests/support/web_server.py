@@ -1,0 +1,170 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A web server on loopback: plain files, modules of TF-Hub, and the part of Hugging Face we use."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class WebServer(http.server.ThreadingHTTPServer):
+    """The server, with what it serves and what was asked of it.
+
+    Attributes:
+      files: content by path, "/model.tar.gz"; the query of a request is ignored.
+      models: the files of each model on Hugging Face: {"owner/name": {"config.json": b"…"}}.
+      cut: number of bytes after which the next answers with content end; each is used once.
+      answers_ranges: whether a part of a file can be asked for.
+      requests: method, path, and the header Range, in order.
+      uploads: files by the repository they were uploaded to.
+      tokens: the headers Authorization.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files: dict[str, bytes] = {}
+        self.models: dict[str, dict[str, bytes]] = {}
+        self.cut: list[int] = []
+        self.answers_ranges = True
+        self.requests: list[tuple[str, str, str | None]] = []
+        self.uploads: dict[str, dict[str, bytes]] = {}
+        self.tokens: set[str | None] = set()
+
+    @property
+    def url(self) -> str:
+        """The address, without a slash at its end."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def paths(self, method: str = "GET") -> list[str]:
+        """Returns the paths of all requests with this method."""
+        return [path for name, path, _ in self.requests if name == method]
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[WebServer]:
+    """Runs a server in a thread."""
+    with WebServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: WebServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args: object) -> None:
+        """Keeps the tests' output clean."""
+
+    def do_HEAD(self) -> None:
+        self._get()
+
+    def do_GET(self) -> None:
+        self._get()
+
+    def _note(self) -> str:
+        self.server.requests.append((self.command, self.path, self.headers.get("Range")))
+        self.server.tokens.add(self.headers.get("Authorization"))
+        return self.path.partition("?")[0]
+
+    def _get(self) -> None:
+        path = self._note()
+        if path in self.server.files:
+            self._send_file(self.server.files[path], {})
+            return
+        model, separator, rest = path[1:].partition("/resolve/")
+        revision, _, name = rest.partition("/")
+        if not separator:
+            self._answer(404, b"")
+        elif model not in self.server.models:
+            self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
+        elif revision not in ("main", "v2", COMMIT):
+            self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
+        elif name not in self.server.models[model]:
+            self._answer(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
+        else:
+            self._send_file(self.server.models[model][name], {"X-Repo-Commit": COMMIT})
+
+    def _send_file(self, data: bytes, headers: dict[str, str]) -> None:
+        tag = f'"{hashlib.sha256(data).hexdigest()}"'
+        headers = {**headers, "ETag": tag, "Accept-Ranges": "bytes"}
+        asked, status = self.headers.get("Range"), 200
+        if asked and self.server.answers_ranges and self.headers.get("If-Range", tag) == tag:
+            start, size = int(asked[len("bytes=") :].partition("-")[0]), len(data)
+            if start >= size:
+                self._answer(416, b"", {"Content-Range": f"bytes */{size}"})
+                return
+            headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
+            data, status = data[start:], 206
+        self._answer(status, data, headers)
+
+    def _answer(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        if data and self.server.cut and status < 300 and self.command == "GET":
+            data = data[: self.server.cut.pop(0)]
+            self.close_connection = True
+        self.wfile.write(data)
+
+    def _answer_json(self, value: object) -> None:
+        self._answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+    def do_POST(self) -> None:
+        path = self._note()
+        body = self._body()
+        if path == "/api/repos/create":
+            values = json.loads(body)
+            owner = values.get("organization") or "me"
+            repository = f"{owner}/{values['name']}"
+            self.server.uploads.setdefault(repository, {})
+            self._answer_json({"url": f"{self.server.url}/{repository}"})
+            return
+        if path == "/api/validate-yaml":
+            self._answer_json({"errors": [], "warnings": []})
+            return
+        repository, _, action = path[len("/api/models/") :].rpartition("/main")[0].rpartition("/")
+        if repository not in self.server.uploads:
+            self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
+        elif action == "preupload":
+            names = [file["path"] for file in json.loads(body)["files"]]
+            answers = [
+                {"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names
+            ]
+            self._answer_json({"files": answers})
+        elif action == "commit":
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    content = base64.b64decode(line["value"]["content"])
+                    self.server.uploads[repository][line["value"]["path"]] = content
+            url = f"{self.server.url}/{repository}/commit/{COMMIT}"
+            self._answer_json({"commitUrl": url, "commitOid": COMMIT, "hookOutput": ""})
+        else:
+            self._answer(404, b"")
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body

@@ -1,0 +1,115 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Choosing in Python. tests/test_run_race.py compares it with the script's predictions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import run_race
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks.multiple_choice.choosing import MultipleChoice
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.probes import predict_examples
+from tests.support.builders import tiny_config, write_tokenizer
+from tests.support.script_flags import parsed_flags
+from tests.support.small_tasks import WORDS
+from tests.support.weights import weights_of, write_model
+
+ROWS = [
+    {
+        "context": f"{WORDS[i]} {WORDS[i + 1]} {WORDS[i + 2]}",
+        "question": "w0 _",
+        "options": [WORDS[(i + j) % 30] for j in range(3)],
+        "label": i % 3,
+    }
+    for i in range(8)
+]
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    return write_tokenizer(tmp_path, WORDS)
+
+
+def test_the_choice_is_that_of_the_records(tokenizer):
+    config = tiny_config(tokenizer.vocab_size, initializer_range=0.5)
+    task = MultipleChoiceTask(config, tokenizer, MultipleChoiceSpec(3, 16, 6))
+    model = task.build_model()
+    long = " ".join(WORDS[:20])
+    options = ("w1", "w2 w3", "w4 w5 w6 w7 w8 w9 w10")
+    example = MultipleChoiceExample("", long, "w9 _", options, None, "", "")
+    [outputs] = predict_examples(task, model, [example], [1])
+    chosen = MultipleChoice(task, model).choose(options, "w9 _", long)
+    np.testing.assert_allclose(chosen.probabilities, outputs["probabilities"][0], atol=1e-5)
+    assert chosen.index == np.argmax(chosen.probabilities)
+    assert chosen.option == options[chosen.index]
+    assert np.ptp(chosen.probabilities) > 1e-3
+    assert len(MultipleChoice(task, model).choose(["w1", "w2"]).probabilities) == 2
+
+
+@pytest.mark.slow
+def test_training_in_python_gives_the_model_of_the_script(tokenizer, tmp_path):
+    write_model(tmp_path / "model", AlbertPretrainer(tiny_config(tokenizer.vocab_size)))
+    tokenizer.save(str(tmp_path / "model"))
+    (tmp_path / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    settings = {"train_step": 2, "max_seq_length": 16, "pad_to_max": True, "train_batch_size": 4}
+    flags = {
+        "do_train": True,
+        "do_eval": True,
+        "train_file": tmp_path / "data.jsonl",
+        "eval_file": tmp_path / "data.jsonl",
+        "num_choices": 3,
+        "init_checkpoint": tmp_path / "model",
+        "output_dir": tmp_path / "script",
+        **settings,
+    }
+    given = [f"--{name}={value}" for name, value in flags.items()]
+    with parsed_flags(run_race.define_flags, *given):
+        run_race._main()
+    chooser = MultipleChoice.train(
+        tmp_path / "model", ROWS, tmp_path / "data.jsonl", output_dir=tmp_path / "run", **settings
+    )
+    script = MultipleChoice.load(tmp_path / "script")
+    expected = weights_of(script.model)
+    for name, weight in weights_of(chooser.model).items():
+        np.testing.assert_array_equal(weight, expected[name], name)
+    assert chooser.task.spec == script.task.spec
+    results = json.loads((tmp_path / "script/eval_results.json").read_text())
+    assert chooser.evaluate(ROWS) == pytest.approx(results, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"options": ["a"]}, "train row 1: 1 options, but `num_choices`=3"),
+        ({"label": 5}, "train row 1: the label 5 is not one of 0 to 2"),
+        ({"label": None}, "train row 1: the answer is missing"),
+        ({"options": "abc"}, "train row 1: the options must be a list of texts"),
+    ],
+)
+def test_wrong_questions_are_named(changes, message, tmp_path):
+    rows = [ROWS[0], {**ROWS[1], **changes}]
+    with pytest.raises(AlbertError, match=message):
+        MultipleChoice.train("albert_tiny_books", rows, output_dir=tmp_path)
+
+
+def test_wrong_options_are_refused(tokenizer):
+    task = MultipleChoiceTask(
+        tiny_config(tokenizer.vocab_size), tokenizer, MultipleChoiceSpec(3, 16, 6)
+    )
+    chooser = MultipleChoice(task, None)
+    for arguments, message in (
+        ((["a"],), "at least two options, not 1"),
+        (("ab",), "The options must be a list of strings"),
+        ((["a", "b"], 3), "The question must be a string"),
+        ((["a", "b"], "", 3), "The context must be a string"),
+    ):
+        with pytest.raises(AlbertError, match=message):
+            chooser.choose(*arguments)
