@@ -20,10 +20,9 @@ from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer, dime
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     """Turns int [B, S] (1: may be attended to) into float32 [B, 1, 1, S] of 0 and -10000."""
-    mask = (tf.cast(input_mask, tf.float32) - 1.0) * 10000.0
-    # The axes last: the graph optimizer fuses the mask into the attention's product if it sees that
-    # the second axis is 1. Not mask[:, None, None]: TensorFlow Lite supports only one None.
-    return tf.expand_dims(tf.expand_dims(mask, 1), 1)
+    # Not mask[:, None, None]: TensorFlow Lite supports only one None.
+    mask = tf.expand_dims(tf.expand_dims(tf.cast(input_mask, tf.float32), 1), 1)
+    return (mask - 1.0) * 10000.0
 
 
 class Attention(WeightedLayer):
