@@ -71,6 +71,11 @@ def define_flags() -> None:
         "quantization", "none", ["none", "float16", "int8"], "With --format=tflite: type of the "
         "weights. float16 halves the size and int8 quarters it; the differences are reported.",
     )  # fmt: skip
+    flags.DEFINE_enum(
+        "precision", "float32", ["float32", "mixed_bfloat16"], "saved_model: mixed_bfloat16 "
+        "computes in bfloat16, for processors with units for it; inputs and outputs stay float32. "
+        "The report has the differences from float32.",
+    )  # fmt: skip
     flags.DEFINE_integer(
         "seq_length", 128, "With --export_type=preprocessing: default sequence length, in tokens.",
         lower_bound=5,
@@ -81,6 +86,10 @@ def define_flags() -> None:
 def _check_flags() -> None:
     if FLAGS.quantization != "none" and FLAGS.format != "tflite":
         raise AlbertError("--quantization is only for --format=tflite.")
+    if FLAGS.precision != "float32" and (
+        FLAGS.format == "tflite" or FLAGS.export_type == "preprocessing"
+    ):
+        raise AlbertError("--precision is for SavedModels of models; tflite has --quantization.")
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["seq_length"], "it requires --export_type=preprocessing.")
     if FLAGS.format == "tflite":
@@ -120,11 +129,11 @@ def _main() -> None:
     if FLAGS.format == "tflite":
         export_lite(source, task, path, FLAGS.quantization, overwrite)
     elif task:
-        export_task(task, source, path, overwrite)
+        export_task(task, source, path, overwrite, FLAGS.precision)
     elif kind == "preprocessing":
         export_preprocessor(source, path, FLAGS.seq_length, overwrite)
     else:
-        export_encoder(source, path, kind == "model_with_mlm", overwrite)
+        export_encoder(source, path, kind == "model_with_mlm", overwrite, FLAGS.precision)
 
 
 def main() -> None:

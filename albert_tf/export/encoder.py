@@ -49,7 +49,7 @@ def reusable(
 
     @tf.function(autograph=False)
     def call(inputs: Inputs, training: bool = False) -> Outputs:
-        with graph_mode(portable=True):
+        with graph_mode(portable=True, served=not training):
             return function(inputs, training)
 
     call.get_concrete_function(specs)
@@ -58,13 +58,21 @@ def reusable(
 
 
 def serving_signature(
-    function: Callable[[Inputs, bool], Outputs], specs: Mapping[str, tf.TensorSpec]
+    function: Callable[[Inputs, bool], Outputs],
+    specs: Mapping[str, tf.TensorSpec],
+    served: bool = True,
 ) -> Any:
-    """Returns the serving function: inputs by name, and outputs without lists."""
+    """Returns the serving function: inputs by name, and outputs without lists.
+
+    Args:
+      function: of the inputs and `training`.
+      specs: of the inputs.
+      served: see GraphMode; not for TensorFlow Lite, which has fusions of its own.
+    """
 
     @tf.function(autograph=False)
     def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        with graph_mode(portable=True):
+        with graph_mode(portable=True, served=served):
             outputs = function(inputs, False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
@@ -74,7 +82,7 @@ def serving_signature(
 def build_encoder(
     model: AlbertEncoder | AlbertPretrainer,
 ) -> tuple[ReusableSavedModel, dict[str, Any]]:
-    """Builds the SavedModel's root object and the signatures of an encoder in float32.
+    """Builds the SavedModel's root object and the signatures of an encoder, all float32.
 
     The root takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], and returns
     `pooled_output` [B, H], also as `default`, `sequence_output` [B, S, H] and `encoder_outputs`,
@@ -90,6 +98,7 @@ def build_encoder(
     @tf.function(autograph=False)
     def encode(inputs: Inputs, training: bool) -> Outputs:
         outputs = encoder(inputs, training=training)
+        outputs = tf.nest.map_structure(lambda y: tf.cast(y, tf.float32), outputs)
         return {"default": outputs["pooled_output"], **outputs}
 
     def predict_tokens(inputs: Inputs, training: bool) -> Outputs:
@@ -169,7 +178,7 @@ def encoder_export(
     albert_config.json beside it let load_pretrained read the SavedModel.
 
     Args:
-      model: in float32.
+      model: the encoder, or with its heads.
       tokenizer: None leaves out the vocabulary and `do_lower_case`.
     """
     root, signatures = build_encoder(model)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from albert_tf.export.encoder import encoder_export
 from albert_tf.export.model_folder import ModelFolder
+from albert_tf.export.precision import FLOAT32, export_in
 from albert_tf.export.preprocessor import KIND, build_preprocessor, preprocessor_probes
 from albert_tf.export.publish import Export
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -23,10 +24,26 @@ def export_preprocessor(
 
 
 def export_encoder(
-    source: ModelFolder, path: str, with_heads: bool, overwrite: bool = False
+    source: ModelFolder,
+    path: str,
+    with_heads: bool,
+    overwrite: bool = False,
+    precision: str = FLOAT32,
 ) -> None:
-    """Writes the encoder SavedModel, on request with its heads; see albert_tf.export.encoder."""
+    """Writes the encoder SavedModel, on request with its heads; see albert_tf.export.encoder.
+
+    Args:
+      source: the model.
+      path: the folder to create.
+      with_heads: with `.mlm` and `.sop`.
+      overwrite: see folders.new_folder.
+      precision: one of PRECISIONS.
+    """
     config, tokenizer = source.config_and_tokenizer()
-    model = (AlbertPretrainer if with_heads else AlbertEncoder)(config, dtype="float32")
+    model_class = AlbertPretrainer if with_heads else AlbertEncoder
+    model = model_class(config, dtype="float32")
     source.load(model)
-    source.publish(encoder_export(model, tokenizer), path, tokenizer, model, overwrite)
+    export = export_in(
+        precision, model, lambda: model_class(config), lambda m: encoder_export(m, tokenizer)
+    )
+    source.publish(export, path, tokenizer, model, overwrite)

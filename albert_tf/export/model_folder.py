@@ -138,4 +138,5 @@ class ModelFolder:
             name = os.path.basename(path.rstrip("/"))
             difference = publish(export, folder, self.facts(name, tokenizer, model))
         print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
-        print(f"Checked in a fresh process: outputs differ by at most {difference:.1e}.")
+        of = "" if export.precision == "float32" else " from those in float32"
+        print(f"Checked in a fresh process: outputs differ{of} by at most {difference:.1e}.")

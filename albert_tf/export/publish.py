@@ -11,7 +11,7 @@ from typing import Any
 
 from albert_tf.export.model_card import CARD_FILE, Kind, ModelFacts, model_card
 from albert_tf.export.saved_model import ReusableSavedModel, write_saved_model
-from albert_tf.export.self_check import Probe, largest_difference, self_check
+from albert_tf.export.self_check import TOLERANCE, Probe, largest_difference, self_check
 from albert_tf.io import files
 
 REPORT_FILE = "self_check.json"
@@ -27,6 +27,8 @@ class Export:
       signatures: concrete functions, or functions with one signature, by name.
       probes: calls for the self-check.
       assets: see write_saved_model.
+      tolerance: see self_check.
+      precision: the policy that the SavedModel computes in.
     """
 
     kind: Kind
@@ -34,6 +36,8 @@ class Export:
     signatures: Mapping[str, Any]
     probes: Sequence[Probe]
     assets: Mapping[str, tuple[str, bytes]] = dataclasses.field(default_factory=dict)
+    tolerance: float = TOLERANCE
+    precision: str = "float32"
 
 
 def publish(export: Export, folder: str, facts: ModelFacts) -> float:
@@ -55,7 +59,7 @@ def publish(export: Export, folder: str, facts: ModelFacts) -> float:
         for name, f in export.signatures.items()
     }
     write_saved_model(export.root, concrete, folder, export.assets)
-    report = self_check(folder, export.probes)
+    report = self_check(folder, export.probes, export.tolerance)
     files.write_json(os.path.join(folder, REPORT_FILE), report)
     largest = largest_difference(report)
     ran = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
@@ -64,6 +68,11 @@ def publish(export: Export, folder: str, facts: ModelFacts) -> float:
         f"batch sizes and two lengths: outputs differ from the model's by at most {largest:.1e} of "
         f"their largest value (`{REPORT_FILE}`)."
     )
+    if export.precision != "float32":
+        check += (
+            f" The SavedModel computes in {export.precision}, the model in float32: this is the "
+            "error of the precision. Inputs and outputs are float32 and integers all the same."
+        )
     card = model_card(export.kind, concrete, facts, check)
     files.write_text(os.path.join(folder, CARD_FILE), card)
     return largest

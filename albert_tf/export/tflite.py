@@ -100,7 +100,7 @@ def convert(function: Outputs, weights: Mapping[str, tf.Variable], quantization:
         raise AlbertError(
             f"Unknown quantization {quantization!r}; use one of {', '.join(QUANTIZATIONS)}."
         )
-    serve = serving_signature(function, input_specs())
+    serve = serving_signature(function, input_specs(), served=False)
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [serve], ReusableSavedModel(serve, list(weights.values()))
     )

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -43,10 +45,15 @@ class Attention(WeightedLayer):
         """Joins and casts the weights once, and returns a copy for each of `uses` layers.
 
         A copy has the kernel [H, 3 H] and the bias [3 H] of query, key and value side by side, and
-        the kernel [H, H] and the bias [H] of the output, in the compute type.
+        the kernel [H, H] and the bias [H] of the output, in the compute type. If
+        `GraphMode.served`, the three kernels and biases are not joined.
         """
         kernels, biases = zip(self._query, self._key, self._value)
-        weights = (tf.concat(kernels, axis=1), tf.concat(biases, axis=0), *self._output)
+        if current_mode().served:
+            # To join them would copy megabytes in every call, for the sake of larger products.
+            weights = (*kernels, *biases, *self._output)
+        else:
+            weights = (tf.concat(kernels, axis=1), tf.concat(biases, axis=0), *self._output)
         return shared(weights, self.compute_dtype, uses)
 
     def call(
@@ -63,9 +70,13 @@ class Attention(WeightedLayer):
         Returns:
           A tensor like x.
         """
-        kernel, bias, output_kernel, output_bias = weights
-        attend = self._context_on_tpu if current_mode().for_tpu() else self._context
-        output = affine(attend(x, mask, kernel, bias, training), output_kernel, output_bias)
+        *inputs, output_kernel, output_bias = weights
+        if current_mode().served:
+            context = self._context_in_parts(x, mask, inputs)
+        else:
+            attend = self._context_on_tpu if current_mode().for_tpu() else self._context
+            context = attend(x, mask, *inputs, training)
+        output = affine(context, output_kernel, output_bias)
         output = dropout(output, self._hidden_dropout, training)
         return layer_norm(output, *self._norm, residual=x, training=training)
 
@@ -81,6 +92,18 @@ class Attention(WeightedLayer):
         probs = dropout(probs, self._probs_dropout, training)
         context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
         return tf.reshape(context, [-1, heads * head_size])
+
+    def _context_in_parts(
+        self, x: tf.Tensor, mask: tf.Tensor, weights: Sequence[tf.Tensor]
+    ) -> tf.Tensor:
+        """Returns the heads' outputs side by side, [B * S, H], from weights that are not joined."""
+        shape = [-1, dimension(mask, 3), self._heads, self._head_size]
+        query, key, value = (
+            tf.transpose(tf.reshape(affine(x, *part), shape), [0, 2, 1, 3])  # [B, N, S, d]
+            for part in zip(weights[:3], weights[3:])
+        )
+        context = tf.matmul(attention_probs(query, key, mask), value)
+        return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, shape[2] * shape[3]])
 
     def _context_on_tpu(
         self, x: tf.Tensor, mask: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool

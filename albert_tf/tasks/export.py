@@ -13,6 +13,7 @@ from albert_tf.export.encoder import serving_signature
 from albert_tf.export.hub import export_encoder
 from albert_tf.export.model_card import CARD_FILE, model_card
 from albert_tf.export.model_folder import ModelFolder
+from albert_tf.export.precision import FLOAT32, PRECISIONS, export_in
 from albert_tf.export.publish import REPORT_FILE
 from albert_tf.export.serving import input_specs
 from albert_tf.io import files, folders
@@ -25,7 +26,11 @@ from albert_tf.weights.source import find_beside
 
 
 def export_task(
-    task_class: type[FineTuningTask], source: ModelFolder, path: str, overwrite: bool = False
+    task_class: type[FineTuningTask],
+    source: ModelFolder,
+    path: str,
+    overwrite: bool = False,
+    precision: str = FLOAT32,
 ) -> None:
     """Exports a fine-tuned model as the SavedModel of its task.
 
@@ -33,7 +38,7 @@ def export_task(
       task_class: the task.
       source: the model.
       path: the folder to create.
-      overwrite: see `export_saved_model`.
+      overwrite, precision: see `export_saved_model`.
 
     Raises:
       AlbertError: there is no such model, or the task has no SavedModel.
@@ -41,10 +46,13 @@ def export_task(
     task = task_class.load(source.path)
     model = task.build_model()
     source.load(model)
-    source.publish(task.export(model), path, task.tokenizer, model, overwrite)
+    export = export_in(precision, model, task.build_model, task.export)
+    source.publish(export, path, task.tokenizer, model, overwrite)
 
 
-def export_saved_model(directory: str, path: str, overwrite: bool = False) -> None:
+def export_saved_model(
+    directory: str, path: str, overwrite: bool = False, precision: str = FLOAT32
+) -> None:
     """Exports a model as a SavedModel.
 
     The SavedModel of a fine-tuned model takes text; that of a pretrained model is an encoder with
@@ -54,19 +62,25 @@ def export_saved_model(directory: str, path: str, overwrite: bool = False) -> No
       directory: the output directory of a run, or any model that load_pretrained takes.
       path: the folder to create.
       overwrite: replace an earlier export at `path`; see folders.new_folder.
+      precision: "float32", or "mixed_bfloat16" for processors with units for it: faster, and less
+        exact.
 
     Raises:
-      AlbertError: there is no model, it has no vocabulary, `path` exists, or an argument is not a
-        path.
+      AlbertError: there is no model, it has no vocabulary, `path` exists, an argument is not a
+        path, or the precision is unknown.
 
     Example:
       albert_tf.export_saved_model("runs/rte", "exports/rte")
     """
+    if precision not in PRECISIONS:
+        raise AlbertError(
+            f"Unknown precision {shown(precision)}; use one of {', '.join(PRECISIONS)}."
+        )
     source = ModelFolder(files.path_of(directory, "model"))
     path = files.path_of(path, "folder to make")
     task_file = find_beside(source.path, TASK_FILE)
     if not task_file:
-        return export_encoder(source, path, with_heads=True, overwrite=overwrite)
+        return export_encoder(source, path, True, overwrite, precision)
     name = files.read_object(task_file, "task description").get("task")
     task_class = find_task(name)
     if task_class is None:
@@ -74,7 +88,7 @@ def export_saved_model(directory: str, path: str, overwrite: bool = False) -> No
             f"{task_file} describes an unknown task, {shown(name)}; import the module that defines "
             "it first."
         )
-    return export_task(task_class, source, path, overwrite)
+    return export_task(task_class, source, path, overwrite, precision)
 
 
 def export_lite(

@@ -41,6 +41,7 @@ NO_PATHS = {
         "recompute",
         "seeds",
         "seq_lengths",
+        "shapes",
     ),
     *("push_to_hub", "task_name", "tasks", "text_field", "tpu_name", "tpu_zone", "ways"),
     *("id_column", "label_column", "text_column", "text_pair_column"),

@@ -17,7 +17,9 @@ import albert_tf
 import export_tfhub
 from albert_tf.data.records import FeatureSpec, encode_examples
 from albert_tf.errors import AlbertError
+from albert_tf.export.self_check import largest_difference
 from albert_tf.export.tflite import interpreter_class
+from albert_tf.io import files
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.tasks.classification.export import build_classifier
@@ -295,6 +297,38 @@ def test_exports_without_a_lite_model_are_refused(release, run_script, tmp_path,
     )
     assert done.returncode == 1 and message in done.stderr
     assert not (tmp_path / "lite").exists()
+
+
+@pytest.mark.parametrize("flags", [{"format": "tflite"}, {"export_type": "preprocessing"}])
+def test_a_precision_is_for_saved_models_of_models(release, run_script, tmp_path, flags):
+    flags = [f"--{name}={value}" for name, value in flags.items()]
+    done = run_script(
+        export_tfhub, f"--albert_directory={release}", f"--export_path={tmp_path}/saved",
+        "--precision=mixed_bfloat16", *flags,
+    )  # fmt: skip
+    assert done.returncode == 1 and "--precision is for SavedModels of models" in done.stderr
+    assert not (tmp_path / "saved").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("self_check_here")
+@pytest.mark.parametrize("name", ["classification", "squad", "multiple_choice"])
+def test_models_that_take_text_compute_in_bfloat16(name, sentencepiece_tokenizer, tmp_path):
+    tokenizer = sentencepiece_tokenizer
+    if name == "squad":
+        task = squad_task(tokenizer, "2.0", "span")
+    elif name == "classification":
+        task = classification_task(tokenizer)
+    else:
+        spec = MultipleChoiceSpec(num_choices=3, max_seq_length=24, max_qa_length=12)
+        task = MultipleChoiceTask(config_for(tokenizer), tokenizer, spec)
+    write_run(task, tmp_path / "run")
+    path = str(tmp_path / "saved")
+    albert_tf.export_saved_model(str(tmp_path / "run"), path, precision="mixed_bfloat16")
+    report = files.read_object(f"{path}/self_check.json")
+    assert 1e-6 < largest_difference(report) < report["tolerance"]
+    # The probes of multiple choice have neither strings nor integers.
+    assert all(("equal" in probe) == (name != "multiple_choice") for probe in report["probes"])
 
 
 @pytest.fixture

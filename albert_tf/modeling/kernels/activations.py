@@ -10,6 +10,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+from albert_tf.modeling.kernels.graph_mode import current_mode
 
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
@@ -27,6 +28,17 @@ def _gelu(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(z * (0.5 * (1.0 + t)), x.dtype)
 
 
+def _gelu_to_fuse(x: tf.Tensor) -> tf.Tensor:
+    """Like `_gelu`, in the one form that TensorFlow's graph optimizer fuses into a product.
+
+    Source: FindMatMulBiasAddAndGelu in tensorflow/core/grappler/optimizers/remapper.cc, which looks
+    for this form after constants were moved.
+    """
+    z = tf.cast(x, tf.float32)
+    t = tf.tanh((z + (_CUBIC * tf.square(z)) * z) * _SCALE)
+    return tf.cast((0.5 * z) * (t + 1.0), x.dtype)
+
+
 @fused
 def _gelu_gradient(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
     z = tf.cast(x, tf.float32)
@@ -41,6 +53,8 @@ def gelu(x: tf.Tensor, training: bool = False) -> tf.Tensor:
 
     Computes in float32 and returns the type of x. Keeps only x for the backward pass.
     """
+    if current_mode().served:
+        return _gelu_to_fuse(x)
 
     @custom_gradient
     def function(x: tf.Tensor) -> tf.Tensor:

@@ -35,6 +35,8 @@ class GraphMode:
       portable: use plain operations with TensorFlow's own gradients. For models that are exported
         for further training: a SavedModel cannot hold a gradient function that uses values of the
         forward pass, and not every machine has XLA.
+      served: the graph only answers, in an exported SavedModel. Its operations are plain, too, in
+        the forms that TensorFlow's graph optimizer fuses into oneDNN's products.
       compiled: the graph becomes part of one XLA program, which fuses operations by itself.
       tpu: the program is for a TPU, even if the strategy is none of TPUs; see `for_tpu`.
       recompute: keep only the output of each transformer layer for the backward pass, which
@@ -46,6 +48,7 @@ class GraphMode:
 
     fused_inference: bool = False
     portable: bool = False
+    served: bool = False
     compiled: bool = False
     tpu: bool = False
     recompute: bool = False

@@ -67,7 +67,7 @@ def build_classifier(
     # All signatures call this graph: tracing and storing a deep model takes seconds and megabytes.
     @tf.function(autograph=False, input_signature=[input_specs()])
     def logits_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        with graph_mode(portable=True):
+        with graph_mode(portable=True, served=True):
             return model(cut_padding(inputs), training=False)["logits"]
 
     @tf.function(autograph=False)

@@ -83,7 +83,7 @@ def build_multiple_choice(
         inputs = cut_padding(join([texts, ends], [ones, ones], spec.max_seq_length, task.tokenizer))
         length = tf.shape(inputs["input_mask"])[1]
         inputs = {k: tf.reshape(v, [-1, choices, length]) for k, v in inputs.items()}
-        with graph_mode(portable=True):
+        with graph_mode(portable=True, served=True):
             logits = model(inputs, training=False)["logits"]
         best = tf.argmax(logits, axis=-1, output_type=tf.int32)
         return {

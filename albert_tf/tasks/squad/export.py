@@ -185,7 +185,7 @@ def build_squad(
         ones = tf.ones_like(windows.pair)
         segments = [tf.gather(queries, windows.pair), tf.gather(ids.values, windows.pieces)]
         packed = join(segments, [ones, ones], spec.windows.max_seq_length, tokenizer)
-        with graph_mode(portable=True):
+        with graph_mode(portable=True, served=True):
             outputs = task.predict(model, cut_padding(packed))
         best = _best_spans(
             outputs,

@@ -1,0 +1,49 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Exports that compute in another precision than float32, and are compared with float32."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from albert_tf.export.publish import Export
+from albert_tf.keras2 import keras
+from albert_tf.modeling.encoder import AlbertModel
+
+FLOAT32 = "float32"
+#: Precisions of SavedModels. float16 would need a GPU and care with large values.
+PRECISIONS = (FLOAT32, "mixed_bfloat16")
+#: Largest difference from float32, see `self_check`: about ten times what was measured.
+_TOLERANCE = 0.25
+
+
+def export_in(
+    precision: str,
+    model: AlbertModel,
+    build: Callable[[], AlbertModel],
+    export: Callable[[AlbertModel], Export],
+) -> Export:
+    """Returns the export of a model, in a precision.
+
+    Args:
+      precision: one of PRECISIONS.
+      model: in float32, with its weights.
+      build: builds another such model, in the precision of Keras' global policy.
+      export: builds the export of a model.
+    """
+    exact = export(model)
+    if precision == FLOAT32:
+        return exact
+    policy = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy(precision)
+    try:
+        rounded = build()
+    finally:
+        keras.mixed_precision.set_global_policy(policy)
+    weights = model.named_weights()
+    for name, variable in rounded.named_weights().items():
+        variable.assign(weights[name])
+    return dataclasses.replace(
+        export(rounded), probes=exact.probes, tolerance=_TOLERANCE, precision=precision
+    )

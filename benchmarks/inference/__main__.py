@@ -1,0 +1,275 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""How fast models answer: one text and batches, in every way, beside other libraries.
+
+  python -m benchmarks.inference run --peer_python=.venv-peers/torch/bin/python \\
+    --output_dir=runs/inference
+  python -m benchmarks.inference table --output_dir=runs/inference
+
+The models are a preset's shape with random weights, saved once, and the bundled model; all ways
+have the same weights, texts and number of threads. Each way runs in a process of its own, which
+waits while it is not measured; all take turns. A call goes from NumPy arrays, or texts, to a NumPy
+array. Figures are medians over the turns, with the least and the most; `difference` is the largest
+absolute one from the Python model's outputs (of the classifier's probabilities for text, otherwise
+of the pooled output). Each way of each model and shape adds a line to results.jsonl and is not
+measured again, so a run that was stopped continues.
+
+--saved_models=new=exports/new,old=exports/old adds SavedModels of encoders that take ids, such as
+the exports of two versions of this project. Their ids are the same, but not their weights, so
+`difference` means little there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
+from albert_tf.errors import AlbertError
+from benchmarks import machine
+from benchmarks.path_lists import define_path_list
+from benchmarks.peers.protocol import Peer, PeerError
+from benchmarks.train_step import shown, spread
+
+RESULTS_FILE = "results.jsonl"
+_OURS, _TORCH = "answers", "answers_torch"
+
+FLAGS = flags.FLAGS
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to answer.
+
+    Attributes:
+      driver: of `benchmarks.peers`.
+      way: the name that the driver knows.
+      model: the file or folder in `ModelFiles.folder`, or any path.
+      dtype: of torch's weights and computations.
+      output: the output to compare.
+      frozen: tell oneDNN that weights are constant, as docs/export.md does for servers.
+    """
+
+    driver: str
+    way: str
+    model: str
+    dtype: str = "float32"
+    output: str = "pooled_output"
+    frozen: bool = False
+
+
+WAYS = {
+    "saved_model": Way(_OURS, "saved_model", "saved_model"),
+    "saved_model_frozen": Way(_OURS, "saved_model", "saved_model", frozen=True),
+    "saved_model_bf16": Way(_OURS, "saved_model", "saved_model_bf16"),
+    "saved_model_bf16_frozen": Way(_OURS, "saved_model", "saved_model_bf16", frozen=True),
+    "saved_model_text": Way(_OURS, "saved_model_text", "saved_model_text", output="probabilities"),
+    "python": Way(_OURS, "python", ""),
+    "tflite": Way(_OURS, "tflite", "tflite_none"),
+    "tflite_int8": Way(_OURS, "tflite", "tflite_int8"),
+    "torch_eager": Way(_TORCH, "eager", "hf"),
+    "torch_compile": Way(_TORCH, "compile", "hf"),
+    "torch_eager_bf16": Way(_TORCH, "eager", "hf", "bfloat16"),
+    "torch_compile_bf16": Way(_TORCH, "compile", "hf", "bfloat16"),
+    "onnxruntime": Way(_TORCH, "onnx", "encoder.onnx"),
+    "onnxruntime_int8": Way(_TORCH, "onnx", "encoder_int8.onnx"),
+}
+#: In words, for the table.
+TITLES = {
+    "saved_model": "SavedModel, ids",
+    "saved_model_frozen": "SavedModel, ids, constant weights",
+    "saved_model_bf16": "SavedModel, ids, bf16",
+    "saved_model_bf16_frozen": "SavedModel, ids, bf16, constant weights",
+    "saved_model_text": "SavedModel, text",
+    "python": "Python",
+    "tflite": "TensorFlow Lite",
+    "tflite_int8": "TensorFlow Lite int8",
+    "torch_eager": "torch eager",
+    "torch_compile": "torch.compile",
+    "torch_eager_bf16": "torch eager bf16",
+    "torch_compile_bf16": "torch.compile bf16",
+    "onnxruntime": "ONNX Runtime",
+    "onnxruntime_int8": "ONNX Runtime int8",
+}
+
+
+def _define_table_flags() -> None:
+    define_path("output_dir", None, "Folder of results.jsonl and of the models.", required=True)
+
+
+def _define_run_flags() -> None:
+    _define_table_flags()
+    define_path_list("models", ["albert_base_v2", "albert_tiny_books"], "Presets or models.")
+    flags.DEFINE_list("shapes", ["1x32", "1x128", "32x128"], "Texts of a call x tokens of a text.")
+    flags.DEFINE_list("ways", list(WAYS), f"Of {', '.join(WAYS)}.")
+    define_path("peer_python", None, "Python of the other libraries; none: they are left out.")
+    define_path_list("saved_models", [], "name=path of further SavedModels.", named=True)
+    flags.DEFINE_integer("turns", 7, "Turns of each way; the median counts.", 1)
+    flags.DEFINE_float("seconds", 1.0, "Of a turn, about.", 0.01)
+    flags.DEFINE_integer("threads", 0, "Threads of a call; 0: as many as there are cores.", 0)
+
+
+def parse_shape(shape: str) -> tuple[int, int]:
+    """Returns texts and tokens of a shape such as "1x32"; raises AlbertError for another text."""
+    rows, _, length = shape.partition("x")
+    if not (rows.isdigit() and length.isdigit() and int(rows) > 0 and int(length) > 2):
+        raise AlbertError(f"--shapes has {shape!r}; write 1x32, with at least 3 tokens.")
+    return int(rows), int(length)
+
+
+def read_results(folder: str) -> list[dict[str, Any]]:
+    """Returns the lines of results.jsonl; none if there is no such file."""
+    path = os.path.join(folder, RESULTS_FILE)
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def take_turns(peers: dict[str, Peer], turns: int, seconds: float) -> dict[str, list[float]]:
+    """Returns the seconds of a call in each turn, by way."""
+    calls = {}
+    for name, peer in peers.items():
+        peer(2)
+        calls[name] = max(1, round(seconds / peer(1)[0]))
+    found: dict[str, list[float]] = {name: [] for name in peers}
+    for _ in range(turns):
+        for name, peer in peers.items():
+            found[name].append(peer(calls[name])[0] / calls[name])
+    return found
+
+
+def measure(model: Any, shape: str, ways: dict[str, Way]) -> list[dict[str, Any]]:
+    """Measures ways in turns; returns their lines.
+
+    Args:
+      model: its ModelFiles, prepared.
+      shape: such as "1x32".
+      ways: by name.
+    """
+    rows, length = parse_shape(shape)
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        inputs = model.write_inputs(os.path.join(folder, "inputs.npz"), rows, length)
+        expected, differences = np.load(inputs), {}
+        peers: dict[str, Peer] = {}
+        for name, way in ways.items():
+            outputs = os.path.join(folder, f"{len(peers)}.npy")
+            setup = {
+                "way": way.way,
+                "model": model.path(way.model) if way.model else model.source,
+                "dtype": way.dtype,
+                "inputs": inputs,
+                "outputs": outputs,
+                "threads": FLAGS.threads or machine.describe()["cores"],
+                "frozen": way.frozen,
+            }
+            interpreter = sys.executable if way.driver == _OURS else FLAGS.peer_python
+            peer = Peer(way.driver, interpreter, setup)
+            peers[name] = stack.enter_context(contextlib.closing(peer))
+            differences[name] = float(np.abs(np.load(outputs) - expected[way.output]).max())
+        seconds = take_turns(peers, FLAGS.turns, FLAGS.seconds)
+        return [
+            {
+                "model": model.name,
+                "shape": shape,
+                "way": name,
+                "seconds": spread(seconds[name]),
+                "texts_per_second": spread([rows / value for value in seconds[name]]),
+                "difference": differences[name],
+                "versions": peer.versions,
+            }
+            for name, peer in peers.items()
+        ]
+
+
+def chosen_ways() -> dict[str, Way]:
+    """Returns the ways that the flags ask for; raises AlbertError for an unknown one."""
+    unknown = sorted({*FLAGS.ways} - {*WAYS})
+    if unknown:
+        raise AlbertError(f"--ways has {', '.join(unknown)}; it takes {', '.join(WAYS)}.")
+    ways = {
+        name: WAYS[name] for name in FLAGS.ways if FLAGS.peer_python or WAYS[name].driver == _OURS
+    }
+    for item in FLAGS.saved_models:
+        name, equals, path = item.partition("=")
+        if not equals:
+            raise AlbertError(f"--saved_models has {item!r}; write name=path.")
+        ways[name] = Way(_OURS, "saved_model", os.path.abspath(path))
+    return ways
+
+
+def _run() -> None:
+    from benchmarks.inference.models import ModelFiles
+
+    ways = chosen_ways()
+    for shape in FLAGS.shapes:
+        parse_shape(shape)
+    lines = read_results(FLAGS.output_dir)
+    try:
+        for name in FLAGS.models:
+            model = ModelFiles(os.path.join(FLAGS.output_dir, os.path.basename(name)), name)
+            model.prepare({way.model for way in ways.values()}, FLAGS.peer_python)
+            for shape in FLAGS.shapes:
+                known = {x["way"] for x in lines if (x["model"], x["shape"]) == (name, shape)}
+                missing = {key: way for key, way in ways.items() if key not in known}
+                found = measure(model, shape, missing) if missing else []
+                _add(found)
+                print(table([x for x in lines if x["model"] == name] + found), flush=True)
+                lines += found
+    except PeerError as error:
+        raise AlbertError(str(error)) from error
+
+
+def _add(lines: Sequence[dict[str, Any]]) -> None:
+    described = machine.describe()
+    with open(os.path.join(FLAGS.output_dir, RESULTS_FILE), "a", encoding="utf-8") as f:
+        for line in lines:
+            f.write(json.dumps({**line, "machine": described}) + "\n")
+
+
+def table(lines: Sequence[dict[str, Any]]) -> str:
+    """Returns a Markdown table for each model: milliseconds of a text, texts a second of batches.
+
+    The last column has the largest difference of all shapes.
+    """
+    tables = []
+    for model in dict.fromkeys(line["model"] for line in lines):
+        own = [line for line in lines if line["model"] == model]
+        shapes = list(dict.fromkeys(line["shape"] for line in own))
+        heads = [f"{s}, {'ms' if parse_shape(s)[0] == 1 else 'texts/s'}" for s in shapes]
+        rows = [["way", *heads, "difference"]]
+        for way in dict.fromkeys(line["way"] for line in own):
+            found = {line["shape"]: line for line in own if line["way"] == way}
+            cells = [_cell(found[s]) if s in found else "" for s in shapes]
+            largest = max(line["difference"] for line in found.values())
+            rows.append([TITLES.get(way, way), *cells, f"{largest:.0e}"])
+        rows.insert(1, ["---"] * len(rows[0]))
+        tables.append(f"{model}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows))
+    return "\n\n".join(tables)
+
+
+def _cell(line: dict[str, Any]) -> str:
+    if parse_shape(line["shape"])[0] == 1:
+        return shown(line["seconds"], 1, 1000)
+    return shown(line["texts_per_second"], 1)
+
+
+def _table() -> None:
+    print(table(read_results(FLAGS.output_dir)))
+
+
+#: What `script.run` takes, by the first argument.
+COMMANDS = {"run": (_run, _define_run_flags), "table": (_table, _define_table_flags)}
+
+if __name__ == "__main__":
+    script.run_command(COMMANDS, __doc__)

@@ -1,0 +1,66 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The answers of transformers and ONNX Runtime, for benchmarks.inference. See answers.py.
+
+The way is "eager" or "compile", of transformers for PyTorch with the setup's "dtype", or "onnx".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers import protocol
+
+
+def build(setup: dict[str, Any]) -> Callable[[int], float]:
+    """Returns a function that answers as often as it is asked to."""
+    ids = np.load(setup["inputs"])["ids"].astype(np.int64)
+    arguments = (ids, np.ones_like(ids), np.zeros_like(ids))
+    answer = (_onnx if setup["way"] == "onnx" else _torch)(setup, arguments)
+    np.save(setup["outputs"], answer())
+
+    def run(calls: int) -> float:
+        for _ in range(calls):
+            answer()
+        return 0.0
+
+    return run
+
+
+def _onnx(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[[], np.ndarray]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = setup["threads"]
+    session = onnxruntime.InferenceSession(
+        setup["model"], options, providers=["CPUExecutionProvider"]
+    )
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    # The export leaves out an input that the model does not read.
+    taken = {value.name for value in session.get_inputs()}
+    feed = {name: value for name, value in zip(names, arguments) if name in taken}
+    return lambda: session.run(["pooled_output"], feed)[0]
+
+
+def _torch(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[[], np.ndarray]:
+    import torch
+
+    from benchmarks.inference.torch_model import INPUTS, load_model
+
+    torch.set_num_threads(setup["threads"])
+    model = load_model(setup["model"], getattr(torch, setup["dtype"]))
+    function = torch.compile(model) if setup["way"] == "compile" else model
+
+    @torch.inference_mode()
+    def answer() -> np.ndarray:
+        inputs = {name: torch.from_numpy(value) for name, value in zip(INPUTS, arguments)}
+        return function(**inputs).pooler_output.float().numpy()
+
+    return answer
+
+
+if __name__ == "__main__":
+    protocol.serve(build, ("torch", "transformers", "onnxruntime"))

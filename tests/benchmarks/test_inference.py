@@ -1,0 +1,73 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""python -m benchmarks.inference: same texts for all, results that resume, a table of them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf.errors import AlbertError
+from albert_tf.weights.load import load_pretrained
+from benchmarks.inference.__main__ import parse_shape, table
+from benchmarks.inference.models import make_texts
+
+pytestmark = pytest.mark.tooling
+
+ROOT = pathlib.Path(__file__).parents[2]
+MODEL = "albert_tiny_books"
+
+
+def line(way, shape, milliseconds, difference=1e-6):
+    seconds = dict.fromkeys(("median", "least", "most"), milliseconds / 1000)
+    rows = parse_shape(shape)[0]
+    rates = {name: rows / value for name, value in seconds.items()}
+    return {
+        "model": "m", "shape": shape, "way": way, "seconds": seconds, "texts_per_second": rates,
+        "difference": difference,
+    }  # fmt: skip
+
+
+def test_texts_have_exactly_so_many_pieces_and_are_always_the_same():
+    tokenizer = load_pretrained(MODEL).tokenizer
+    texts = make_texts(tokenizer, 5, 30)
+    assert [len(tokenizer.encode(text)) for text in texts] == [30] * 5
+    assert len(set(texts)) == 5 and texts == make_texts(tokenizer, 5, 30)
+
+
+def test_single_texts_are_shown_in_milliseconds_and_batches_by_rate():
+    lines = [line("saved_model", "1x32", 20), line("saved_model", "4x8", 100, 3e-5)]
+    rows = table([*lines, line("mine", "4x8", 50)]).splitlines()
+    assert rows[0] == "m"
+    assert rows[2] == "| way | 1x32, ms | 4x8, texts/s | difference |"
+    assert rows[4].startswith("| SavedModel, ids | 20.0 (20.0 … 20.0) | 40.0 (")
+    assert rows[4].endswith("| 3e-05 |")
+    assert rows[5].startswith("| mine |  | 80.0 (")
+
+
+@pytest.mark.parametrize("shape", ["32", "1x", "x32", "0x32", "1x2", "1x32x2"])
+def test_a_wrong_shape_is_named(shape):
+    with pytest.raises(AlbertError, match="--shapes has"):
+        parse_shape(shape)
+
+
+def run(folder, *arguments):
+    command = [sys.executable, "-m", "benchmarks.inference", *arguments, f"--output_dir={folder}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert not done.returncode, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_ways_are_measured_once_and_have_the_outputs_of_the_python_model(tmp_path):
+    small = ("run", f"--models={MODEL}", "--shapes=2x8", "--turns=1", "--seconds=0.01")
+    run(tmp_path, *small, "--ways=python")
+    printed = run(tmp_path, *small, "--ways=python,saved_model")
+    lines = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [found["way"] for found in lines] == ["python", "saved_model"]
+    for found in lines:
+        assert found["difference"] < 1e-5 and found["seconds"]["least"] > 0
+    assert run(tmp_path, "table").strip() in printed
