@@ -125,12 +125,14 @@ class DynamicMasking:
       tokenizer: of the records.
       swap: whether to swap half of the pairs of segments (sentence order prediction).
       length: length of the sequences; None: that of the records. A shorter sequence is a random
-        part of a record's text, as one segment: the ends of two cut segments would give away their
-        order. `options.max_predictions_per_seq` shrinks in proportion.
+        part of a record's text. If the record has two segments, it is split in two at a random
+        place, as models learn context much earlier from two segments; they stay in order, because
+        a split inside a sentence would give it away. `options.max_predictions_per_seq` shrinks in
+        proportion.
 
     Attributes:
       length: of the sequences.
-      has_pairs: whether sequences have two segments.
+      has_order: whether the sequences are for sentence order prediction too.
       options: for sequences of this length.
       fingerprint: hex digest of all that determines the batches besides records and seed.
     """
@@ -152,10 +154,11 @@ class DynamicMasking:
             predictions = max(1, round(share * options.max_predictions_per_seq))
             options = dataclasses.replace(options, max_predictions_per_seq=predictions)
             identity["length"] = self.length
-        self.has_pairs = self.length == self._stored_length
+            identity["split"] = True
+        self.has_order = self.length == self._stored_length
         self.options = options
         self._tokenizer = tokenizer
-        self._swap = swap and self.has_pairs
+        self._swap = swap and self.has_order
         text = json.dumps(identity, sort_keys=True)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
@@ -229,12 +232,16 @@ class DynamicMasking:
           [n, 1] each.
         """
         a, b = lengths[:, :1], lengths[:, 1:]
-        if self.has_pairs:
+        if self.length == self._stored_length:
             return a, b, tf.zeros_like(a)
-        kept = tf.minimum(a + b, self.length - 2)
-        places = tf.cast(a + b - kept + 1, tf.float32)
-        skipped = tf.cast(numbers.uniform(_WINDOW, 1) * places, tf.int32)
-        return kept, tf.zeros_like(b), skipped
+        is_pair = b > 0
+        kept = tf.minimum(a + b, self.length - tf.where(is_pair, 3, 2))
+        where, split = tf.split(numbers.uniform(_WINDOW, 2), 2, axis=1)
+        skipped = tf.cast(where * tf.cast(a + b - kept + 1, tf.float32), tf.int32)
+        # Both parts have a token.
+        first = 1 + tf.cast(split * tf.cast(kept - 1, tf.float32), tf.int32)
+        first = tf.where(is_pair, first, kept)
+        return first, kept - first, skipped
 
     def _unpack(self, packed: tf.Tensor) -> tf.Tensor:
         """Unpacks bits, the highest of each byte first, to bool [n · stored length]."""

@@ -274,21 +274,30 @@ def test_batches_have_the_form_of_masked_records(tokenizer):
         assert value.dtype == (np.float32 if name == "masked_lm_weights" else np.int32)
 
 
-def test_a_shorter_sequence_is_a_random_part_of_the_text_as_one_segment(tokenizer):
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_shorter_sequence_is_a_random_part_of_the_text(tokenizer, segments):
     text = Text.random(40, np.random.default_rng(6), 61, times=50)
+    if segments == 1:
+        text.lengths = np.stack([text.lengths.sum(1), np.zeros(40, int)], 1)
     text.ids = [FIRST_TEXT_ID + np.arange(len(ids)) % 60 for ids in text.ids]
     features, short = records.compact_features(64, VOCAB), 24
     # Every token is predicted, so that the labels are the text.
     options = MaskingOptions(64, 1.0, ngram=1)
     masking = DynamicMasking(features, options, tokenizer, swap=True, length=short)
-    assert masking.options.max_predictions_per_seq == 24 and not masking.has_pairs
+    assert masking.options.max_predictions_per_seq == 24 and not masking.has_order
     columns = masking.draw(tf.constant(text.serialized(64)), 1, 0)
     drawn = {name: value.numpy() for name, value in columns.items()}
     sizes = np.tile([len(ids) for ids in text.ids], 50)
-    kept = np.minimum(sizes, short - 2)
-    np.testing.assert_array_equal(drawn["input_mask"].sum(1), kept + 2)
+    kept = np.minimum(sizes, short - 1 - segments)
+    np.testing.assert_array_equal(drawn["input_mask"].sum(1), kept + 1 + segments)
     np.testing.assert_array_equal(drawn["masked_lm_weights"].sum(1), kept)
-    assert not drawn["input_type_ids"].any() and not drawn["next_sentence_labels"].any()
+    assert not drawn["next_sentence_labels"].any()
+    second = drawn["input_type_ids"].sum(1) - 1  # Without the last [SEP].
+    if segments == 1:
+        assert (second == -1).all()
+    else:  # Split anywhere, with a token on each side.
+        full = second[kept == short - 3]
+        assert set(full) == set(range(1, short - 3)) and (second < kept).all()
     labels = drawn["masked_lm_ids"] - FIRST_TEXT_ID
     in_use = drawn["masked_lm_weights"] > 0
     steps = np.diff(labels, axis=1)[in_use[:, 1:]]
