@@ -125,10 +125,10 @@ class DynamicMasking:
       tokenizer: of the records.
       swap: whether to swap half of the pairs of segments (sentence order prediction).
       length: length of the sequences; None: that of the records. A shorter sequence is a random
-        part of a record's text. If the record has two segments, it is split in two at a random
-        place, as models learn context much earlier from two segments; they stay in order, because
-        a split inside a sentence would give it away. `options.max_predictions_per_seq` shrinks in
-        proportion.
+        part of a record's text. If the record has two segments, they are the halves of that part:
+        models learn context earlier from two segments (docs/results/tuning.md). The halves stay in
+        order, because a split inside a sentence would give it away.
+        `options.max_predictions_per_seq` shrinks in proportion.
 
     Attributes:
       length: of the sequences.
@@ -154,7 +154,7 @@ class DynamicMasking:
             predictions = max(1, round(share * options.max_predictions_per_seq))
             options = dataclasses.replace(options, max_predictions_per_seq=predictions)
             identity["length"] = self.length
-            identity["split"] = True
+            identity["halves"] = True
         self.has_order = self.length == self._stored_length
         self.options = options
         self._tokenizer = tokenizer
@@ -236,12 +236,10 @@ class DynamicMasking:
             return a, b, tf.zeros_like(a)
         is_pair = b > 0
         kept = tf.minimum(a + b, self.length - tf.where(is_pair, 3, 2))
-        where, split = tf.split(numbers.uniform(_WINDOW, 2), 2, axis=1)
-        skipped = tf.cast(where * tf.cast(a + b - kept + 1, tf.float32), tf.int32)
-        # Both parts have a token.
-        first = 1 + tf.cast(split * tf.cast(kept - 1, tf.float32), tf.int32)
-        first = tf.where(is_pair, first, kept)
-        return first, kept - first, skipped
+        places = tf.cast(a + b - kept + 1, tf.float32)
+        skipped = tf.cast(numbers.uniform(_WINDOW, 1) * places, tf.int32)
+        second = tf.where(is_pair, kept // 2, 0)
+        return kept - second, second, skipped
 
     def _unpack(self, packed: tf.Tensor) -> tf.Tensor:
         """Unpacks bits, the highest of each byte first, to bool [n · stored length]."""
