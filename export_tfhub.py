@@ -31,6 +31,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import folders
 from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
+from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.model_folders import check_trained, model_folder
 
 FLAGS = flags.FLAGS
@@ -72,7 +73,7 @@ def define_flags() -> None:
         "weights. float16 halves the size and int8 quarters it; the differences are reported.",
     )  # fmt: skip
     flags.DEFINE_enum(
-        "precision", "float32", ["float32", "mixed_bfloat16"], "saved_model: mixed_bfloat16 "
+        "precision", FLOAT32, [FLOAT32, BFLOAT16], "saved_model: mixed_bfloat16 "
         "computes in bfloat16, for processors with units for it; inputs and outputs stay float32. "
         "The report has the differences from float32.",
     )  # fmt: skip
@@ -86,7 +87,7 @@ def define_flags() -> None:
 def _check_flags() -> None:
     if FLAGS.quantization != "none" and FLAGS.format != "tflite":
         raise AlbertError("--quantization is only for --format=tflite.")
-    if FLAGS.precision != "float32" and (
+    if FLAGS.precision != FLOAT32 and (
         FLAGS.format == "tflite" or FLAGS.export_type == "preprocessing"
     ):
         raise AlbertError("--precision is for SavedModels of models; tflite has --quantization.")

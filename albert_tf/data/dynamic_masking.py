@@ -132,7 +132,7 @@ class DynamicMasking:
 
     Attributes:
       length: of the sequences.
-      has_order: whether the sequences are for sentence order prediction too.
+      is_part: whether sequences are parts of the records' text, without sentence order.
       options: for sequences of this length.
       fingerprint: hex digest of all that determines the batches besides records and seed.
     """
@@ -149,16 +149,16 @@ class DynamicMasking:
         self._stored_length = features["text_ids"].shape[0]
         self.length = length or self._stored_length
         identity = {**dataclasses.asdict(options), "swap": swap}
-        if self.length < self._stored_length:
+        self.is_part = self.length < self._stored_length
+        if self.is_part:
             share = self.length / self._stored_length
             predictions = max(1, round(share * options.max_predictions_per_seq))
             options = dataclasses.replace(options, max_predictions_per_seq=predictions)
-            identity["length"] = self.length
-            identity["halves"] = True
-        self.has_order = self.length == self._stored_length
+            # Runs of versions that made one segment of a part must not be resumed.
+            identity.update(length=self.length, halves=True)
         self.options = options
         self._tokenizer = tokenizer
-        self._swap = swap and self.has_order
+        self._swap = swap and not self.is_part
         text = json.dumps(identity, sort_keys=True)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
 
@@ -232,7 +232,7 @@ class DynamicMasking:
           [n, 1] each.
         """
         a, b = lengths[:, :1], lengths[:, 1:]
-        if self.length == self._stored_length:
+        if not self.is_part:
             return a, b, tf.zeros_like(a)
         is_pair = b > 0
         kept = tf.minimum(a + b, self.length - tf.where(is_pair, 3, 2))

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from albert_tf.export.encoder import encoder_export
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.precision import FLOAT32, export_in
+from albert_tf.export.precision import export_in
 from albert_tf.export.preprocessor import KIND, build_preprocessor, preprocessor_probes
 from albert_tf.export.publish import Export
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.training.specs import FLOAT32
 
 
 def export_preprocessor(

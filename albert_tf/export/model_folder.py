@@ -22,6 +22,7 @@ from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.results import RESULTS_FILE
 from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
+from albert_tf.training.specs import FLOAT32
 from albert_tf.weights.load import open_source
 from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from albert_tf.weights.source import Source, find_beside
@@ -138,5 +139,5 @@ class ModelFolder:
             name = os.path.basename(path.rstrip("/"))
             difference = publish(export, folder, self.facts(name, tokenizer, model))
         print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
-        of = "" if export.precision == "float32" else " from those in float32"
-        print(f"Checked in a fresh process: outputs differ{of} by at most {difference:.1e}.")
+        other = "" if export.precision == FLOAT32 else " from those in float32"
+        print(f"Checked in a fresh process: outputs differ{other} by at most {difference:.1e}.")

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from albert_tf.export.publish import Export
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.training.specs import BFLOAT16, FLOAT32
 
-FLOAT32 = "float32"
 #: Precisions of SavedModels. float16 would need a GPU and care with large values.
-PRECISIONS = (FLOAT32, "mixed_bfloat16")
+PRECISIONS = (FLOAT32, BFLOAT16)
 #: Largest difference from float32, see `self_check`: about ten times what was measured.
 _TOLERANCE = 0.25
 

@@ -13,6 +13,7 @@ from albert_tf.export.model_card import CARD_FILE, Kind, ModelFacts, model_card
 from albert_tf.export.saved_model import ReusableSavedModel, write_saved_model
 from albert_tf.export.self_check import TOLERANCE, Probe, largest_difference, self_check
 from albert_tf.io import files
+from albert_tf.training.specs import FLOAT32
 
 REPORT_FILE = "self_check.json"
 
@@ -37,7 +38,7 @@ class Export:
     probes: Sequence[Probe]
     assets: Mapping[str, tuple[str, bytes]] = dataclasses.field(default_factory=dict)
     tolerance: float = TOLERANCE
-    precision: str = "float32"
+    precision: str = FLOAT32
 
 
 def publish(export: Export, folder: str, facts: ModelFacts) -> float:
@@ -68,10 +69,10 @@ def publish(export: Export, folder: str, facts: ModelFacts) -> float:
         f"batch sizes and two lengths: outputs differ from the model's by at most {largest:.1e} of "
         f"their largest value (`{REPORT_FILE}`)."
     )
-    if export.precision != "float32":
+    if export.precision != FLOAT32:
         check += (
-            f" The SavedModel computes in {export.precision}, the model in float32: this is the "
-            "error of the precision. Inputs and outputs are float32 and integers all the same."
+            f" The SavedModel computes in {export.precision} and the model in float32, so this is "
+            "the error of that precision. Inputs and outputs keep their types."
         )
     card = model_card(export.kind, concrete, facts, check)
     files.write_text(os.path.join(folder, CARD_FILE), card)

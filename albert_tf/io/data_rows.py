@@ -8,21 +8,49 @@ Other libraries' types are recognised by their methods, so none of them is impor
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.files import path_of
 from albert_tf.io.json_values import shown
 
+Rows = Iterator[tuple[str, dict[str, Any]]]
+_Example = TypeVar("_Example")
 
-def is_path(data: Any) -> bool:
-    """Returns whether `data` is the path of a file."""
+
+def read_examples(
+    data: Any,
+    name: str,
+    read_file: Callable[[str], list[_Example]],
+    convert: Callable[[Rows], list[_Example]],
+) -> list[_Example]:
+    """Reads examples from a file or from data in memory.
+
+    Args:
+      data: a path, or data for `data_rows`.
+      name: of the data set, for errors.
+      read_file: reads the file at a path.
+      convert: makes examples of the rows of `data_rows`.
+
+    Raises:
+      AlbertError: there is no example, or as `read_file`, `convert` and `data_rows`.
+    """
+    if _is_path(data):
+        return read_file(path_of(data, f"{name} data"))
+    examples = convert(data_rows(data, name))
+    if not examples:
+        raise AlbertError(f"The {name} data holds no examples.")
+    return examples
+
+
+def _is_path(data: Any) -> bool:
     return isinstance(data, (str, os.PathLike))
 
 
-def data_rows(data: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def data_rows(data: Any, name: str) -> Rows:
     """Yields the rows of data in memory.
 
     Args:
@@ -57,7 +85,7 @@ def _raw_rows(data: Any, name: str) -> Iterable[Any]:
         return data.to_dict("records")
     if isinstance(data, Mapping):
         sizes = {len(values) if hasattr(values, "__len__") else -1 for values in data.values()}
-        if len(sizes) != 1 or sizes == {-1} or any(map(is_path, data.values())):
+        if len(sizes) != 1 or sizes == {-1} or any(map(_is_path, data.values())):
             raise AlbertError(
                 f"The {name} data is a dict, but its values are not columns of one length; give "
                 "one data set: a path, a list of dicts, a dict of columns or a data frame."

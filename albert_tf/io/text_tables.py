@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.data_rows import data_rows, is_path
-from albert_tf.io.files import path_of
+from albert_tf.io.data_rows import Rows, read_examples
 from albert_tf.io.json_values import parse_json, shown, shown_names
 from albert_tf.io.text_files import COMPRESSED_SUFFIXES, check_text_file, read_lines
 
@@ -102,17 +101,15 @@ def read_texts(data: Any, columns: TextColumns, name: str) -> list[TextExample]:
     Raises:
       AlbertError: the data is empty or malformed, or lacks a column.
     """
-    if is_path(data):
-        return read_text_table(path_of(data, f"{name} data"), columns)
-    examples = _examples(data_rows(data, name), columns)
-    if not examples:
-        raise AlbertError(f"The {name} data holds no examples.")
-    return examples
+    return read_examples(
+        data,
+        name,
+        lambda path: read_text_table(path, columns),
+        lambda rows: _examples(rows, columns),
+    )
 
 
-def _examples(
-    rows: Iterable[tuple[str, dict[str, Any]]], columns: TextColumns
-) -> list[TextExample]:
+def _examples(rows: Rows, columns: TextColumns) -> list[TextExample]:
     """Converts rows, each with its place."""
     examples: list[TextExample] = []
     places: dict[str, str] = {}

@@ -71,44 +71,35 @@ class Attention(WeightedLayer):
           A tensor like x.
         """
         *inputs, output_kernel, output_bias = weights
-        if current_mode().served:
-            context = self._context_in_parts(x, mask, inputs)
-        else:
-            attend = self._context_on_tpu if current_mode().for_tpu() else self._context
-            context = attend(x, mask, *inputs, training)
-        output = affine(context, output_kernel, output_bias)
+        attend = self._context_on_tpu if current_mode().for_tpu() else self._context
+        output = affine(attend(x, mask, inputs, training), output_kernel, output_bias)
         output = dropout(output, self._hidden_dropout, training)
         return layer_norm(output, *self._norm, residual=x, training=training)
 
     def _context(
-        self, x: tf.Tensor, mask: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool
+        self, x: tf.Tensor, mask: tf.Tensor, weights: Sequence[tf.Tensor], training: bool
     ) -> tf.Tensor:
         """Returns the heads' outputs side by side, [B * S, H]."""
         length, heads, head_size = dimension(mask, 3), self._heads, self._head_size
-        qkv = affine(x, kernel, bias)
-        qkv = tf.reshape(qkv, [-1, length, 3, heads, head_size])
-        query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
+        if current_mode().served:
+            shape = [-1, length, heads, head_size]
+            query, key, value = (
+                tf.transpose(tf.reshape(affine(x, *part), shape), [0, 2, 1, 3])  # [B, N, S, d]
+                for part in zip(weights[:3], weights[3:])
+            )
+        else:
+            qkv = tf.reshape(affine(x, *weights), [-1, length, 3, heads, head_size])
+            query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
         probs = attention_probs(query, key, mask, training)  # [B, N, S, S]
         probs = dropout(probs, self._probs_dropout, training)
         context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
         return tf.reshape(context, [-1, heads * head_size])
 
-    def _context_in_parts(
-        self, x: tf.Tensor, mask: tf.Tensor, weights: Sequence[tf.Tensor]
-    ) -> tf.Tensor:
-        """Returns the heads' outputs side by side, [B * S, H], from weights that are not joined."""
-        shape = [-1, dimension(mask, 3), self._heads, self._head_size]
-        query, key, value = (
-            tf.transpose(tf.reshape(affine(x, *part), shape), [0, 2, 1, 3])  # [B, N, S, d]
-            for part in zip(weights[:3], weights[3:])
-        )
-        context = tf.matmul(attention_probs(query, key, mask), value)
-        return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, shape[2] * shape[3]])
-
     def _context_on_tpu(
-        self, x: tf.Tensor, mask: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool
+        self, x: tf.Tensor, mask: tf.Tensor, weights: Sequence[tf.Tensor], training: bool
     ) -> tf.Tensor:
         """Returns the heads' outputs side by side, [B, S, H]."""
+        kernel, bias = weights
         # Of one product [B, S, 3 H] the compiler would have to cut out and copy each of the three.
         parts = zip(tf.split(kernel, 3, axis=1), tf.split(bias, 3))
         shape = [-1, dimension(mask, 3), self._heads, self._head_size]

@@ -13,7 +13,7 @@ from albert_tf.export.encoder import serving_signature
 from albert_tf.export.hub import export_encoder
 from albert_tf.export.model_card import CARD_FILE, model_card
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.precision import FLOAT32, PRECISIONS, export_in
+from albert_tf.export.precision import PRECISIONS, export_in
 from albert_tf.export.publish import REPORT_FILE
 from albert_tf.export.serving import input_specs
 from albert_tf.io import files, folders
@@ -21,6 +21,7 @@ from albert_tf.io.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.registry import find_task
+from albert_tf.training.specs import FLOAT32
 from albert_tf.weights.model_folders import TASK_FILE
 from albert_tf.weights.source import find_beside
 

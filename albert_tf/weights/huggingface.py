@@ -21,6 +21,7 @@ from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained.hugging_face_hub import TOKENIZER_CONFIG, TORCH_WEIGHTS, WEIGHTS
+from albert_tf.tokenization.hugging_face_files import PIPELINE
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, find_vocabulary
 from albert_tf.weights.config_files import (
     ACTIVATIONS,
@@ -34,7 +35,6 @@ from albert_tf.weights.names import PROJECTION, hugging_face_names, shared_by_gr
 from albert_tf.weights.safetensors import SafetensorsFile, write_safetensors
 from albert_tf.weights.source import Source, open_tokenizer
 
-_PIPELINE = "tokenizer.json"
 _PREFIX = "albert."
 #: Copies of tied weights, which some files also hold, and their originals.
 _COPIES = {
@@ -236,7 +236,7 @@ def _write_tokenizer(folder: str, tokenizer: Tokenizer) -> None:
         options.update(tokenizer_class="AlbertTokenizer", keep_accents=not spec.strip_accents)
         pipeline = sentencepiece_pipeline(tokenizer)
         if pipeline:
-            files.write_json(os.path.join(folder, _PIPELINE), pipeline)
+            files.write_json(os.path.join(folder, PIPELINE), pipeline)
     else:
         name = "vocab.txt"
         options.update(tokenizer_class="BertTokenizer", strip_accents=spec.strip_accents)

@@ -191,8 +191,10 @@ def verify(
     num_masked = len(values["mlm_loss"])
     if not num_masked:
         raise AlbertError("No word of the text is in the vocabulary; give the text's vocabulary.")
+    from albert_tf.weights.source import SENTENCE_ORDER
+
     means: dict[str, float | None] = {name: float(v.mean()) for name, v in values.items()}
-    if any("seq_relationship" in name for name in model.load_report.missing):
+    if SENTENCE_ORDER & {*model.load_report.missing}:
         means["sop_loss"] = means["sop_accuracy"] = None
     return Verification(
         **means,

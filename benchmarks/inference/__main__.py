@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from benchmarks import machine
+from benchmarks.json_lines import add_lines, read_lines
 from benchmarks.path_lists import define_path_list
 from benchmarks.peers.protocol import Peer, PeerError
 from benchmarks.train_step import shown, spread
@@ -127,15 +127,6 @@ def parse_shape(shape: str) -> tuple[int, int]:
     return int(rows), int(length)
 
 
-def read_results(folder: str) -> list[dict[str, Any]]:
-    """Returns the lines of results.jsonl; none if there is no such file."""
-    path = os.path.join(folder, RESULTS_FILE)
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as f:
-        return [json.loads(line) for line in f]
-
-
 def take_turns(peers: dict[str, Peer], turns: int, seconds: float) -> dict[str, list[float]]:
     """Returns the seconds of a call in each turn, by way."""
     calls = {}
@@ -214,7 +205,9 @@ def _run() -> None:
     ways = chosen_ways()
     for shape in FLAGS.shapes:
         parse_shape(shape)
-    lines = read_results(FLAGS.output_dir)
+    path = os.path.join(FLAGS.output_dir, RESULTS_FILE)
+    lines = read_lines(path)
+    described = machine.describe()
     try:
         for name in FLAGS.models:
             model = ModelFiles(os.path.join(FLAGS.output_dir, os.path.basename(name)), name)
@@ -223,18 +216,11 @@ def _run() -> None:
                 known = {x["way"] for x in lines if (x["model"], x["shape"]) == (name, shape)}
                 missing = {key: way for key, way in ways.items() if key not in known}
                 found = measure(model, shape, missing) if missing else []
-                _add(found)
+                add_lines(path, [{**line, "machine": described} for line in found])
                 print(table([x for x in lines if x["model"] == name] + found), flush=True)
                 lines += found
     except PeerError as error:
         raise AlbertError(str(error)) from error
-
-
-def _add(lines: Sequence[dict[str, Any]]) -> None:
-    described = machine.describe()
-    with open(os.path.join(FLAGS.output_dir, RESULTS_FILE), "a", encoding="utf-8") as f:
-        for line in lines:
-            f.write(json.dumps({**line, "machine": described}) + "\n")
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
@@ -265,7 +251,7 @@ def _cell(line: dict[str, Any]) -> str:
 
 
 def _table() -> None:
-    print(table(read_results(FLAGS.output_dir)))
+    print(table(read_lines(os.path.join(FLAGS.output_dir, RESULTS_FILE))))
 
 
 #: What `script.run` takes, by the first argument.

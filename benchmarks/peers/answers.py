@@ -27,13 +27,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     inputs = np.load(setup["inputs"])
     answer = WAYS[setup["way"]](setup["model"], inputs, setup["threads"])
     np.save(setup["outputs"], answer())
-
-    def run(calls: int) -> float:
-        for _ in range(calls):
-            answer()
-        return 0.0
-
-    return run
+    return protocol.repeated(answer)
 
 
 def _ids(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

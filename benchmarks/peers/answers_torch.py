@@ -21,13 +21,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     arguments = (ids, np.ones_like(ids), np.zeros_like(ids))
     answer = (_onnx if setup["way"] == "onnx" else _torch)(setup, arguments)
     np.save(setup["outputs"], answer())
-
-    def run(calls: int) -> float:
-        for _ in range(calls):
-            answer()
-        return 0.0
-
-    return run
+    return protocol.repeated(answer)
 
 
 def _onnx(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[[], np.ndarray]:

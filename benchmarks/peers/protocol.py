@@ -3,10 +3,10 @@
 """How a benchmark talks to another library, which runs in a Python of its own.
 
 The driver is started as `python -m benchmarks.peers.NAME` with its setup, a JSON object, as the
-argument. It answers with one line of JSON when its step is compiled, and then, for every line with
-a number of steps, makes them and answers with their seconds, and for the line "facts", with what
-else it knows. When the lines end, so does it. Uses the standard library alone, as two environments
-import it.
+argument. It prints one line of JSON when its step is compiled. Then it reads lines: for a number of
+steps it runs them and prints their seconds, for "facts" what else it knows. It ends when its input
+ends. A step is a training step, or a call of a model. This module uses the standard library only,
+because two environments import it.
 """
 
 from __future__ import annotations
@@ -122,6 +122,17 @@ class Peer:
         said = output.splitlines() or ["nothing"]
         message = f"The peer {self._name} ended with status {status}; it said: {said[-1]}"
         raise PeerError(message, output[-_KEPT_OUTPUT:])
+
+
+def repeated(call: Callable[[], object]) -> Callable[[int], float]:
+    """Returns what `serve` takes, for a call that is no training step and has no loss."""
+
+    def run(calls: int) -> float:
+        for _ in range(calls):
+            call()
+        return 0.0
+
+    return run
 
 
 def serve(

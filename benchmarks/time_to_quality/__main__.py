@@ -33,6 +33,7 @@ from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from benchmarks import machine
+from benchmarks.json_lines import add_lines, read_lines
 
 RESULTS_FILE = "results.jsonl"
 _PEER = os.path.join(os.path.dirname(__file__), "peer.py")
@@ -76,8 +77,8 @@ def train_release(folder: str, minutes: float, seed: int) -> dict[str, Any]:
     batch = [f"--train_batch_size={_RELEASE_BATCH}"]
     # The schedule needs the number of steps, so a short run measures the speed.
     _pretrain(f"{folder}/speed", records, seed, [*batch, "--num_train_steps=30"])
-    with open(f"{folder}/speed/run/metrics.jsonl", encoding="utf-8") as f:
-        rate = max(json.loads(line).get("examples_per_second", 0) for line in f)
+    logged = read_lines(f"{folder}/speed/run/metrics.jsonl")
+    rate = max(line.get("examples_per_second", 0) for line in logged)
     left = 60 * minutes - (time.monotonic() - began)
     steps = max(1, int(left * rate / _RELEASE_BATCH))
     warm_up = int(_RELEASE_WARM_UP * steps)
@@ -162,10 +163,7 @@ def _main() -> None:
 
     path = os.path.join(FLAGS.output_dir, RESULTS_FILE)
     os.makedirs(FLAGS.output_dir, exist_ok=True)
-    lines = []
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as f:
-            lines = [json.loads(line) for line in f]
+    lines = read_lines(path)
     passages = read_passages(FLAGS.heldout_file, _PASSAGES)
     for minutes, way, seed in (
         (float(m), w, int(s)) for m in FLAGS.minutes for w in FLAGS.ways for s in FLAGS.seeds
@@ -183,8 +181,7 @@ def _main() -> None:
         if FLAGS.glue_dir:
             line["sst2_accuracy"] = _fine_tune(model, f"{folder}/sst-2", seed)
         line.update(training=described, machine=machine.describe())
-        with open(path, "a", encoding="utf-8") as f:
-            f.write(json.dumps(line) + "\n")
+        add_lines(path, [line])
         print(
             f"{way} {minutes:g} min (took {took:.1f}), seed {seed}: words "
             f"{line['word_accuracy']:.1%}, {line['bits_per_character']:.3f} bits a character, "

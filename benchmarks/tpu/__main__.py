@@ -37,6 +37,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
 from albert_tf.modeling.flops import PASSES, forward_flops
+from benchmarks.json_lines import add_lines, read_lines
 from benchmarks.path_lists import define_path_list
 from benchmarks.random_step import predictions_of
 from benchmarks.step_programs import PRETRAINING, STAGES, TASKS, TRAIN, Step
@@ -106,11 +107,9 @@ class Results:
         self._path = os.path.join(self.folder, RESULTS_FILE)
         self._newest: dict[tuple, dict[str, Any]] = {}
         self._compiled_now: set[tuple] = set()
-        if os.path.exists(self._path):
-            with open(self._path, encoding="utf-8") as f:
-                for line in f:
-                    found = {**_DEFAULTS, **json.loads(line)}
-                    self._newest[_key(found)] = found
+        for line in read_lines(self._path):
+            found = {**_DEFAULTS, **line}
+            self._newest[_key(found)] = found
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -144,8 +143,7 @@ class Results:
     def _add(self, line: dict[str, Any]) -> None:
         self._newest[_key(line)] = line
         self._compiled_now.add(_key(line))
-        with open(self._path, "a", encoding="utf-8") as f:
-            f.write(json.dumps(line) + "\n")
+        add_lines(self._path, [line])
 
 
 _FIELDS = [field.name for field in dataclasses.fields(Step)]

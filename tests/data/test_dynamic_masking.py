@@ -284,7 +284,7 @@ def test_a_shorter_sequence_is_a_random_part_of_the_text(tokenizer, segments):
     # Every token is predicted, so that the labels are the text.
     options = MaskingOptions(64, 1.0, ngram=1)
     masking = DynamicMasking(features, options, tokenizer, swap=True, length=short)
-    assert masking.options.max_predictions_per_seq == 24 and not masking.has_order
+    assert masking.options.max_predictions_per_seq == 24 and masking.is_part
     columns = masking.draw(tf.constant(text.serialized(64)), 1, 0)
     drawn = {name: value.numpy() for name, value in columns.items()}
     sizes = np.tile([len(ids) for ids in text.ids], 50)

@@ -69,8 +69,6 @@ def test_the_activation_is_fused_into_its_product(model):
     serve = build_encoder(model)[1]["serving_default"]
     inputs = {name: tf.constant(value) for name, value in probe_batches(CONFIG)[0].items()}
     fused = [names for op, names in optimized_operations(serve, inputs) if op == "_FusedMatMul"]
-    if not fused:
-        pytest.skip("This TensorFlow fuses no products.")
     assert fused.count(["BiasAdd", "GeluApproximate"]) == CONFIG.num_hidden_layers
 
 

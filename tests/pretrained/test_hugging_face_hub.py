@@ -45,10 +45,6 @@ try:
 except AlbertError as error:
     print(json.dumps([str(error), None]))
 """
-needs_library = pytest.mark.skipif(
-    importlib.util.find_spec("huggingface_hub") is None,
-    reason="huggingface_hub (the extra `hub`) is not installed",
-)
 
 
 @pytest.fixture
@@ -109,7 +105,6 @@ def test_uploads_go_to_a_whole_name(name):
         hugging_face_hub.check_hub_id(name)
 
 
-@needs_library
 def test_only_needed_files_are_downloaded_and_only_once(server, snapshot):
     server.models["albert/base"] = MODEL
     folder = snapshot("albert/base")
@@ -124,7 +119,6 @@ def test_only_needed_files_are_downloaded_and_only_once(server, snapshot):
     assert server.paths("GET") == []
 
 
-@needs_library
 def test_a_vocabulary_needs_no_weights(server, snapshot):
     server.models["voidful/zh"] = {**MODEL, "vocab.txt": b"[PAD]"}
     del server.models["voidful/zh"]["spiece.model"]
@@ -132,7 +126,6 @@ def test_a_vocabulary_needs_no_weights(server, snapshot):
     assert sorted(os.listdir(folder)) == ["config.json", "tokenizer_config.json", "vocab.txt"]
 
 
-@needs_library
 def test_offline_the_cache_is_used_alone(server, snapshot):
     server.models["albert/base"] = MODEL
     folder = snapshot("albert/base")
@@ -142,7 +135,6 @@ def test_offline_the_cache_is_used_alone(server, snapshot):
     assert server.requests == []
 
 
-@needs_library
 @pytest.mark.slow  # The library tries again for a while.
 def test_without_a_network_the_cache_is_used_too(server, snapshot):
     server.models["albert/base"] = MODEL
@@ -150,7 +142,6 @@ def test_without_a_network_the_cache_is_used_too(server, snapshot):
     assert snapshot("albert/base", HF_ENDPOINT=UNREACHABLE) == folder
 
 
-@needs_library
 @pytest.mark.parametrize(
     "environment", [{"HF_HUB_OFFLINE": "1"}, *slow({"HF_ENDPOINT": UNREACHABLE})]
 )
@@ -164,7 +155,6 @@ def test_offline_a_model_that_is_not_there_is_one_sentence(snapshot, environment
     assert message.endswith("or download the model elsewhere and give its folder.")
 
 
-@needs_library
 def test_a_revision_is_a_branch_a_tag_or_a_commit(server, snapshot):
     server.models["albert/base"] = MODEL
     assert snapshot("albert/base@v2").name == COMMIT
@@ -173,7 +163,6 @@ def test_a_revision_is_a_branch_a_tag_or_a_commit(server, snapshot):
         snapshot("albert/base@v3")
 
 
-@needs_library
 @pytest.mark.parametrize(
     ("lacks", "message"),
     [
@@ -193,7 +182,6 @@ def test_a_model_without_a_file_is_one_sentence(server, snapshot, lacks, message
     assert not any("pytorch_model" in path for path in server.paths("GET"))
 
 
-@needs_library
 def test_with_pytorch_its_own_format_is_taken_if_there_is_no_other(server, snapshot, tmp_path):
     (tmp_path / "torch.py").write_text("")
     server.models["ab/cd"] = {n: data for n, data in MODEL.items() if n != "model.safetensors"}
@@ -201,7 +189,6 @@ def test_with_pytorch_its_own_format_is_taken_if_there_is_no_other(server, snaps
     assert (folder / "pytorch_model.bin").read_bytes() == b"a pickle"
 
 
-@needs_library
 def test_an_unknown_model_is_one_sentence_and_the_token_is_the_library_s(server, snapshot):
     with pytest.raises(
         AlbertError, match="no file or folder ab/cd, and Hugging Face has no model o"
@@ -210,7 +197,6 @@ def test_an_unknown_model_is_one_sentence_and_the_token_is_the_library_s(server,
     assert server.tokens == {"Bearer hf_secret"}
 
 
-@needs_library
 def test_a_converted_folder_is_uploaded(server, call, tmp_path):
     for name, data in {**MODEL, "notes.txt": b"private", "sub/model.safetensors": b"x"}.items():
         path = tmp_path / "converted" / name
@@ -224,7 +210,6 @@ def test_a_converted_folder_is_uploaded(server, call, tmp_path):
     assert server.uploads == {"me/base": expected}
 
 
-@needs_library
 @pytest.mark.slow  # It imports TensorFlow in a new process.
 def test_a_model_is_downloaded_converted_and_uploaded(server, call, tmp_path):
     tiny = ROOT / "tests/golden/hf_tiny"
@@ -256,7 +241,6 @@ def test_a_model_is_downloaded_converted_and_uploaded(server, call, tmp_path):
     assert {"config.json", "model.safetensors", "tokenizer_config.json"} <= {*uploaded}
 
 
-@needs_library
 def test_an_upload_that_fails_is_one_sentence(call, tmp_path):
     with pytest.raises(AlbertError, match=r"file of the model .*/config\.json does not exist"):
         call("hugging_face_hub", "push_to_hub", str(tmp_path), "me/base")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -92,22 +91,6 @@ def test_tokenizer_json_alone_has_the_ids_of_its_sentencepiece_model(model, form
     for text in texts():
         assert tokenizer.encode(text) == original.encode(text), text
     assert Tokenizer.from_file(tokenizer.save(str(tmp_path / "saved"))).spec == tokenizer.spec
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None, reason="tokenizers is not installed"
-)
-@pytest.mark.skipif(not RELEASED_MODEL.exists(), reason=f"{RELEASED_MODEL} does not exist")
-def test_tokenizer_json_alone_has_the_ids_of_hugging_faces_library(tmp_path):
-    import tokenizers
-
-    path = write(tmp_path, ours(str(RELEASED_MODEL)))
-    theirs, tokenizer = tokenizers.Tokenizer.from_file(path), Tokenizer.from_file(path)
-    specials = [tokenizer.id_to_piece(i) for i in tokenizer.special_ids]
-    for text in texts():
-        if not any(piece in text for piece in specials):
-            ids = theirs.encode(text, add_special_tokens=False).ids
-            assert tokenizer.encode(text) == ids, text
 
 
 def test_settings_of_the_normalizer_are_kept(small_model, tmp_path):

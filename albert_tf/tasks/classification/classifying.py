@@ -151,9 +151,9 @@ class _TextModel(FineTunedModel):
             raise AlbertError(f"There are {len(texts)} texts, but {len(seconds)} second texts.")
         if not texts:
             raise AlbertError("There is no text to classify; give at least one.")
-        tokenizer, length = self.task.tokenizer, self.task.spec.max_seq_length
+        tokenizer = self.task.tokenizer
         examples = [TextExample("", a, b, None, "") for a, b in zip(texts, seconds)]
-        columns, _ = featurize(tokenizer, examples, length)
+        columns, _ = featurize(tokenizer, examples, self.task.spec.max_seq_length)
         first_lengths = columns["first_lengths"][:, 0]
         outputs: list[np.ndarray] = [np.empty(0)] * len(texts)
         for rows, length in length_batches(columns["row_lengths"][:, 0], "predicting"):
@@ -166,12 +166,7 @@ class _TextModel(FineTunedModel):
 
 
 class TextClassifier(_TextModel):
-    """Predicts the label of a text, or of a pair of texts.
-
-    Args:
-      task: the task of the model.
-      model: with its weights.
-      folder: the output directory of the model; None if it is in none.
+    """Predicts the label of a text, or of a pair of texts. `train` and `load` create it.
 
     Example:
       classifier = TextClassifier.load("runs/mine")
@@ -211,12 +206,7 @@ class TextClassifier(_TextModel):
 
 
 class TextRegressor(_TextModel):
-    """Predicts a number for a text, or for a pair of texts.
-
-    Args:
-      task: the task of the model.
-      model: with its weights.
-      folder: the output directory of the model; None if it is in none.
+    """Predicts a number for a text, or for a pair of texts. `train` and `load` create it.
 
     Example:
       regressor = TextRegressor.train("albert_tiny_books", "train.csv", text="review",

@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.data_rows import data_rows, is_path
-from albert_tf.io.files import path_of
+from albert_tf.io.data_rows import read_examples
 from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
 from albert_tf.tasks.multiple_choice.data import (
     MultipleChoiceExample,
@@ -45,12 +44,7 @@ class Choice(NamedTuple):
 
 
 class MultipleChoice(FineTunedModel):
-    """Chooses among the answers to a question.
-
-    Args:
-      task: the task of the model.
-      model: with its weights.
-      folder: the output directory of the model; None if it is in none.
+    """Chooses among the answers to a question. `train` and `load` create it.
 
     Example:
       model = MultipleChoice.load("runs/race")
@@ -153,9 +147,9 @@ class MultipleChoice(FineTunedModel):
 
 
 def _read(data: Any, num_choices: int | None, name: str) -> list[MultipleChoiceExample]:
-    if is_path(data):
-        return read_questions(path_of(data, f"{name} data"), num_choices)
-    examples = row_questions(data_rows(data, name), num_choices)
-    if not examples:
-        raise AlbertError(f"The {name} data holds no questions.")
-    return examples
+    return read_examples(
+        data,
+        name,
+        lambda path: read_questions(path, num_choices),
+        lambda rows: row_questions(rows, num_choices),
+    )

@@ -52,7 +52,7 @@ class PretrainingTask(Task):
         self.sop_weight = sop_weight
         if source.manifest and source.manifest.options.get("sentence_objective") == "none":
             self.sop_weight = 0.0
-        if source.masking and not source.masking.has_order:
+        if source.masking and source.masking.is_part:
             self.sop_weight = 0.0
         self._source = source
 

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.data_rows import is_path
-from albert_tf.io.files import path_of
+from albert_tf.io.data_rows import read_examples
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
 from albert_tf.tasks.squad.answers import extract_answers
@@ -47,13 +46,10 @@ class FoundAnswer:
 
 
 class QuestionAnswerer(FineTunedModel):
-    """Answers questions with a model.
+    """Answers questions about texts. `train` and `load` create it.
 
-    Args:
-      task: the task of the model.
-      model: the model with its weights.
+    Attributes:
       threshold: null odds above which a question counts as unanswerable.
-      folder: the output directory of the model; None if it is in none.
 
     Example:
       answerer = QuestionAnswerer.load("runs/squad")
@@ -168,11 +164,15 @@ class QuestionAnswerer(FineTunedModel):
 
 
 def _read(data: Any, version: str | None, name: str) -> list[Question]:
-    """Reads questions from a file or from rows, and checks them."""
-    if is_path(data):
-        return read_squad(path_of(data, f"{name} data"), version=version or "2.0")
-    questions = row_questions(data, name)
-    check_questions(questions, version or "2.0")
+    """Reads questions from a file or from rows; without a version they may be unanswerable."""
+    version = version or "2.0"
+    questions = read_examples(
+        data,
+        name,
+        lambda path: read_squad(path, version=version),
+        lambda rows: row_questions(rows, name),
+    )
+    check_questions(questions, version)
     return questions
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.data_rows import data_rows
+from albert_tf.io.data_rows import Rows
 from albert_tf.io.json_values import shown, shown_names
 
 VERSIONS = ("1.1", "2.0")
@@ -122,7 +122,7 @@ def check_questions(questions: Iterable[Question], version: str) -> None:
         seen.add(question.id)
 
 
-def row_questions(data: Any, name: str) -> list[Question]:
+def row_questions(rows: Rows, name: str) -> list[Question]:
     """Converts rows to questions.
 
     A row has `question`, `context` and optionally `id` (default: its number from 0), `answers` and
@@ -132,15 +132,15 @@ def row_questions(data: Any, name: str) -> list[Question]:
     answer the question; None or no column, that the answers are unknown.
 
     Args:
-      data: see `data_rows`.
+      rows: see `data_rows`.
       name: of the data set, for errors.
 
     Raises:
-      AlbertError: the data is empty, or a row is malformed.
+      AlbertError: a row is malformed.
     """
     questions: list[Question] = []
     contexts: dict[str, str] = {}
-    for where, row in data_rows(data, name):
+    for where, row in rows:
         for column in ("question", "context"):
             if not isinstance(row.get(column), str):
                 raise AlbertError(
@@ -155,8 +155,6 @@ def row_questions(data: Any, name: str) -> list[Question]:
             qa["is_impossible"] = row["is_impossible"]
         context = contexts.setdefault(row["context"], row["context"])
         questions.append(_question(qa, context, f"the {name} data", where))
-    if not questions:
-        raise AlbertError(f"The {name} data holds no questions.")
     return questions
 
 

@@ -82,7 +82,7 @@ def test_training_in_python_gives_the_model_of_the_script(version, tmp_path):
     ("data", "version", "message"),
     [
         ([{"question": "a"}], None, "train row 0 has no text in the column 'context'; its columns"),
-        ([], None, "The train data holds no questions"),
+        ([], None, "The train data holds no examples"),
         ([ROW, {**ROW, "id": "0"}], None, "question 0: the id occurs twice"),
         ([{**ROW, "answers": []}], "1.1", "unanswerable .* use `version`=2.0"),
         ([ROW], "3", "The SQuAD version must be one of 1.1, 2.0, not 3"),

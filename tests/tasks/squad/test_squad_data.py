@@ -5,6 +5,7 @@ import json
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.data_rows import data_rows
 from albert_tf.tasks.squad.data import (
     Answer,
     Question,
@@ -153,7 +154,11 @@ def test_rows_give_the_questions_of_files():
         {},
         {"answers": [], "is_impossible": False},
     ]
-    found = row_questions([{"question": "?", "context": context, **row} for row in rows], "new")
+
+    def questions_of(*rows):
+        return row_questions(data_rows([{"question": "?", **row} for row in rows], "new"), "new")
+
+    found = questions_of(*({"context": context, **row} for row in rows))
     assert [question.id for question in found] == ["0", "b", "2", "7", "4", "5", "6", "7"]
     texts = [[answer.text for answer in question.answers] for question in found]
     assert texts == [["two"], ["two", "three"], ["two"], ["two"], [], [], [], []]
@@ -161,4 +166,4 @@ def test_rows_give_the_questions_of_files():
     assert answer_span(found[0], found[0].answers[0]) == (4, 7)
     assert (found[1].where, found[1].path) == ("the new data: question b", "the new data")
     with pytest.raises(AlbertError, match=r"new data: question 0.answers\[0\] lacks 'text'"):
-        row_questions([{"question": "?", "context": "a", "answers": [{"start": 3}]}], "new")
+        questions_of({"context": "a", "answers": [{"start": 3}]})
