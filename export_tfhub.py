@@ -8,6 +8,8 @@
     --export_path=exports/preprocessor
   python export_tfhub.py --albert_directory=runs/rte --export_type=classifier \\
     --export_path=exports/rte
+  python export_tfhub.py --albert_directory=runs/rte --export_type=classifier \\
+    --export_path=models/rte --version=1
   python export_tfhub.py --albert_directory=runs/base --format=tflite --quantization=int8 \\
     --export_path=exports/lite
 
@@ -28,6 +30,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
+from albert_tf.export.versions import version_folder
 from albert_tf.io import folders
 from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
@@ -49,7 +52,9 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path(
         "export_path", None, "A new folder for the export.", required=True,
-        check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
+        check=lambda path: folders.check_new_folder(
+            version_folder(path, FLAGS.version, FLAGS.overwrite), FLAGS.overwrite
+        ),
     )  # fmt: skip
     flags.DEFINE_enum(
         "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
@@ -81,6 +86,10 @@ def define_flags() -> None:
         "seq_length", 128, "With --export_type=preprocessing: default sequence length, in tokens.",
         lower_bound=5,
     )  # fmt: skip
+    flags.DEFINE_integer(
+        "version", None, "saved_model: write the folder --export_path/version, for TensorFlow "
+        "Serving, which serves the highest number there; a positive integer.", lower_bound=1,
+    )  # fmt: skip
     script.define_overwrite_flag()
 
 
@@ -94,6 +103,7 @@ def _check_flags() -> None:
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["seq_length"], "it requires --export_type=preprocessing.")
     if FLAGS.format == "tflite":
+        refuse_flags(["version"], "it requires --format=saved_model.")
         _check_lite(FLAGS.export_type)
 
 
@@ -125,7 +135,8 @@ def _main() -> None:
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
     source = ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
-    path, kind, overwrite = FLAGS.export_path, FLAGS.export_type, FLAGS.overwrite
+    kind, overwrite = FLAGS.export_type, FLAGS.overwrite
+    path = version_folder(FLAGS.export_path, FLAGS.version, overwrite)
     task = find_task(TASKS.get(kind))
     if FLAGS.format == "tflite":
         export_lite(source, task, path, FLAGS.quantization, overwrite)

@@ -16,6 +16,7 @@ from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.precision import PRECISIONS, export_in
 from albert_tf.export.publish import REPORT_FILE
 from albert_tf.export.serving import input_specs
+from albert_tf.export.versions import export_name, version_folder
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -52,7 +53,11 @@ def export_task(
 
 
 def export_saved_model(
-    directory: str, path: str, overwrite: bool = False, precision: str = FLOAT32
+    directory: str,
+    path: str,
+    overwrite: bool = False,
+    precision: str = FLOAT32,
+    version: int | None = None,
 ) -> None:
     """Exports a model as a SavedModel.
 
@@ -65,20 +70,23 @@ def export_saved_model(
       overwrite: replace an earlier export at `path`; see folders.new_folder.
       precision: "float32", or "mixed_bfloat16" for processors with units for it: faster, and less
         exact.
+      version: creates the folder `path`/`version` instead, for TensorFlow Serving; a positive
+        integer. See docs/serving.md.
 
     Raises:
-      AlbertError: there is no model, it has no vocabulary, `path` exists, an argument is not a
-        path, or the precision is unknown.
+      AlbertError: there is no model, it has no vocabulary, the folder exists, an argument is not a
+        path, or the precision or the version is not valid.
 
     Example:
       albert_tf.export_saved_model("runs/rte", "exports/rte")
+      albert_tf.export_saved_model("runs/rte", "models/rte", version=1)
     """
     if precision not in PRECISIONS:
         raise AlbertError(
             f"Unknown precision {shown(precision)}; use one of {', '.join(PRECISIONS)}."
         )
     source = ModelFolder(files.path_of(directory, "model"))
-    path = files.path_of(path, "folder to make")
+    path = version_folder(files.path_of(path, "folder to make"), version, overwrite)
     task_file = find_beside(source.path, TASK_FILE)
     if not task_file:
         return export_encoder(source, path, True, overwrite, precision)
@@ -132,7 +140,7 @@ def export_lite(
         card = model_card(
             tflite.lite_kind(kind),
             {"serving_default": serving_signature(function, input_specs())},
-            source.facts(os.path.basename(path.rstrip("/")), tokenizer, model),
+            source.facts(export_name(path), tokenizer, model),
             tflite.summary(report),
         )
         files.write_text(os.path.join(folder, CARD_FILE), card)
