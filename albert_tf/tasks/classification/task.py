@@ -37,9 +37,9 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.task import Batch, shown
 
 if TYPE_CHECKING:
+    from albert_tf.export.id_graphs import Outputs
     from albert_tf.export.model_card import Kind
     from albert_tf.export.publish import Export
-    from albert_tf.export.tflite import Outputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +143,7 @@ class TextClassificationTask(FineTuningTask):
 
         return classifier_export(self, model)
 
-    def export_lite(self, model: AlbertClassifier) -> tuple[Kind, Outputs, tuple[str, ...]]:
+    def export_ids(self, model: AlbertClassifier) -> tuple[Kind, Outputs, tuple[str, ...]]:
         """See albert_tf.tasks.classification.export."""
         from albert_tf.tasks.classification.export import KIND, classifier_outputs
 
