@@ -26,7 +26,7 @@ from albert_tf.tasks.classification.classifying import TextClassifier
 from albert_tf.training.monitors import read_metrics
 from albert_tf.weights.load import open_source
 from tests.support.builders import SPECIAL_PIECES, tiny_config, write_tokenizer
-from tests.support.events import hyperparameters, summaries, text_of
+from tests.support.events import hyperparameters, summaries, text_of, undocumented_tags
 from tests.support.script_flags import parsed_flags
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -174,6 +174,7 @@ def test_tensorboard_gets_the_settings_and_predictions_of_every_evaluation(model
         "text_classification",
         recorded["train"]["max_steps"],
     )
+    assert undocumented_tags(output_dir, "train") == set()
     tables = [
         (step, text_of(value))
         for step, value in summaries(output_dir, "eval")
