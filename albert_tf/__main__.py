@@ -60,7 +60,7 @@ GROUPS = {
     },
     "Convert, check and export a model": {
         "convert-checkpoint": Command(
-            "convert between TF1, Hugging Face, TF-Hub and albert_tf", "convert_checkpoint"
+            "convert from and to TF1, Hugging Face and TF-Hub", "convert_checkpoint"
         ),
         "verify-weights": Command(
             "measure the pretraining losses on a text", "albert_tf.weights.verify"
