@@ -125,11 +125,11 @@ def _run(name: str, arguments: list[str]) -> None:
 
 
 def command_help(name: str, text: str) -> str:
-    """Returns the docstring of a command's module, as it is called here and in the terminal's width.
+    """Returns a docstring with the command's name in its examples, in lines that fit the terminal.
 
     Args:
       name: of the command.
-      text: paragraphs; those with examples, one a line, are indented.
+      text: the docstring of its module. Paragraphs of examples, one a line, are indented.
     """
     script = COMMANDS[name].script
     text = text.replace(f"python {script}.py", f"albert {name}")

@@ -22,8 +22,8 @@ ARGUMENTS = ("MODEL", "OPTION…")
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    flags.DEFINE_string("question", "", 'The question, perhaps with a blank "_".')
-    flags.DEFINE_string("context", "", "The text that the question is about.")
+    flags.DEFINE_string("question", None, 'The question, perhaps with a blank "_".')
+    flags.DEFINE_string("context", None, "The text that the question is about.")
     define_json_flag()
 
 
@@ -32,7 +32,8 @@ def _main(path: str, *options: str) -> None:
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.multiple_choice.choosing import MultipleChoice
 
-    choice = MultipleChoice.load(folder).choose(options, FLAGS.question, FLAGS.context)
+    question, context = FLAGS.question or "", FLAGS.context or ""
+    choice = MultipleChoice.load(folder).choose(options, question, context)
     if FLAGS.json:
         print_json(choice._asdict())
         return

@@ -48,7 +48,7 @@ def _main(path: str, *given: str) -> None:
             continue
         if number:
             print()
-        print_table((f"{100 * f.score:8.3g}%", " ".join(f.words), f.text) for f in filled)
+        print_table((f"{100 * f.score:#8.3g}%", " ".join(f.words), f.text) for f in filled)
 
 
 def main() -> None:

@@ -44,9 +44,7 @@ def test_texts_are_classified(albert, classifier):
     for line, row, text in zip(lines, expected, TEXTS):
         assert line == f"{row.probability:6.1%}  {row.label:7}  {text}"
     printed = json_lines(albert("classify", folder, *TEXTS, "--json").ok().stdout)
-    assert printed == [
-        {"text": text, **row._asdict()} for text, row in zip(TEXTS, expected, strict=True)
-    ]
+    assert printed == [{"text": text, **row._asdict()} for text, row in zip(TEXTS, expected)]
 
 
 def test_numbers_are_predicted(albert, classifier):

@@ -48,7 +48,9 @@ class FoundAnswer:
     def summary(self) -> str:
         """Returns two lines for a terminal: the answer; its probability and place."""
         text = self.text if self.answerable else f"The text has no answer. Best guess: {self.text}"
-        return f"{text}\n(probability {self.probability:.3f}, characters {self.start} to {self.end})"
+        return (
+            f"{text}\n(probability {self.probability:.3f}, characters {self.start} to {self.end})"
+        )
 
 
 class QuestionAnswerer(FineTunedModel):
