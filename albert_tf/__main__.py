@@ -86,7 +86,10 @@ def overview() -> str:
 def main() -> None:
     """Runs the command that the first argument names, and exits."""
     end_on_interrupt()
-    name, *arguments = sys.argv[1:] or [""]
+    if len(sys.argv) < 2:
+        print(overview(), file=sys.stderr)
+        sys.exit(1)
+    name, *arguments = sys.argv[1:]
     if name in ("--help", "-h"):
         print(overview())
     elif name == "--version":
@@ -94,10 +97,9 @@ def main() -> None:
     elif name in COMMANDS:
         _run(name, arguments)
     else:
-        problem = f"There is no command {name!r}" if name else "No command is given"
         close = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"; did you mean {close[0]}?" if close else "."
-        print(f"error: {problem}{hint} See albert --help.", file=sys.stderr)
+        print(f"error: There is no command {name!r}{hint} See albert --help.", file=sys.stderr)
         sys.exit(1)
 
 

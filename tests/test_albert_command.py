@@ -129,11 +129,14 @@ def test_a_script_behaves_as_without_albert(run):
     [
         (["clasify"], "There is no command 'clasify'; did you mean classify? See albert --help."),
         (["--do_train"], "There is no command '--do_train'. See albert --help."),
-        ([], "No command is given. See albert --help."),
     ],
 )
 def test_an_unknown_command_is_an_error(arguments, message, run):
     assert run(*arguments) == (1, "", f"error: {message}\n")
+
+
+def test_without_a_command_the_list_is_an_error(run):
+    assert run() == (1, "", f"{albert.overview()}\n")
 
 
 def test_the_version_is_printed(run):
