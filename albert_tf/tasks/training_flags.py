@@ -70,10 +70,10 @@ def define_training_flags(
     )  # fmt: skip
     define_path(
         "init_checkpoint", None, "Weights to start from: the output directory of another run (its "
-        "best weights), the name of a checkpoint without .index, a folder or archive (.tar.gz) of "
-        f"the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, {NAMES}, or that of a "
-        f"bundled model ({DEFAULT}); {NONE} for random weights. A file or folder takes precedence "
-        f"over a name. {without_init} Not needed for resuming.",
+        "best weights), the name of a checkpoint without .index, a folder or archive (.tar.gz, "
+        f".zip) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, {NAMES}, or "
+        f"that of a bundled model ({DEFAULT}); {NONE} for random weights. A file or folder takes "
+        f"precedence over a name. {without_init} Not needed for resuming.",
         check=check_model, when=_starts_anew
     )  # fmt: skip
     flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
