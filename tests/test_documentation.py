@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from albert_tf.version import __version__
+from tests.support.pages import code_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -44,7 +45,8 @@ def documented_flags():
 
 def shell(page):
     """Returns all shell code of a page."""
-    return "\n".join(re.findall(r"```(?:bash|sh)\n(.*?)```", prose(page), flags=re.S))
+    blocks = code_blocks(prose(page))
+    return "\n".join(block.text for block in blocks if block.language in ("bash", "sh"))
 
 
 def commands(page):
