@@ -90,7 +90,7 @@ def test_the_search_guide_runs_and_prints_its_figures(tmp_path, hub):
     (tmp_path / "dev.csv").write_bytes((tmp_path / "pairs.csv").read_bytes())
     page = guide("search")
     shorter = {
-        "train_step=300": "train_step=2",
+        "train_step=150": "train_step=2",
         "[:, :20]": "[:, :2]",
         "--output_dir=runs/similarity": "--output_dir=runs/similarity --train_step=2",
     }
@@ -154,8 +154,8 @@ def test_the_guide_to_pretraining_runs_on_a_small_text(tmp_path):
         "--num_warmup_steps=1 --log_every_steps=2",
         "--num_train_steps=125000 --num_warmup_steps=3125": "--num_train_steps=4 "
         "--num_warmup_steps=1",
-        "--eval_every_steps=5000 --save_checkpoints_steps=1000": "--eval_every_steps=2 "
-        "--save_checkpoints_steps=2",
+        "--eval_every_steps=5000": "--eval_every_steps=2",
+        "--save_checkpoints_steps=1000": "--save_checkpoints_steps=2",
     }
     printed = run_page(replaced(guide("pretrain_at_scale"), smaller), tmp_path)
     assert re.search(r"^[\d,]+ sequences per second: [\d,]+ hours$", printed, flags=re.M)
