@@ -1,19 +1,25 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs commands one after the other, and skips those that have finished before."""
+"""Runs commands one after the other, and skips those that have finished before.
+
+The terminal shows each command and, while it runs, the newest line of its output. The whole output
+is in the stage's LOG_FILE.
+"""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from albert_tf.errors import AlbertError
@@ -21,6 +27,11 @@ from albert_tf.io import files
 from albert_tf.io.locks import lock_output
 
 RECORD_FILE = "stage.json"
+LOG_FILE = "stage.log"
+#: Seconds between the lines that are shown if the output is not a terminal.
+LINE_SECONDS = 30.0
+#: Lines of a failed command's output that are printed.
+_LAST_LINES = 20
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -101,7 +112,9 @@ def run_stages(stages: Sequence[Stage]) -> None:
                 files.write_json(record_path, {"fingerprint": fingerprint, "finished": False})
                 began = time.monotonic()
                 _run(stage)
-                finished = {"finished": True, "seconds": round(time.monotonic() - began, 1)}
+                seconds = round(time.monotonic() - began, 1)
+                print(f"  done in {seconds:.0f} s", flush=True)
+                finished = {"finished": True, "seconds": seconds}
                 files.write_json(record_path, {"fingerprint": fingerprint, **finished})
         seconds_left -= stage.seconds
 
@@ -123,18 +136,53 @@ def _run(stage: Stage) -> None:
     # Scripts of this copy of the project import the packages of this copy.
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
-        [sys.executable, *stage.arguments()], env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, *stage.arguments()],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
     )
     # A terminal sends Ctrl-C to the script as well, which saves its work before it ends.
     handlers = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
     }
+    log_path = os.path.join(stage.folder, LOG_FILE)
+    last = collections.deque(_shown(_logged(process.stdout, log_path)), _LAST_LINES)
     status = process.wait()
     for number, handler in handlers.items():
         signal.signal(number, handler)
     if status:
+        print("".join(last), end="", file=sys.stderr)
         raise AlbertError(
-            f"The stage {stage.title!r} ended with status {status} (see above); run the same "
-            "command again to continue from there."
+            f"The stage {stage.title!r} ended with status {status}; its whole output is in "
+            f"{log_path}. Run the same command again to continue from there."
         )
+
+
+def _logged(lines: Iterator[str], path: str) -> Iterator[str]:
+    """Yields the lines, and appends each to a file."""
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(path, "a") as log:
+        for line in lines:
+            log.write(line)
+            log.flush()
+            yield line
+
+
+def _shown(lines: Iterator[str]) -> Iterator[str]:
+    """Yields the lines; shows the newest in place on a terminal, one now and then elsewhere."""
+    on_terminal = sys.stdout.isatty()
+    next_line = time.monotonic() + LINE_SECONDS
+    for line in lines:
+        text = "  " + line.strip()
+        if on_terminal and line.strip():
+            print(f"\r\033[K{text[: shutil.get_terminal_size().columns - 1]}", end="", flush=True)
+        elif line.strip() and time.monotonic() >= next_line:
+            next_line = time.monotonic() + LINE_SECONDS
+            print(text, flush=True)
+        yield line
+    if on_terminal:
+        print("\r\033[K", end="", flush=True)

@@ -215,8 +215,9 @@ def used_gib(line: dict[str, Any]) -> float:
 def largest_batch(results: Results, step: Step, chip: str) -> int:
     """Returns about the most rows for which a step fits into a chip's memory.
 
-    The memory of a small batch gives an estimate. The search starts a quarter above it, as the
-    compiler saves memory where it must and refuses fast, and goes up or down in steps of an eighth
+    The memory of a small batch gives a first estimate, a quarter above which the search begins, as
+    the compiler saves memory where it must and refuses fast. From there, the last two accepted
+    programs give the next estimate. At the end the search goes up or down in steps of an eighth
     until a program is accepted and the next larger one is refused. Rows are multiples of 8; 0 if 8
     rows do not fit.
     """
@@ -228,9 +229,14 @@ def largest_batch(results: Results, step: Step, chip: str) -> int:
     small = compiled(step.rows)
     if not fits(small):
         return _search(lambda rows: fits(compiled(rows)), step.rows)
-    state = small["argument_bytes"] / _GIB
-    rows = 1.25 * step.rows * (CHIPS[chip].hbm_gib - state) / (used_gib(small) - state)
-    return _search(lambda rows: fits(compiled(rows)), max(step.rows, int(rows) // 8 * 8))
+    limit, state = CHIPS[chip].hbm_gib, small["argument_bytes"] / _GIB
+    estimate = 1.25 * step.rows * (limit - state) / (used_gib(small) - state)
+    last, rows = small, max(step.rows, int(estimate) // 8 * 8)
+    while rows >= _more(last["rows"]) and fits(line := compiled(rows)):
+        left, more = limit - used_gib(line), used_gib(line) - used_gib(last)
+        estimate = rows + left * (rows - last["rows"]) / more if more > 0 else rows
+        last, rows = line, int(min(estimate, 4 * rows)) // 8 * 8
+    return _search(lambda rows: fits(compiled(rows)), max(rows, last["rows"]))
 
 
 def _search(accepted: Callable[[int], bool], rows: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 import albert_tf
 from albert_tf.errors import AlbertError
-from benchmarks.stages import RECORD_FILE, Stage, is_finished, run_stages
+from benchmarks.stages import LOG_FILE, RECORD_FILE, Stage, is_finished, run_stages
 
 #: Appends a line to <folder>/log on each run; exits with --status.
 SCRIPT = """
@@ -18,6 +18,9 @@ values = dict(flag[2:].split("=", 1) for flag in sys.argv[1:])
 os.makedirs(values["folder"], exist_ok=True)
 with open(values["folder"] + "/log", "a") as f:
     f.write(os.environ["PYTHONPATH"].split(os.pathsep)[0] + "\\n")
+for number in range(30):
+    print("line", number, flush=True)
+print("the end", file=sys.stderr)
 sys.exit(int(open(values["status"]).read()))
 """
 
@@ -64,6 +67,28 @@ def test_a_failed_stage_keeps_its_folder_and_continues(make, tmp_path):
     (tmp_path / "status").write_text("0")
     run_stages([make("a")])
     assert runs(make("a")) == 2
+
+
+def test_output_is_kept_in_a_file_and_its_end_shown_after_a_failure(make, tmp_path, capfd):
+    run_stages([make("a")])
+    expected = "".join(f"line {i}\n" for i in range(30)) + "the end\n"
+    assert (tmp_path / "a" / LOG_FILE).read_text() == expected
+    output = capfd.readouterr()
+    assert "line" not in output.out + output.err and "done in 0 s" in output.out
+    (tmp_path / "status").write_text("3")
+    with pytest.raises(AlbertError, match=r"its whole output is in .*stage\.log"):
+        run_stages([make("b")])
+    error = capfd.readouterr().err
+    assert error.endswith("line 29\nthe end\n") and "line 11\n" in error
+    assert "line 10\n" not in error
+
+
+def test_a_terminal_shows_the_newest_line_in_place(make, capfd, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    run_stages([make("a")])
+    output = capfd.readouterr().out
+    assert output.count("\r\033[K  line") == 30
+    assert output.endswith("\r\033[K  the end\r\033[K  done in 0 s\n")
 
 
 def test_another_command_empties_the_folder(make):

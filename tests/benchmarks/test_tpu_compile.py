@@ -47,8 +47,11 @@ def config(tmp_path):
     return str(path)
 
 
-def held_by(rows_that_fit, path):
-    """Results of a compiler that refuses programs of more rows, and the rows that it was asked."""
+def held_by(rows_that_fit, path, base=0.0, share=0.5):
+    """Results of a compiler that refuses programs of more rows, and the rows that it was asked.
+
+    Each program uses `base` of the memory, and one of the most rows this and `share` of the rest.
+    """
     asked = []
 
     class Stub(tpu.Results):
@@ -56,9 +59,9 @@ def held_by(rows_that_fit, path):
             for chip in chips:
                 asked.append(step.rows)
                 sizes = dict.fromkeys(("output", "alias", "generated_code"), 0)
-                # Memory for twice as many rows as really fit.
-                used = step.rows / (2 * rows_that_fit or 1) * tpu.CHIPS[chip].hbm_gib * 2**30
-                line = {f"{x}_bytes": y for x, y in {**sizes, "argument": 0, "temp": used}.items()}
+                used = base + (1 - base) * share * step.rows / (rows_that_fit or 1)
+                sizes.update(argument=0, temp=used * tpu.CHIPS[chip].hbm_gib * 2**30)
+                line = {"rows": step.rows, **{f"{x}_bytes": y for x, y in sizes.items()}}
                 yield line if step.rows <= rows_that_fit else {"error": "full"}
 
     return Stub(str(path)), asked
@@ -71,6 +74,14 @@ def test_the_largest_batch_is_close_to_what_the_compiler_accepts(limit, tmp_path
     assert 0.8 * limit - 8 < rows <= limit
     assert all(rows % 8 == 0 for rows in asked)
     assert len(set(asked)) < 12
+
+
+def test_what_all_programs_need_does_not_make_the_search_long(tmp_path):
+    results, asked = held_by(3000, tmp_path, base=0.04, share=1.0)
+    rows = tpu.largest_batch(results, dataclasses.replace(STEP, rows=16), "v3")
+    assert 2600 < rows <= 3000
+    # The first estimate is 440 rows, as it takes the base for memory of the rows.
+    assert len(set(asked)) < 6
 
 
 def test_the_search_goes_on_upwards_from_an_estimate_that_fits(tmp_path):
