@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splits raw text into one sentence a line, with a blank line between documents.
 
+  python -m data_prep.split_sentences --input_file='books/*.txt' --output_file=sentences.txt.gz
+  python -m data_prep.split_sentences --input_file=wiki.jsonl.gz --input_format=jsonl \\
+    --output_file=sentences.txt.gz
+
 tensorflow-text's sentence breaker proposes the breaks; `sentence_ends_here` rejects those that are
 wrong in English prose. Text is streamed, so memory does not grow with the corpus.
 """

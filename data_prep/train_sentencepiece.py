@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a SentencePiece vocabulary with the id layout of the ALBERT releases.
 
+  python -m data_prep.train_sentencepiece --input_file=sentences.txt.gz \\
+    --output_prefix=vocabulary/30k
+
 The text is normalised as by the tokenizer. A corpus of any size streams through a reservoir
 sampler, so that memory depends on the size of the sample only.
 """

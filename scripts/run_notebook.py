@@ -20,8 +20,8 @@ _CELL_SECONDS = 1800
 def run_notebook(path: Path) -> NotebookNode:
     """The notebook with its cells run, in a fresh process, and what they print to stdout.
 
-    Progress on stderr, times and the machine's Python are left out, so that a notebook that is run
-    again differs in its figures alone.
+    Progress bars, stderr, times and the machine's Python are left out, so that a notebook that is
+    run again differs in its figures alone.
 
     Raises:
       nbclient.exceptions.CellExecutionError: a cell failed.
@@ -36,7 +36,11 @@ def run_notebook(path: Path) -> NotebookNode:
     for cell in notebook.cells:
         cell.metadata.clear()
         if cell.cell_type == "code":
-            cell.outputs = [part for part in cell.outputs if part.get("name") != "stderr"]
+            cell.outputs = [
+                part
+                for part in cell.outputs
+                if part.get("name") != "stderr" and part.output_type != "display_data"
+            ]
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 

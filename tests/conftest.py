@@ -125,12 +125,15 @@ def run_script(capfd, monkeypatch):
     def run(module, *arguments):
         monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, arguments)])
         capfd.readouterr()
+        on_interrupt = signal.getsignal(signal.SIGINT)
         with temporary_flags():
             try:
                 module.main()
                 status = 0
             except SystemExit as stop:
                 status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+            finally:
+                signal.signal(signal.SIGINT, on_interrupt)
         return Finished(status, *capfd.readouterr())
 
     return run

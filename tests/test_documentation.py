@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from albert_tf import __main__ as albert
 from albert_tf.version import __version__
 from tests.support.pages import code_blocks
 
@@ -36,7 +37,10 @@ def prose(page):
 
 
 def documented_flags():
-    """Returns the defaults in docs/flags.md, as written there: {script path: {flag: default}}."""
+    """Returns the defaults in docs/flags.md, as written there: {script path: {flag: default}}.
+
+    The key of a command that uses a model is "albert <name> MODEL".
+    """
     sections = re.split(r"^## `(.*)`$", (ROOT / "docs/flags.md").read_text("utf-8"), flags=re.M)
     pairs = zip(sections[1::2], sections[2::2])
     row = re.compile(r"^\| `--(\w+)` \| (.*?) \|", flags=re.M)
@@ -50,10 +54,18 @@ def shell(page):
 
 
 def commands(page):
-    """Returns script path and flag names of each command on a page."""
+    """Returns script path, or command and MODEL, and flag names of each command on a page."""
     lines = shell(page).replace("\\\n", " ").splitlines()
     matches = [re.search(r"\bpython (\S+\.py)(.*)", line) for line in lines]
-    return [(match[1], re.findall(r" --(\w+)", match[2])) for match in matches if match]
+    found = [(match[1], match[2]) for match in matches if match]
+    for line in lines:
+        if match := re.search(r"(?:^|\| )albert ([a-z][a-z-]*) (.*)", line):
+            modules = albert.modules(match[1])
+            uses_model = albert.COMMANDS[match[1]].takes_model and not match[2].startswith("--")
+            script = f"{modules[-1].replace('.', '/')}.py"
+            found.append((f"albert {match[1]} MODEL" if uses_model else script, match[2]))
+    names = r" --(?!help\b)(\w+)"
+    return [(script, re.findall(names, f" {given}")) for script, given in found]
 
 
 def test_the_flag_reference_is_up_to_date(tmp_path):
@@ -72,7 +84,9 @@ def test_the_flag_reference_covers_all_console_entry_points():
     entry_points = re.findall(
         r'^albert-[\w-]+ = "([\w.]+):main"', (ROOT / "pyproject.toml").read_text("utf-8"), re.M
     )
-    assert {f"{name.replace('.', '/')}.py" for name in entry_points} == set(documented_flags())
+    scripts = {f"{name.replace('.', '/')}.py" for name in entry_points}
+    use = {f"albert {name} MODEL" for name, c in albert.COMMANDS.items() if c.takes_model}
+    assert scripts | use == set(documented_flags())
 
 
 @pytest.mark.parametrize(
@@ -81,6 +95,7 @@ def test_the_flag_reference_covers_all_console_entry_points():
         ("README.md", 5),
         ("docs/pretraining.md", 12),
         ("docs/cloud_tpu.md", 7),
+        ("docs/command_line.md", 10),
         ("docs/notebooks/from_text_to_predictions.ipynb", 8),
     ],
 )

@@ -105,9 +105,19 @@ def test_python_code_of_the_readme_runs(installed):
     assert re.fullmatch(r"it was the \S+ of times\.", filled, flags=re.I)
 
 
-def test_a_command_shows_its_help(installed):
-    done = installed("albert-run-pretraining", "--help")
-    assert "--input_file" in done.stdout
+def test_commands_show_their_help(installed):
+    for name in (["albert-run-pretraining"], ["albert", "pretrain"]):
+        done = installed(*name, "--help")
+        assert "--input_file" in done.stdout
+        assert not done.stderr
+    done = installed("albert", "--help")
+    assert re.search(r"^  pretrain +train a model on records$", done.stdout, re.M)
+    assert installed("python", "-m", "albert_tf", "--help").stdout == done.stdout
+
+
+def test_the_command_albert_uses_a_model(installed):
+    done = installed("albert", "fill-mask", "albert_tiny_books", "It was the [MASK] of times.")
+    assert len(re.findall(r"^ +\S+%  \w+ +It was the \w+ of times\.$", done.stdout, re.M)) == 5
     assert not done.stderr
 
 
@@ -124,6 +134,9 @@ def test_fine_tuning_command_of_the_readme_runs_and_its_model_is_exported(instal
     tuned = installed("albert-run-classifier", *given, "--num_train_epochs=1")
     assert "albert_tiny_books" in tuned.stdout
     assert (installed.folder / "runs/authors/eval_results.json").exists()
+    (command,) = re.findall(r"^albert (classify runs/authors .*)$", README, flags=re.M)
+    classified = installed("albert", *shlex.split(command)).stdout.splitlines()
+    assert [line.split("  ")[-1][:4] for line in classified] == ["The ", "She "]
     exported = installed(
         "albert-export-tfhub", "--export_type=classifier", "--albert_directory=runs/authors",
         "--export_path=exports/authors",

@@ -38,13 +38,18 @@ def run(
     Args:
       main: takes the positional arguments, returns an exit status or None for 0.
       define_flags: defines the script's absl flags.
-      arguments: names of the positional arguments, all of which are required.
+      arguments: names of the positional arguments. "[NAME]" is optional, and the last one may be
+        "NAME…" or "[NAME…]", which stands for any number.
       check_flags: raises AlbertError if flags contradict each other. Called before the paths are
         checked, because it may refuse a path altogether.
     """
     with StopSignals() as signals:
         try:
             _run(main, define_flags, arguments, check_flags)
+        except BrokenPipeError:
+            # The reader, such as `head`, has closed the pipe; discard what is still buffered.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
         except (Exception, KeyboardInterrupt) as error:
             # An interrupted import, such as NumPy's, may raise another exception.
             if not (signals.received or isinstance(error, KeyboardInterrupt)):
@@ -69,10 +74,7 @@ def _run(
     def main_with_errors(argv: list[str]) -> int | None:
         given = argv[1:]
         try:
-            if len(given) > len(arguments):
-                raise AlbertError(f"unexpected argument {given[len(arguments)]!r}; see --help.")
-            if len(given) < len(arguments):
-                raise AlbertError(f"{arguments[len(given)]} is missing; see --help.")
+            _check_arguments(given, arguments)
             check_flags()
             check_paths(flags.FLAGS)
             # Our own writers name the file; this covers what libraries write.
@@ -81,12 +83,17 @@ def _run(
         except AlbertError as error:
             print(f"error: {name_flags(str(error))}", file=sys.stderr)
             return 1
-        except BrokenPipeError:
-            # The reader, such as `head`, has closed the pipe; discard what is still buffered.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 1
 
     app.run(main_with_errors, flags_parser=_parse_flags)
+
+
+def _check_arguments(given: Sequence[str], names: Sequence[str]) -> None:
+    """Raises AlbertError if there are too few or too many positional arguments; see `run`."""
+    required = [name for name in names if not name.startswith("[")]
+    if len(given) < len(required):
+        raise AlbertError(f"{required[len(given)].rstrip('…')} is missing; see --help.")
+    if len(given) > len(names) and not (names and "…" in names[-1]):
+        raise AlbertError(f"unexpected argument {given[len(names)]!r}; see --help.")
 
 
 def _parse_flags(argv: list[str]) -> list[str]:

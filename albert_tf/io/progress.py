@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Progress with the remaining time: a bar on a terminal, plain lines elsewhere."""
+"""Progress with the remaining time: a bar in terminals and notebooks, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ class Progress:
         self._timed_from: tuple[int, float] | None = None
         self._next_line = time.monotonic() + FIRST_LINE_SECONDS
         self._bar = None
-        if sys.stderr.isatty():
-            # Figures only: with a bar they would not fit into 80 columns.
+        if bar_class := _bar_class():
             amount = "{n_fmt}"
             if total:
                 amount = "{percentage:3.0f}% {n_fmt}/{total_fmt} {remaining} left"
-            self._bar = tqdm(
+            # Figures only in a terminal: with a bar they would not fit into 80 columns.
+            drawn = "" if bar_class is tqdm else "{bar} "
+            self._bar = bar_class(
                 total=total,
                 initial=initial,
                 unit=unit,
                 unit_scale=unit == "B",
                 dynamic_ncols=True,
-                leave=None,  # Removes a bar below another one when it is done.
-                bar_format=f"{label} {amount}  {{desc}}",
+                bar_format=f"{label} {drawn}{amount}  {{desc}}",
             )
+            # Removes a bar below another one when it is done. tqdm's leave=None does so too, but
+            # in notebooks it removes all bars.
+            self._bar.leave = self._bar.pos == 0
 
     def update(self, amount: int, text: str = "", show: bool = False) -> None:
         """Adds `amount` to what is done.
@@ -94,6 +97,18 @@ class Progress:
         """Ends the bar."""
         if self._bar is not None:
             self._bar.close()
+
+
+def _bar_class() -> type[tqdm] | None:
+    """Returns the class of bar for standard error: of text, a widget, or None for plain lines."""
+    if type(sys.stderr).__module__ != "ipykernel.iostream":
+        return tqdm if sys.stderr.isatty() else None
+    from tqdm import notebook  # Imports ipywidgets if it is installed.
+
+    if notebook.IProgress is not None:
+        return notebook.tqdm
+    # Notebooks do not move the cursor up, so a bar of text must be the only one.
+    return None if tqdm._instances else tqdm
 
 
 def total_bytes(paths: list[str]) -> int:

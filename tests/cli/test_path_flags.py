@@ -30,7 +30,8 @@ from tests.support.script_flags import temporary_flags
 ROOT = Path(__file__).parents[2]
 #: Flags for text or a list other than paths.
 NO_PATHS = {
-    *("beam_options", "checkpoint_name", "chips", "columns", "gcp_project", "glue_tasks", "layers"),
+    *("beam_options", "checkpoint_name", "chips", "columns", "context", "gcp_project"),
+    *("glue_tasks", "layers", "question"),
     *(
         "micro_batches",
         "minutes",
@@ -86,6 +87,7 @@ def test_every_path_flag_of_every_script_is_defined_as_one(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     functions, wrong = define_functions(), []
     expected = {"run_squad.py", "demo/run.py", "albert_tf/tasks/squad/__main__.py score"}
+    expected |= {"albert_tf/commands/embed.py"}
     assert expected <= set(functions)
     for script, define in functions.items():
         absl_flags = set(flags.FLAGS)

@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from albert_tf.cli import script
+from tests.support.script_flags import temporary_flags
+
 #: Another copy of the project may be installed.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
@@ -78,6 +83,15 @@ def test_a_closed_pipe_causes_no_stack_trace(tmp_path):
     assert (result.stdout, result.stderr) == ("line\n", "")
 
 
+def test_a_closed_pipe_after_help_causes_no_stack_trace(tmp_path):
+    path = tmp_path / "script.py"
+    more = "\n".join(f'    flags.DEFINE_bool("a{i}", False, "A flag. " * 30)' for i in range(300))
+    path.write_text(SCRIPT.replace("def define_flags():", f"def define_flags():\n{more}"))
+    command = f"{sys.executable} {path} --help | head -n 1"
+    done = subprocess.run(command, shell=True, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
 def test_positional_arguments_are_passed_in_order_and_missing_ones_reported(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(
@@ -94,3 +108,28 @@ def test_positional_arguments_are_passed_in_order_and_missing_ones_reported(tmp_
     assert missing.stderr == "error: PREDICTIONS is missing; see --help.\n"
     assert odd.stderr == "error: unexpected argument 'z'; see --help.\n"
     assert missing.returncode == odd.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "error"),
+    [
+        (("A", "[B]"), ["1"], None),
+        (("A", "[B]"), ["1", "2"], None),
+        (("A", "[B]"), [], "A is missing"),
+        (("A", "[B]"), ["1", "2", "3"], "unexpected argument '3'"),
+        (("A", "[B…]"), ["1"], None),
+        (("A", "[B…]"), ["1", "2", "3"], None),
+        (("A", "B…"), ["1", "2", "3"], None),
+        (("A", "B…"), ["1"], "B is missing"),
+    ],
+)
+def test_arguments_may_be_optional_or_repeated(names, given, error, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["script", *given])
+    passed = []
+    with temporary_flags(), pytest.raises(SystemExit) as stopped:
+        script.run(lambda *arguments: passed.append([*arguments]), lambda: None, names)
+    if error:
+        assert (stopped.value.code, passed) == (1, [])
+        assert capsys.readouterr().err == f"error: {error}; see --help.\n"
+    else:
+        assert (stopped.value.code, passed) == (None, [given])

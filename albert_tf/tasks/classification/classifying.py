@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-def _takes_pairs(spec: ClassificationSpec) -> bool:
-    """Whether a model was trained on pairs of texts; True if that is unknown."""
-    columns = spec.columns
-    if columns is None and spec.task_name != "custom":
-        columns = find_task(spec.task_name).splits[0].columns
-    return columns is None or columns.text_pair is not None
-
-
 class Classified(NamedTuple):
     """The most probable label of a text, and its probability."""
 
@@ -56,6 +48,15 @@ class _TextModel(FineTunedModel):
             kinds = ("labels; open it with TextClassifier", "numbers; open it with TextRegressor")
             raise AlbertError(f"The model in {folder} predicts {kinds[self._has_labels]}.")
         super().__init__(task, model, folder)
+
+    @property
+    def takes_pairs(self) -> bool | None:
+        """Whether the model was trained on pairs of texts; None if that is unknown."""
+        spec = self.task.spec
+        columns = spec.columns
+        if columns is None and spec.task_name != "custom":
+            columns = find_task(spec.task_name).splits[0].columns
+        return columns and columns.text_pair is not None
 
     @classmethod
     def train(
@@ -143,7 +144,7 @@ class _TextModel(FineTunedModel):
         seconds = [None] * len(texts)
         if second_texts is not None:
             seconds = checked_texts(second_texts, "second texts")
-            if not _takes_pairs(self.task.spec):
+            if self.takes_pairs is False:
                 raise AlbertError(
                     "The model was trained on single texts; leave the second texts out."
                 )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -43,6 +44,13 @@ class FoundAnswer:
     end: int
     null_odds: float
     answerable: bool = True
+
+    def summary(self) -> str:
+        """Returns two lines for a terminal: the answer; its probability and place."""
+        text = self.text if self.answerable else f"The text has no answer. Best guess: {self.text}"
+        return (
+            f"{text}\n(probability {self.probability:.3f}, characters {self.start} to {self.end})"
+        )
 
 
 class QuestionAnswerer(FineTunedModel):
@@ -182,16 +190,8 @@ def converse(answerer: QuestionAnswerer) -> None:
         while context := input("Text (one line, empty to end): ").strip():
             while question := input("Question (empty for another text): ").strip():
                 try:
-                    print(_format(answerer.answer(question, context)))
+                    print(textwrap.indent(answerer.answer(question, context).summary(), "  "))
                 except AlbertError as error:
                     print(f"  {error}")
     except EOFError:
         print()
-
-
-def _format(found: FoundAnswer) -> str:
-    text = found.text if found.answerable else f"The text has no answer. Best guess: {found.text}"
-    return (
-        f"  {text}\n"
-        f"  (probability {found.probability:.3f}, characters {found.start} to {found.end})"
-    )

@@ -1,0 +1,79 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Predicts the label of each text with a fine-tuned model, or its number with a regression model.
+
+  albert classify runs/authors "The ship sailed on the sea." "She danced at the ball."
+  albert classify runs/reviews --input_file=reviews.txt --json > labels.jsonl
+  albert classify runs/rte "A man is sleeping." "Nobody is awake."
+
+MODEL is the output directory of a training. Without TEXT, each line of --input_file or of standard
+input is a text. A model that was trained on pairs takes two texts at a time; in lines, a tab
+separates them. In Python: `albert_tf.TextClassifier.load(MODEL).predict(texts)`.
+"""
+
+from __future__ import annotations
+
+from absl import flags
+
+from albert_tf.cli import script
+from albert_tf.commands.common import (
+    define_input_flag,
+    define_json_flag,
+    input_lines,
+    print_json,
+    print_table,
+    trained_folder,
+)
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import shown
+
+FLAGS = flags.FLAGS
+ARGUMENTS = ("MODEL", "[TEXT…]")
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    define_input_flag("File with a text a line, or two texts with a tab between them.")
+    define_json_flag()
+
+
+def _main(path: str, *given: str) -> None:
+    folder = trained_folder(path)
+    texts = input_lines(given, "TEXT")
+    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
+    from albert_tf.tasks.classification.classifying import TextClassifier, TextRegressor
+    from albert_tf.tasks.classification.task import TextClassificationTask
+    from albert_tf.weights.model_folders import read_task_file
+
+    has_labels = read_task_file(folder, TextClassificationTask.name).get("labels")
+    model = (TextClassifier if has_labels else TextRegressor).load(folder)
+    rows = _pairs(texts, bool(given)) if model.takes_pairs else [(text,) for text in texts]
+    predictions = model.predict(*map(list, zip(*rows)))
+    if FLAGS.json:
+        for row, predicted in zip(rows, predictions):
+            values = predicted._asdict() if has_labels else {"value": float(str(predicted))}
+            print_json({**dict(zip(("text", "second_text"), row)), **values})
+    elif has_labels:
+        print_table((f"{p.probability:6.1%}", p.label, *row) for row, p in zip(rows, predictions))
+    else:
+        print_table((f"{value:8.3f}", *row) for row, value in zip(rows, predictions))
+
+
+def _pairs(texts: list[str], given: bool) -> list[tuple[str, str]]:
+    """Returns pairs of texts, from two arguments or one line each."""
+    if given and len(texts) % 2:
+        raise AlbertError("The model takes pairs of texts; give an even number of them.")
+    if given:
+        return list(zip(texts[::2], texts[1::2]))
+    for number, line in enumerate(texts, start=1):
+        if line.count("\t") != 1:
+            raise AlbertError(
+                f"The model takes pairs of texts, but line {number}, {shown(line)}, is not two "
+                "texts with a tab between them."
+            )
+    return [tuple(line.split("\t")) for line in texts]
+
+
+def main() -> None:
+    """Runs the command."""
+    script.run(_main, define_flags, ARGUMENTS)

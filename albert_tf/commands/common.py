@@ -1,0 +1,112 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands share: models, texts from arguments, files or standard input, and output."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from albert_tf.cli.path_flags import define_path
+from albert_tf.errors import AlbertError
+from albert_tf.io.text_files import check_text_file, read_lines
+from albert_tf.pretrained.locate import check_model
+from albert_tf.weights.model_folders import check_trained, model_folder
+
+if TYPE_CHECKING:
+    from albert_tf.weights.pretrained_model import PretrainedModel
+
+FLAGS = flags.FLAGS
+
+
+def define_input_flag(content: str) -> None:
+    """Defines --input_file; `content` says what the file has."""
+    define_path(
+        "input_file", None, f"{content} UTF-8, plain or compressed (.gz, .bz2 or .xz). Without it "
+        "and without arguments, standard input is read.", check=check_text_file,
+    )  # fmt: skip
+
+
+def define_json_flag() -> None:
+    """Defines --json."""
+    flags.DEFINE_bool("json", False, "Print a JSON object a line.")
+
+
+def input_lines(given: Sequence[str], name: str) -> list[str]:
+    """Returns the arguments, or the lines of --input_file or of standard input.
+
+    Args:
+      given: the texts that were given as arguments.
+      name: of the argument, for errors.
+
+    Raises:
+      AlbertError: there are both arguments and a file, or there is no text, or it is not UTF-8.
+    """
+    if given and FLAGS.input_file:
+        raise AlbertError(f"Give {name} or --input_file, not both.")
+    if FLAGS.input_file:
+        lines = list(read_lines(FLAGS.input_file))
+    elif not given and not sys.stdin.isatty():
+        lines = _standard_input()
+    else:
+        lines = list(given)
+    if not lines:
+        raise AlbertError(
+            f"There is no text: give {name}, --input_file, or text on standard input; see --help."
+        )
+    return lines
+
+
+def _standard_input() -> list[str]:
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise AlbertError(f"Standard input is not UTF-8 ({error}); convert it to UTF-8.") from error
+    return [line.rstrip("\r\n") for line in io.StringIO(text)]
+
+
+def open_pretrained(path: str) -> PretrainedModel:
+    """Opens a model for `embed` or `fill_mask`, which check the weights that they need."""
+    check_model(path)
+    _shorten_warnings()
+    # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
+    from albert_tf.weights.load import load_pretrained
+
+    warnings.filterwarnings("ignore", message=".* was loaded in part")
+    return load_pretrained(path, allow_partial=True)
+
+
+def trained_folder(path: str) -> str:
+    """Returns the folder of a fine-tuned model.
+
+    Raises:
+      AlbertError: there is none at `path`.
+    """
+    _shorten_warnings()
+    folder = model_folder(path)
+    check_trained(folder)
+    return folder
+
+
+def _shorten_warnings() -> None:
+    """Prints the library's warnings without the line of code that they come from."""
+    warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
+
+
+def print_json(values: dict[str, Any]) -> None:
+    """Prints a JSON object on one line."""
+    print(json.dumps(values, ensure_ascii=False))
+
+
+def print_table(rows: Iterable[tuple[str, ...]]) -> None:
+    """Prints rows of text in columns, the last of which is not padded."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())

@@ -1,0 +1,67 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Computes a vector for each text.
+
+  albert embed albert_tiny_books "The whale swam." "She wore a white dress."
+  albert embed albert/albert-base-v2 --input_file=texts.txt --output_file=vectors.npy
+  zcat texts.txt.gz | albert embed runs/base --pooling=cls > vectors.jsonl
+
+MODEL is an output directory, a release, a Hugging Face folder, or a name to download. TEXT can be
+given several times; without TEXT, each line of --input_file or of standard input is a text. The
+vectors are printed as JSON, a text a line, or written to --output_file, float32 [texts, size], for
+`numpy.load`. In Python: `albert_tf.load_pretrained(MODEL).embed(texts)`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from absl import flags
+
+from albert_tf.cli import script
+from albert_tf.cli.path_flags import define_path
+from albert_tf.commands.common import define_input_flag, input_lines, open_pretrained, print_json
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+
+FLAGS = flags.FLAGS
+ARGUMENTS = ("MODEL", "[TEXT…]")
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    define_input_flag("File with a text a line.")
+    define_path("output_file", None, "Write the vectors to this .npy file.", check=_check_output)
+    flags.DEFINE_enum(
+        "pooling", "mean", ["mean", "cls"], "mean: the mean of the last layer over all pieces of a "
+        "text; cls: the last layer at [CLS]."
+    )  # fmt: skip
+    script.define_overwrite_flag()
+
+
+def _check_output(path: str) -> None:
+    if not path.endswith(".npy"):
+        raise AlbertError(f"The name {path} does not end in .npy; only this format is written.")
+    files.check_output_file(path, FLAGS.overwrite)
+
+
+def _main(path: str, *given: str) -> None:
+    texts = input_lines(given, "TEXT")
+    model = open_pretrained(path)
+    import tensorflow as tf
+
+    if not FLAGS.output_file:
+        for text, vector in zip(texts, model.embed(texts, FLAGS.pooling)):
+            # The shortest number with the same float32 value.
+            print_json({"text": text, "vector": [float(str(number)) for number in vector]})
+        return
+    inputs = [FLAGS.input_file] if FLAGS.input_file else []
+    with files.claimed_output(FLAGS.output_file, inputs, FLAGS.overwrite):
+        vectors = model.embed(texts, FLAGS.pooling)
+        with files.atomic_path(FLAGS.output_file) as path, tf.io.gfile.GFile(path, "wb") as file:
+            np.save(file, vectors)
+    print(f"{FLAGS.output_file}: {len(vectors):,} vectors of {vectors.shape[1]:,} numbers.")
+
+
+def main() -> None:
+    """Runs the command."""
+    script.run(_main, define_flags, ARGUMENTS)

@@ -1,0 +1,56 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Predicts the words in place of [MASK] in a text, the most probable first.
+
+  albert fill-mask albert_tiny_books "It was the [MASK] of times."
+  albert fill-mask runs/base "The [MASK] of the [MASK]." --top_k=3 --json
+  albert fill-mask runs/base --input_file=texts.txt
+
+MODEL is an output directory of pretraining, a release, a Hugging Face folder, or a name to
+download. Each [MASK] stands for one piece of the vocabulary. With several, the results are the best
+combinations. In Python: `albert_tf.load_pretrained(MODEL).fill_mask(text)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from absl import flags
+
+from albert_tf.cli import script
+from albert_tf.commands.common import (
+    define_input_flag,
+    define_json_flag,
+    input_lines,
+    open_pretrained,
+    print_json,
+    print_table,
+)
+
+FLAGS = flags.FLAGS
+ARGUMENTS = ("MODEL", "[TEXT…]")
+
+
+def define_flags() -> None:
+    """Defines the flags of this command."""
+    define_input_flag("File with a text a line.")
+    flags.DEFINE_integer("top_k", 5, "Number of results for each text.", 1)
+    define_json_flag()
+
+
+def _main(path: str, *given: str) -> None:
+    texts = input_lines(given, "TEXT")
+    model = open_pretrained(path)
+    for number, text in enumerate(texts):
+        filled = model.fill_mask(text, FLAGS.top_k)
+        if FLAGS.json:
+            print_json({"text": text, "filled": list(map(dataclasses.asdict, filled))})
+            continue
+        if number:
+            print()
+        print_table((f"{100 * f.score:#8.3g}%", " ".join(f.words), f.text) for f in filled)
+
+
+def main() -> None:
+    """Runs the command."""
+    script.run(_main, define_flags, ARGUMENTS)

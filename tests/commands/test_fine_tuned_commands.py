@@ -1,0 +1,116 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`albert classify`, `answer` and `choose` with a model print what the Python API returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from albert_tf.io.text_tables import TextColumns
+from albert_tf.tasks.classification.classifying import TextClassifier, TextRegressor
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.multiple_choice.choosing import MultipleChoice
+from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.squad.answering import QuestionAnswerer
+from albert_tf.tasks.squad.features import SquadSpec
+from albert_tf.tasks.squad.task import SquadTask
+
+TEXTS = ["w1 w2 w3", "w4", "w5 w6", "w7 w8 w9"]
+
+
+@pytest.fixture
+def classifier(fine_tuned):
+    """Writes a classification model, as `classifier(labels, second column)`."""
+
+    def write(labels, pair=None):
+        spec = ClassificationSpec(labels, 12, columns=TextColumns("a", pair, "label"))
+        return fine_tuned(TextClassificationTask, spec)
+
+    return write
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_texts_are_classified(albert, classifier):
+    folder = classifier(("no", "perhaps"))
+    expected = TextClassifier.load(folder).predict(TEXTS)
+    lines = albert("classify", folder, *TEXTS).ok().stdout.splitlines()
+    for line, row, text in zip(lines, expected, TEXTS):
+        assert line == f"{row.probability:6.1%}  {row.label:7}  {text}"
+    printed = json_lines(albert("classify", folder, *TEXTS, "--json").ok().stdout)
+    assert printed == [{"text": text, **row._asdict()} for text, row in zip(TEXTS, expected)]
+
+
+def test_numbers_are_predicted(albert, classifier):
+    folder = classifier(())
+    expected = TextRegressor.load(folder).predict(TEXTS)
+    lines = albert("classify", folder, *TEXTS).ok().stdout.splitlines()
+    assert lines == [f"{value:8.3f}  {text}" for value, text in zip(expected, TEXTS)]
+    printed = json_lines(albert("classify", folder, *TEXTS, "--json").ok().stdout)
+    assert [row["value"] for row in printed] == pytest.approx(expected.tolist(), rel=1e-6)
+
+
+def test_pairs_are_two_arguments_or_a_line(albert, classifier):
+    folder = classifier(("no", "yes"), "b")
+    (first, second) = TextClassifier.load(folder).predict(TEXTS[::2], TEXTS[1::2])
+    done = albert("classify", folder, *TEXTS, "--json").ok()
+    assert json_lines(done.stdout) == [
+        {"text": TEXTS[0], "second_text": TEXTS[1], **first._asdict()},
+        {"text": TEXTS[2], "second_text": TEXTS[3], **second._asdict()},
+    ]
+    lines = f"{TEXTS[0]}\t{TEXTS[1]}\n{TEXTS[2]}\t{TEXTS[3]}\n"
+    assert albert("classify", folder, "--json", stdin=lines.encode()) == done
+    odd = albert("classify", folder, "w1")
+    assert odd.stderr.startswith("error: The model takes pairs of texts; give an even number")
+    single = albert("classify", folder, stdin=b"w1\tw2\nw3")
+    assert "line 2, 'w3', is not two texts with a tab between them." in single.stderr
+    assert odd.returncode == single.returncode == 1
+
+
+def test_questions_are_answered(albert, fine_tuned):
+    folder = fine_tuned(SquadTask, SquadSpec("2.0", max_seq_length=32, max_query_length=8))
+    context = "w3 w4 w5\nw6 w7 w8"
+    expected = QuestionAnswerer.load(folder).answer("w1 w2", context)
+    done = albert("answer", folder, "w1 w2", context).ok()
+    assert done.stdout == expected.summary() + "\n"
+    assert f"(probability {expected.probability:.3f}, characters " in done.stdout
+    done = albert("answer", folder, "w1 w2", "--json", stdin=context.encode()).ok()
+    assert json.loads(done.stdout) == dataclasses.asdict(expected)
+
+
+def test_an_option_is_chosen(albert, fine_tuned):
+    folder = fine_tuned(MultipleChoiceTask, MultipleChoiceSpec(3, 16, 6))
+    expected = MultipleChoice.load(folder).choose(TEXTS, "w9 _", "w10 w11")
+    given = ["choose", folder, *TEXTS, "--question=w9 _", "--context=w10 w11"]
+    lines = albert(*given).ok().stdout.splitlines()
+    assert lines[0] == f"{max(expected.probabilities):6.1%}  {expected.option}"
+    assert sorted(line.split(maxsplit=1)[1] for line in lines) == sorted(TEXTS)
+    printed = json.loads(albert(*given, "--json").ok().stdout)
+    assert printed == {**expected._asdict(), "probabilities": list(expected.probabilities)}
+    done = albert("choose", folder, "w1")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: There must be at least two options, not 1.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["classify", "albert_tiny_books", "x"], "albert_tiny_books holds no fine-tuned model"),
+        (["answer", "absent", "x", "y"], "absent holds no fine-tuned model"),
+        (["answer", "absent"], "QUESTION is missing; see --help."),
+        (["answer", "absent", "x", "y", "z"], "unexpected argument 'z'; see --help."),
+        (["choose", "absent"], "OPTION is missing; see --help."),
+    ],
+)
+def test_wrong_arguments_end_with_one_line(arguments, message, albert):
+    done = albert(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"error: {message}")

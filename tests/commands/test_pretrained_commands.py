@@ -1,0 +1,108 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`albert embed` and `albert fill-mask` print what the Python API returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from albert_tf.weights.load import load_pretrained
+
+PAGE = Path(__file__).parents[2] / "docs/command_line.md"
+MODEL = "albert_tiny_books"
+TEXTS = ["It was the best of times.", "", "Häuser."]
+MASKED = "It was the [MASK] of times."
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_pretrained(MODEL)
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_vectors_are_printed_as_json_without_loss(albert, model):
+    rows = json_lines(albert("embed", MODEL, *TEXTS).ok().stdout)
+    assert [row["text"] for row in rows] == TEXTS
+    printed = np.array([row["vector"] for row in rows], np.float32)
+    np.testing.assert_array_equal(printed, model.embed(TEXTS))
+
+
+def test_vectors_of_lines_are_written_to_a_file(albert, model, tmp_path):
+    text, vectors = tmp_path / "texts.txt", tmp_path / "new/vectors.npy"
+    text.write_bytes("\r\n".join(TEXTS).encode())
+    given = ["embed", MODEL, "--pooling=cls", f"--output_file={vectors}"]
+    done = albert(*given, f"--input_file={text}").ok()
+    assert done.stdout == f"{vectors}: 3 vectors of 256 numbers.\n"
+    expected = model.embed(TEXTS, "cls")
+    np.testing.assert_array_equal(np.load(vectors), expected)
+    refused = albert(*given, *TEXTS)
+    assert refused.returncode == 1 and "already exists" in refused.stderr
+    albert(*given, "--overwrite", stdin="\n".join(TEXTS[::2]).encode()).ok()
+    np.testing.assert_allclose(np.load(vectors), expected[::2], atol=1e-5)
+
+
+def test_a_warning_is_printed_in_one_line(albert):
+    with pytest.warns(UserWarning, match="1 of 1 texts are longer than the model's 512") as caught:
+        albert("embed", MODEL, "whale " * 600).ok()
+    (warning,) = (w for w in caught if "longer" in str(w.message))
+    printed = warnings.formatwarning(warning.message, warning.category, "file.py", 1, "code")
+    assert printed == f"Warning: {warning.message}\n"
+
+
+def test_masks_are_filled(albert, model):
+    expected = model.fill_mask(MASKED, 3)
+    done = albert("fill-mask", MODEL, MASKED, "The [MASK] and the [MASK].", "--top_k=3").ok()
+    first, second = done.stdout.split("\n\n")
+    for line, filled in zip(first.splitlines(), expected):
+        score, word, text = line.split(maxsplit=2)
+        assert float(score.rstrip("%")) == pytest.approx(100 * filled.score, rel=0.01)
+        assert ((word,), text) == (filled.words, filled.text)
+    assert len(second.splitlines()) == 3
+    (row,) = json_lines(albert("fill-mask", MODEL, MASKED, "--top_k=3", "--json").ok().stdout)
+    assert row["text"] == MASKED
+    for printed, filled in zip(row["filled"], expected):
+        assert {**printed, "words": tuple(printed["words"])} == dataclasses.asdict(filled)
+
+
+def test_the_page_shows_what_a_command_prints(albert):
+    page = PAGE.read_text("utf-8")
+    (command, output) = re.search(
+        r"^albert (fill-mask .*)\n```\n\n```text\n(.*?)```", page, re.M | re.S
+    ).groups()
+    printed = albert(*shlex.split(command)).ok().stdout.splitlines()
+    assert len(printed) == 3
+    for line, shown in zip(printed, output.splitlines()):
+        assert line.split()[1:] == shown.split()[1:]
+        scores = [float(text.split("%")[0]) for text in (line, shown)]
+        assert scores[0] == pytest.approx(scores[1], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "message"),
+    [
+        (["embed"], b"", "MODEL is missing; see --help."),
+        (["embed", "nothing-here", "x"], b"", "There is no checkpoint at nothing-here; give"),
+        (["embed", MODEL], b"", "There is no text: give TEXT, --input_file, or text on standard"),
+        (["embed", MODEL], b"\xff", "Standard input is not UTF-8"),
+        (["embed", MODEL, "x", "--input_file=/dev/null"], b"", "Give TEXT or --input_file, not"),
+        (["embed", MODEL, "--input_file=none"], b"", "--input_file: The text file none does not"),
+        (["embed", MODEL, "x", "--output_file=x.txt"], b"", "x.txt does not end in .npy"),
+        (["fill-mask", MODEL, "x"], b"", "There is no [MASK] in the text 'x'; put one in."),
+    ],
+)
+def test_wrong_arguments_are_reported_in_one_line(arguments, stdin, message, albert):
+    done = albert(*arguments, stdin=stdin)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: ") and message in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,106 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Progress: bars of text or widgets in notebooks, and plain lines where nothing can be redrawn."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from pathlib import Path
+
+import pytest
+from tqdm import notebook, tqdm
+
+ROOT = Path(__file__).parents[2]
+#: A training of 20 steps with an evaluation after step 10.
+WORK = """
+from albert_tf.io.progress import Progress
+with Progress("train", 20, "steps") as outer:
+    for step in range(20):
+        outer.update(1, f"loss {step}")
+        if step == 10:
+            outer.note("A note.")
+            with Progress("eval", 3, "batches") as inner:
+                inner.update(3)
+"""
+#: The part of ipywidgets that tqdm uses.
+WIDGETS = """
+class Widget:
+    bar_color = None
+    def __init__(self, children=(), min=0, max=1):
+        self.children, self.layout, self.style, self.bar_style = children, self, self, ""
+    def close(self):
+        pass
+HTML = FloatProgress = HBox = Widget
+"""
+
+
+class NotebookStream(io.StringIO):
+    """Standard error as ipykernel replaces it."""
+
+
+NotebookStream.__module__ = "ipykernel.iostream"
+
+
+class FakeWidget(tqdm):
+    """Has tqdm's interface, and displays nothing."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs, file=io.StringIO())
+        made.append(self)
+
+
+made: list[FakeWidget] = []
+
+
+def shown(stream):
+    """Does the work and returns what it writes to standard error."""
+    with contextlib.redirect_stderr(stream):
+        exec(WORK, {})
+    return stream.getvalue()
+
+
+def test_a_notebook_without_widgets_shows_one_bar_of_text(monkeypatch, recwarn):
+    monkeypatch.setattr(notebook, "IProgress", None)
+    text = shown(NotebookStream())
+    assert text.endswith("\rtrain 100% 20/20 00:00 left  loss 19\n")
+    # Below the first bar there would be a second one only if the cursor could move up.
+    assert "eval" not in text and "\x1b" not in text
+    assert "\nA note.\n" in text.replace("\r", "\n")
+    assert not recwarn
+
+
+def test_a_notebook_shows_widgets_and_keeps_the_outermost(monkeypatch):
+    made.clear()
+    monkeypatch.setattr(notebook, "IProgress", object())
+    monkeypatch.setattr(notebook, "tqdm", FakeWidget)
+    assert shown(NotebookStream()) == "A note.\n"
+    assert [(bar.leave, bar.n) for bar in made] == [(True, 20), (False, 3)]
+    assert made[0].bar_format.startswith("train {bar} {percentage:3.0f}% {n_fmt}/{total_fmt}")
+
+
+def test_elsewhere_there_are_lines_only():
+    assert shown(io.StringIO()) == "A note.\n"
+
+
+@pytest.mark.tooling
+@pytest.mark.parametrize("widgets", ["raise ImportError", WIDGETS], ids=["text", "widget"])
+def test_a_kernel_shows_a_bar_and_no_warning(widgets, tmp_path):
+    import nbformat
+    from nbclient import NotebookClient
+
+    (tmp_path / "ipywidgets.py").write_text(widgets)
+    cell = nbformat.v4.new_code_cell(WORK)
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    client = NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=60)
+    client.execute(env={**os.environ, "PYTHONPATH": path})
+    text = "".join(part.text for part in cell.outputs if part.output_type == "stream")
+    displayed = [part.data["text/plain"] for part in cell.outputs if "data" in part]
+    if widgets == WIDGETS:
+        assert text == "A note.\n"
+        assert [line.split()[0] for line in displayed] == ["train", "eval"]
+    else:
+        assert displayed == []
+        assert text.endswith("\rtrain 100% 20/20 00:00 left  loss 19\n")
+        assert "Warning" not in text
