@@ -106,7 +106,7 @@ def define_training_flags(
     )
     flags.DEFINE_enum(
         "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
-        "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. "
+        "in float32: faster on TPUs and on CPUs and GPUs with bfloat16 units. "
         "mixed_float16 is for GPUs without them, such as V100 and T4; it scales the loss so that "
         "small gradients do not vanish. auto: mixed_bfloat16 or else mixed_float16 on devices with "
         "units for it, float32 elsewhere; a resumed run keeps its precision."

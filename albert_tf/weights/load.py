@@ -87,7 +87,8 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
     their random weights, and a warning lists them.
 
     Args:
-      path: see `open_source`.
+      path: a folder, checkpoint or archive in a format of docs/checkpoints.md; or the name of a
+        model that is bundled ("albert_tiny_books") or downloaded ("albert/albert-base-v2").
       allow_partial: accept a source with other heads, such as a fine-tuned model. Missing heads
         and a missing pooler keep their random weights, and a warning lists the differences. The
         rest of the encoder must match.
