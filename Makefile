@@ -46,7 +46,8 @@ notebook: setup ## run the notebook in docs/notebooks and keep what it prints
 
 site: setup ## the pages of docs/ as a site, in runs/site
 	@$(PYTHON_BIN) -m mkdocs build --strict
-	@echo "The site is in runs/site; it begins with runs/site/index.html."
+	@echo "The site is in runs/site; it begins with runs/site/index.html. Its search needs a web"
+	@echo "server, such as $(PYTHON_BIN) -m http.server --bind=127.0.0.1 --directory=runs/site"
 
 clean: ## remove the demo's output and caches; environments stay
 	@rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache .hypothesis build dist

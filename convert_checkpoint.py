@@ -38,8 +38,8 @@ def define_flags() -> None:
     """Defines the flags of this script."""
     define_path(
         "from_path", None, "The model: an output directory or checkpoint of albert_tf, a folder or "
-        "archive (.tar.gz) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, "
-        f"{NAMES}, or that of a bundled model.",
+        "archive (.tar.gz, .zip) of the TF1 release, a Hugging Face folder, a SavedModel of "
+        f"TF-Hub, {NAMES}, or that of a bundled model.",
         required=True, check=check_model
     )  # fmt: skip
     flags.DEFINE_enum(

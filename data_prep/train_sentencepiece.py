@@ -197,9 +197,11 @@ def _report(tokenizer: Tokenizer, sentences: list[str]) -> dict[str, float]:
     """Measures how well the vocabulary fits an evenly spaced part of the sample."""
     selection = sentences[:: -(-len(sentences) // _REPORT_SENTENCES)]
     ids = [i for encoded in tokenizer.encode_batch(selection) for i in encoded]
-    words = sum(sentence.count(" ") + 1 for sentence in selection)
+    spaces = sum(sentence.count(" ") for sentence in selection)
+    characters = sum(map(len, selection)) - spaces
     return {
-        "pieces_per_word": round(len(ids) / words, 4),
+        "pieces_per_word": round(len(ids) / (spaces + len(selection)), 4),
+        "characters_per_piece": round(characters / len(ids), 4),
         "unknown_piece_share": round(ids.count(tokenizer.unk_id) / len(ids), 8),
     }
 
@@ -385,6 +387,7 @@ def _main() -> None:
     print(
         f"{flag.output_prefix}.model: {settings.vocab_size} pieces, "
         f"{result['pieces_per_word']:.3f} pieces per word, "
+        f"{result['characters_per_piece']:.2f} characters per piece, "
         f"{100 * result['unknown_piece_share']:.4f} % unknown pieces."
     )
 

@@ -20,8 +20,8 @@ _CELL_SECONDS = 1800
 def run_notebook(path: Path) -> NotebookNode:
     """The notebook with its cells run, in a fresh process, and what they print to stdout.
 
-    Progress bars, stderr, times and the machine's Python are left out, so that a notebook that is
-    run again differs in its figures alone.
+    Progress bars, stderr, times, the machine's Python and the repository's path are left out, so
+    that a notebook that is run again differs in its figures alone.
 
     Raises:
       nbclient.exceptions.CellExecutionError: a cell failed.
@@ -41,6 +41,9 @@ def run_notebook(path: Path) -> NotebookNode:
                 for part in cell.outputs
                 if part.get("name") != "stderr" and part.output_type != "display_data"
             ]
+            for part in cell.outputs:
+                if part.get("name") == "stdout":
+                    part.text = part.text.replace(str(ROOT), "…")
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 

@@ -21,6 +21,9 @@ from mkdocs.structure.pages import Page
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DOCS = "docs/"
 _NOTEBOOK = ".ipynb"
+#: Code within a line, which has no tags in it, and a flag there.
+_INLINE_CODE = re.compile(r"<code>[^<]*--[^<]*</code>")
+_FLAG = re.compile(r"--\w+")
 #: The target of a link or picture, without its anchor.
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
 
@@ -73,6 +76,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return posixpath.relpath(target, posixpath.dirname(source) or ".") if known else match[0]
 
     return _LINK.sub(moved, markdown)
+
+
+def on_page_content(html: str, **kwargs: object) -> str:
+    """Marks flags within lines, so that the style sheet keeps them from being broken at dashes."""
+    del kwargs
+
+    def marked(match: re.Match[str]) -> str:
+        return _FLAG.sub(r'<span class="flag">\g<0></span>', match[0])
+
+    return _INLINE_CODE.sub(marked, html)
 
 
 def _repository_path(link: str, source: str) -> str:

@@ -14,6 +14,7 @@ import yaml
 
 from albert_tf import __main__ as albert
 from albert_tf.version import __version__
+from tests.support.pages import code_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -48,7 +49,8 @@ def documented_flags():
 
 def shell(page):
     """Returns all shell code of a page."""
-    return "\n".join(re.findall(r"```(?:bash|sh)\n(.*?)```", prose(page), flags=re.S))
+    blocks = code_blocks(prose(page))
+    return "\n".join(block.text for block in blocks if block.language in ("bash", "sh"))
 
 
 def commands(page):
@@ -174,16 +176,33 @@ def build_site(project, folder):
     )
 
 
-@pytest.mark.tooling
-def test_the_site_has_all_pages_and_loads_nothing_from_other_hosts(tmp_path):
-    done = build_site(ROOT, tmp_path)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the built site."""
+    folder = tmp_path_factory.mktemp("site")
+    done = build_site(ROOT, folder)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.tooling
+def test_the_site_shows_examples_of_docstrings_as_code_and_keeps_flags_whole(site):
+    api = (site / "api.html").read_text("utf-8")
+    count = len(re.findall(r"<strong>Example:</strong></p>\s*<div class=\"language-python", api))
+    assert count > 5
+    assert "<summary>Example" not in api
+    guide = (site / "guides/fine_tune.html").read_text("utf-8")
+    assert '<code><span class="flag">--text_pair_column</span></code>' in guide
+
+
+@pytest.mark.tooling
+def test_the_site_has_all_pages_and_loads_nothing_from_other_hosts(site):
     pages = {page.relative_to(ROOT / "docs") for page in PAGES if ROOT / "docs" in page.parents}
-    built = {page.relative_to(tmp_path) for page in tmp_path.rglob("*.html")}
+    built = {page.relative_to(site) for page in site.rglob("*.html")}
     assert {page.with_suffix(".html") for page in pages} <= built
     loaded = [
         target
-        for page in tmp_path.rglob("*.html")
+        for page in site.rglob("*.html")
         for target in re.findall(
             r"""<(?:link|script|img|iframe)\b[^>]*?(?:href|src)=["'](.*?)["']""",
             page.read_text("utf-8"),

@@ -1,11 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The notebook in docs/ runs, and contains its output."""
+"""The notebooks in docs/ run, and contain their output."""
 
 import ast
 import importlib
 import json
 import re
+import sys
 from pathlib import Path
 
 import nbformat
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.tooling
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "docs/notebooks/from_text_to_predictions.ipynb"
+COLAB = ROOT / "docs/notebooks/colab.ipynb"
 
 
 def code_cells(notebook):
@@ -26,9 +28,9 @@ def printed(notebook):
     return "".join(part.text for part in parts if part.output_type == "stream")
 
 
-@pytest.fixture(scope="module")
-def stored():
-    return nbformat.read(NOTEBOOK, as_version=4)
+@pytest.fixture(scope="module", params=[NOTEBOOK, COLAB], ids=lambda path: path.stem)
+def stored(request):
+    return nbformat.read(request.param, as_version=4)
 
 
 def test_the_notebook_is_valid_and_was_run_from_top_to_bottom_or_not_at_all(stored):
@@ -51,7 +53,6 @@ def test_the_notebook_reveals_nothing_about_the_machine(stored):
 def test_the_notebook_uses_names_that_exist(stored):
     tree = ast.parse("\n".join(cell.source for cell in code_cells(stored)))
     imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert len(imported) > 5
     for node in imported:
         names = [name.name for name in node.names]
         module = __import__(node.module, fromlist=names)  # fromlist: names may be modules.
@@ -62,18 +63,44 @@ def test_the_notebook_uses_names_that_exist(stored):
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "albert_tf"
     }
-    assert len(used) > 5
+    assert len(used) >= 4
     assert [name for name in used if not hasattr(albert_tf, name)] == []
+
+
+def printed_by(path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    notebook = importlib.import_module("run_notebook").run_notebook(path)
+    nbformat.validate(notebook)
+    return printed(notebook)
 
 
 @pytest.mark.slow
 def test_the_notebook_runs_and_its_models_work(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    notebook = importlib.import_module("run_notebook").run_notebook(NOTEBOOK)
-    nbformat.validate(notebook)
-    text = printed(notebook)
+    text = printed_by(NOTEBOOK, monkeypatch)
     accuracy = float(re.search(r"^ +accuracy +(\S+)$", text, re.M)[1])
     assert accuracy > 0.3  # Of six authors.
     loss = float(re.search(r"held-out masked_lm_loss +(\S+)", text)[1])
     assert 4.5 < loss < 6.1  # Better than the frequencies of the pieces.
     assert float(re.search(r"outputs differ by at most (\S+)\.$", text, re.M)[1]) < 1e-4
+
+
+@pytest.mark.slow
+def test_the_notebook_for_colab_runs_and_its_classifier_is_right(monkeypatch):
+    before = {*COLAB.parent.iterdir()}
+    text = printed_by(COLAB, monkeypatch)
+    assert re.search(r"^The sailors looked at the waves. +sea \d+%$", text, re.M)
+    assert text.splitlines()[-1] == "['sea', 'home']"
+    assert {*COLAB.parent.iterdir()} == before  # It writes elsewhere.
+
+
+def test_the_notebook_for_colab_installs_the_wheel_that_is_named(monkeypatch):
+    source = code_cells(nbformat.read(COLAB, as_version=4))[0].source
+    commands = []
+    monkeypatch.setattr("subprocess.check_call", commands.append)
+    exec(source, {})
+    assert commands == []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match="Set WHEEL"):
+        exec(source, {})
+    exec(source.replace('WHEEL = ""', 'WHEEL = "dist/a.whl"'), {})
+    assert commands == [[sys.executable, "-m", "pip", "install", "--quiet", "dist/a.whl"]]

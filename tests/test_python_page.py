@@ -2,33 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The code blocks of docs/python.md run, in their order and in one namespace."""
 
-import contextlib
-import io
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/python.md"
+from tests.support.pages import ROOT, run_python_blocks
+
+PAGE = ROOT / "docs/python.md"
 
 
 def run_page(last_heading=None):
-    """Runs the code blocks up to a heading, by default all.
-
-    Returns:
-      What the blocks defined, and what they printed.
-    """
+    """Runs the code blocks up to a heading, by default all."""
     text = PAGE.read_text("utf-8")
     if last_heading:
         text, found, _ = text.partition(f"\n## {last_heading}\n")
         assert found
-    names = {}
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        for block in re.findall(r"^```python\n(.*?)^```$", text, flags=re.M | re.S):
-            exec(compile(block, str(PAGE), "exec"), names)
-    return names, printed.getvalue()
+    return run_python_blocks(text)
 
 
 def test_the_blocks_about_pretrained_models_run(tmp_path, monkeypatch):

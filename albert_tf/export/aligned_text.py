@@ -12,45 +12,42 @@ from albert_tf.export.text_graph import (
     drop_combining,
     lower,
     normalize,
+    spaced_words,
     valid_utf8,
 )
+from albert_tf.tokenization import wordpiece
 
 
 class AlignedTextGraph:
     """As albert_tf.tokenization.normalization.AlignedText, for string [B].
 
-    Each character is also normalised alone, to get its number of bytes. `text` is normalised as a
-    whole, because the form of a final sigma, but not its size, depends on its neighbours.
-
     Attributes:
-      original: the texts, string [B], with U+FFFD for invalid UTF-8.
       text: the normalised texts, string [B].
     """
 
-    def __init__(self, texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> None:
-        """Normalises string [B]."""
-        self.original = valid_utf8(texts)
-        self.text = normalize(texts, lower_case, strip_accents)
-        characters = tf.strings.unicode_split(self.original, "UTF-8")
-        values = characters.values
-        is_space = tf.strings.regex_full_match(values, f"[{character_class(str.isspace)}]")
-        values = tf_text.normalize_utf8(values, "NFKD")
-        if strip_accents:
-            values = drop_combining(values)
-        if lower_case:
-            values = lower(values)
-        sizes = tf.where(
-            is_space,
-            tf.cast(_joins(is_space, characters.row_starts(), characters.value_rowids()), tf.int64),
-            tf.cast(tf.strings.length(values), tf.int64),
-        )
+    def __init__(
+        self,
+        text: tf.Tensor,
+        characters: tf.RaggedTensor,
+        sizes: tf.Tensor,
+        is_boundary: tf.Tensor,
+    ) -> None:
+        """Aligns the texts; see `align_normalized` and `align_words`.
+
+        Args:
+          text: the normalised texts, string [B].
+          characters: of the original texts, string [B, (characters)]; N in all.
+          sizes: int64 [N]: the bytes of `text` that each character became.
+          is_boundary: bool [N]: False for a dropped character that belongs to the one before it.
+        """
+        self.text = text
         # The end of each character, in bytes of `text`, with all texts concatenated.
         self._byte_limits = tf.cumsum(sizes)
         bytes_before = tf.concat([tf.zeros([1], tf.int64), self._byte_limits], axis=0)
         self._first_byte = tf.gather(bytes_before, characters.row_starts())
         self._first, self._limit = characters.row_starts(), characters.row_limits()
         # A dropped accent belongs to the last part of the letter before it.
-        self._owners = tf.where((sizes > 0) | is_space)[:, 0]
+        self._owners = tf.where(is_boundary)[:, 0]
 
     def spans(
         self, row: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
@@ -82,6 +79,47 @@ class AlignedTextGraph:
         # An empty range is empty, or between two parts of one character that character.
         end = tf.where(begins < ends, end, tf.where(begins > 0, tf.maximum(start, end), start))
         return start - first, end - first
+
+
+def align_normalized(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> AlignedTextGraph:
+    """Aligns string [B] with the result of `text_graph.normalize`.
+
+    Each character is also normalised alone, to get its number of bytes. The text is normalised as a
+    whole, because the form of a final sigma, but not its size, depends on its neighbours.
+    """
+    characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
+    values = characters.values
+    is_space = tf.strings.regex_full_match(values, f"[{character_class(str.isspace)}]")
+    values = tf_text.normalize_utf8(values, "NFKD")
+    if strip_accents:
+        values = drop_combining(values)
+    if lower_case:
+        values = lower(values)
+    sizes = tf.where(
+        is_space,
+        tf.cast(_joins(is_space, characters.row_starts(), characters.value_rowids()), tf.int64),
+        tf.cast(tf.strings.length(values), tf.int64),
+    )
+    text = normalize(texts, lower_case, strip_accents)
+    return AlignedTextGraph(text, characters, sizes, (sizes > 0) | is_space)
+
+
+def align_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> AlignedTextGraph:
+    """Aligns string [B] with the result of `text_graph.spaced_words`, in the same way.
+
+    A dropped character at the beginning of a word belongs to no other.
+    """
+    characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
+    values = characters.values
+    is_space = tf.strings.regex_full_match(values, f"[{wordpiece.SPACES}]")
+    is_ideograph = tf.strings.regex_full_match(values, f"[{wordpiece.IDEOGRAPHS}]")
+    # A character alone becomes what it becomes in its text, with the spaces around an ideograph.
+    sizes = tf.cast(tf.strings.length(spaced_words(values, lower_case, strip_accents)), tf.int64)
+    # An ideograph is a word, so what follows it begins another.
+    after_ideograph = tf.concat([[True], is_ideograph], axis=0)[:-1]
+    is_boundary = (sizes > 0) | is_space | after_ideograph
+    text = spaced_words(texts, lower_case, strip_accents)
+    return AlignedTextGraph(text, characters, sizes, is_boundary)
 
 
 def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Tensor:

@@ -64,13 +64,16 @@ def normalize(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Ten
     return lower(texts) if lower_case else texts
 
 
-def split_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.RaggedTensor:
-    """Splits UTF-8 strings [B] into words [B, (words)] with BERT's basic tokenization.
+def spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
+    """Takes the steps of BERT's basic tokenization that change characters.
 
     Args:
       texts: string [B].
       lower_case: whether to lower-case words.
       strip_accents: whether to drop combining characters, after NFD.
+
+    Returns:
+      string [B], with each white space a space, and two spaces around each ideograph.
     """
     # Spaces first: some of them are control characters, which are dropped below.
     texts = tf.strings.regex_replace(valid_utf8(texts), f"[{wordpiece.SPACES}]", " ")
@@ -80,5 +83,16 @@ def split_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.R
         texts = lower(texts)
     if strip_accents:
         texts = drop_combining(tf_text.normalize_utf8(texts, "NFD"))
+    return texts
+
+
+def split_words(
+    texts: tf.Tensor,
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """Splits strings [B], from `spaced_words`, at spaces and around punctuation.
+
+    Returns:
+      The words, string [B, (words)], and their starts and ends in bytes, int64.
+    """
     punctuation = f"[{character_class(wordpiece.is_punctuation)}]"
-    return tf_text.regex_split(texts, f" |{punctuation}", punctuation)
+    return tf_text.regex_split_with_offsets(texts, f" |{punctuation}", punctuation)

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-#: Words, punctuation, accents, and numbers with commas, which ALBERT's tokenizer treats specially.
+#: Words, punctuation, accents, text without spaces, and numbers with commas, which ALBERT's
+#: tokenizer treats specially.
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog.",
     "In 2019, 1,234 naïve readers asked: why so many layers, and so few weights?",
-    "Ada wrote the first program in 1843, in London; nobody ran it.",
+    "Ada wrote the first program in 1843, in London; 子曰：「知之為知之。」 nobody ran it.",
 )
 QUESTIONS = ("Who jumps over the _ dog?", "How many readers?", "Who wrote it in 1843, and where?")
 OPTIONS = ("fox", "the lazy dog", "1,234 readers", "nobody", "London")

@@ -7,8 +7,8 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from albert_tf.export.aligned_text import AlignedTextGraph
-from albert_tf.export.text_graph import normalize, split_words
+from albert_tf.export.aligned_text import align_normalized, align_words
+from albert_tf.export.text_graph import normalize, spaced_words, split_words
 from albert_tf.tokenization import wordpiece
 from albert_tf.tokenization.sentencepiece_model import WORD_START
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer
@@ -57,7 +57,7 @@ class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
         Returns:
           int32, int64 and int64 [B, (tokens)].
         """
-        aligned = AlignedTextGraph(texts, self._lower_case, self._strip_accents)
+        aligned = align_normalized(texts, self._lower_case, self._strip_accents)
         ids, begins, ends = self._sentencepiece.tokenize_with_offsets(aligned.text)
         row = ids.value_rowids()
         begins, ends = tf.cast(begins.values, tf.int64), tf.cast(ends.values, tf.int64)
@@ -91,6 +91,7 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
         """Uses the vocabulary of the host's tokenizer."""
         self._lower_case = tokenizer.spec.lower_case
         self._strip_accents = tokenizer.spec.strip_accents
+        self._unknown_id = tokenizer.unk_id
         self._wordpiece = tf_text.FastWordpieceTokenizer(
             [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)],
             wordpiece.CONTINUATION,
@@ -102,12 +103,39 @@ class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
-        words = split_words(texts, self._lower_case, self._strip_accents)
-        lengths = tf.strings.length(words.values, unit="UTF8_CHAR")
-        # A line end, which no piece contains, becomes the unknown piece.
-        too_long = lengths > wordpiece.MAX_CHARACTERS_PER_WORD
-        pieces = self._wordpiece.tokenize(tf.where(too_long, "\n", words.values))
-        return words.with_values(pieces)
+        words, _, _ = split_words(spaced_words(texts, self._lower_case, self._strip_accents))
+        return words.with_values(self._wordpiece.tokenize(_without_long(words.values)))
+
+    def encode_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns ids, and the start and end of each in the characters of the text.
+
+        As the host's function of this name, except that a control character after the first part of
+        a Hangul syllable that is split belongs to its last part alone.
+
+        Returns:
+          int32, int64 and int64 [B, (tokens)].
+        """
+        aligned = align_words(texts, self._lower_case, self._strip_accents)
+        words, word_begins, word_ends = split_words(aligned.text)
+        ids, begins, ends = self._wordpiece.tokenize_with_offsets(_without_long(words.values))
+        word = ids.value_rowids()
+        word_begin, word_end = (tf.gather(x.values, word) for x in (word_begins, word_ends))
+        # An unknown piece is a whole word, also one that was replaced because of its length.
+        is_unknown = ids.values == self._unknown_id
+        begins = word_begin + tf.where(is_unknown, tf.constant(0, tf.int64), begins.values)
+        ends = tf.where(is_unknown, word_end, word_begin + ends.values)
+        row = tf.gather(words.value_rowids(), word)
+        starts, limits = aligned.spans(row, begins, ends)
+        ids = words.with_values(ids).merge_dims(1, 2)
+        return ids, ids.with_values(starts), ids.with_values(limits)
+
+
+def _without_long(words: tf.Tensor) -> tf.Tensor:
+    """Replaces long words by a line end, which no piece contains, so they become unknown."""
+    lengths = tf.strings.length(words, unit="UTF8_CHAR")
+    return tf.where(lengths > wordpiece.MAX_CHARACTERS_PER_WORD, "\n", words)
 
 
 def tokenizer_graph(tokenizer: Tokenizer) -> SentencePieceGraph | WordPieceGraph:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacks archives of releases (.tar.gz) that may be damaged or malicious."""
+"""Unpacks archives of releases (.tar.gz, .zip) that may be damaged or malicious."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import atexit
 import os
 import posixpath
 import shutil
+import stat
+import struct
 import tarfile
 import tempfile
+import zipfile
 import zlib
+from typing import BinaryIO
 
 import tensorflow as tf
 
@@ -30,6 +34,14 @@ _EXTENSIONS = (
 )
 #: Python's own checks, which older patch releases of Python 3.9 to 3.11 do not have.
 _FILTER = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+#: Errors of `tarfile` and `zipfile`. RuntimeError: an encrypted .zip, or an unknown compression.
+_DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error),
+    *(EOFError, OSError, RuntimeError, ValueError),
+)
+#: The folder that macOS adds to its .zip files.
+_MACOS = "__MACOSX"
+_BLOCK = 1 << 20
 _unpacked: dict[tuple[str, int, int], str] = {}
 
 
@@ -47,8 +59,8 @@ def unpack(path: str) -> str:
     """
     if not tf.io.gfile.exists(path):
         raise AlbertError(f"The archive {path} does not exist.")
-    stat = tf.io.gfile.stat(path)
-    key = (path, stat.length, stat.mtime_nsec)
+    status = tf.io.gfile.stat(path)
+    key = (path, status.length, status.mtime_nsec)
     if key not in _unpacked:
         folder = tempfile.mkdtemp(prefix="albert_tf-")
         try:
@@ -77,36 +89,72 @@ class _Header(tarfile.TarInfo):
 
 
 def _extract(path: str, folder: str) -> None:
-    total = 0
     try:
         with (
             files.space_for(f"the files of {path}, in {folder}"),
             tf.io.gfile.GFile(path, "rb") as f,
-            tarfile.open(fileobj=f, mode="r|*", tarinfo=_Header) as archive,
         ):
-            for count, member in enumerate(archive, start=1):
-                _check_member(path, member)
-                total += member.size
-                if total > _MAX_BYTES or count > _MAX_MEMBERS:
-                    raise AlbertError(
-                        f"The archive {path} holds more than {_MAX_BYTES >> 30} GiB or "
-                        f"{_MAX_MEMBERS} files; unpack it yourself if you trust it."
-                    )
-                archive.extract(member, folder, set_attrs=False, **_FILTER)
-    except (tarfile.TarError, EOFError, OSError, zlib.error, tf.errors.OpError) as error:
+            (_extract_zip if path.endswith(".zip") else _extract_tar)(path, f, folder)
+    except (*_DAMAGED, tf.errors.OpError) as error:
         raise AlbertError(f"The archive {path} is damaged ({error}); get it again.") from error
 
 
-def _check_member(path: str, member: tarfile.TarInfo) -> None:
-    """Raises AlbertError for members that `tarfile.data_filter` accepts or renames."""
-    name = posixpath.normpath(member.name)
-    if name.startswith(("/", "..")) or "\\" in name or ":" in name:
+def _extract_tar(path: str, f: BinaryIO, folder: str) -> None:
+    total = 0
+    with tarfile.open(fileobj=f, mode="r|*", tarinfo=_Header) as archive:
+        for count, member in enumerate(archive, start=1):
+            _check_name(path, member.name)
+            # A release has no links, devices or sparse files.
+            plain = member.isdir() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
+            _check_kind(path, member.name, plain)
+            total += member.size
+            _check_sizes(path, count, total)
+            archive.extract(member, folder, set_attrs=False, **_FILTER)
+
+
+def _extract_zip(path: str, f: BinaryIO, folder: str) -> None:
+    """Extracts the members of a .zip file, whose sizes are checked while they are read."""
+    total = 0
+    with zipfile.ZipFile(f) as archive:
+        # Before any is written.
+        for member in archive.infolist():
+            _check_name(path, member.filename)
+            kind = stat.S_IFMT(member.external_attr >> 16)  # 0 if not made on Unix.
+            _check_kind(path, member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
+        _check_sizes(path, len(archive.infolist()), 0)
+        for member in archive.infolist():
+            target = os.path.join(folder, posixpath.normpath(member.filename))
+            if member.is_dir():
+                os.makedirs(target, exist_ok=True)
+            elif not member.filename.startswith(f"{_MACOS}/"):
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                with archive.open(member) as source, open(target, "xb") as copy:
+                    while block := source.read(_BLOCK):
+                        total += len(block)
+                        _check_sizes(path, 0, total)
+                        copy.write(block)
+
+
+def _check_sizes(path: str, members: int, size: int) -> None:
+    if size > _MAX_BYTES or members > _MAX_MEMBERS:
         raise AlbertError(
-            f"The archive {path} has a member outside its folder, {member.name!r}; do not use it."
+            f"The archive {path} holds more than {_MAX_BYTES >> 30} GiB or {_MAX_MEMBERS} files; "
+            "unpack it yourself if you trust it."
         )
-    # A release has no links, devices or sparse files.
-    if not (member.isdir() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
+
+
+def _check_name(path: str, name: str) -> None:
+    """Raises AlbertError for names that `tarfile.data_filter` and `zipfile` accept or change."""
+    normal = posixpath.normpath(name)
+    if normal.startswith(("/", "..")) or "\\" in name or ":" in name:
         raise AlbertError(
-            f"The archive {path} holds {member.name!r}, which is neither a file nor a folder; do "
-            "not use it."
+            f"The archive {path} has a member outside its folder, {name!r}; do not use it."
+        )
+
+
+def _check_kind(path: str, name: str, is_plain: bool) -> None:
+    if not is_plain:
+        raise AlbertError(
+            f"The archive {path} holds {name!r}, which is neither a file nor a folder; do not use "
+            "it."
         )

@@ -24,7 +24,7 @@ from albert_tf.pretrained.downloads import cache_folder, download
 HUGGING_FACE = "hf://"
 _WEB = ("https://", "http://")
 #: Endings of archives that hold a model.
-ARCHIVES = (".tar.gz", ".tgz", ".tar")
+ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 #: Where the README of google-research/albert links the archives of the release.
 RELEASES_URL = "https://storage.googleapis.com/albert_models/"
 #: The names of these archives, without their ending. There are presets of the same names.

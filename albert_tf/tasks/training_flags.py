@@ -70,10 +70,10 @@ def define_training_flags(
     )  # fmt: skip
     define_path(
         "init_checkpoint", None, "Weights to start from: the output directory of another run (its "
-        "best weights), the name of a checkpoint without .index, a folder or archive (.tar.gz) of "
-        f"the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, {NAMES}, or that of a "
-        f"bundled model ({DEFAULT}); {NONE} for random weights. A file or folder takes precedence "
-        f"over a name. {without_init} Not needed for resuming.",
+        "best weights), the name of a checkpoint without .index, a folder or archive (.tar.gz, "
+        f".zip) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, {NAMES}, or "
+        f"that of a bundled model ({DEFAULT}); {NONE} for random weights. A file or folder takes "
+        f"precedence over a name. {without_init} Not needed for resuming.",
         check=check_model, when=_starts_anew
     )  # fmt: skip
     flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
@@ -106,7 +106,7 @@ def define_training_flags(
     )
     flags.DEFINE_enum(
         "precision", "float32", PRECISIONS, "mixed_bfloat16 computes in bfloat16 and keeps weights "
-        "in float32: several times faster on TPUs and on CPUs and GPUs with bfloat16 units. "
+        "in float32: faster on TPUs and on CPUs and GPUs with bfloat16 units. "
         "mixed_float16 is for GPUs without them, such as V100 and T4; it scales the loss so that "
         "small gradients do not vanish. auto: mixed_bfloat16 or else mixed_float16 on devices with "
         "units for it, float32 elsewhere; a resumed run keeps its precision."

@@ -33,8 +33,8 @@ def open_source(path: str) -> Source:
     Args:
       path: an output directory of ours, a folder of checkpoints or a checkpoint's name; a folder
         of the TF1 release or a checkpoint's name in it; a Hugging Face folder; a SavedModel;
-        an archive (.tar.gz, .tgz, .tar) of one of these; or, if there is no such file, the name
-        of a model, which is downloaded if need be (see albert_tf.pretrained.locate).
+        an archive (.tar.gz, .tgz, .tar, .zip) of one of these; or, if there is no such file, the
+        name of a model, which is downloaded if need be (see albert_tf.pretrained.locate).
 
     Raises:
       AlbertError: `path` is not a path, an archive is damaged or malicious, or a model cannot be
@@ -87,7 +87,8 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
     their random weights, and a warning lists them.
 
     Args:
-      path: see `open_source`.
+      path: a folder, checkpoint or archive in a format of docs/checkpoints.md; or the name of a
+        model that is bundled ("albert_tiny_books") or downloaded ("albert/albert-base-v2").
       allow_partial: accept a source with other heads, such as a fine-tuned model. Missing heads
         and a missing pooler keep their random weights, and a warning lists the differences. The
         rest of the encoder must match.

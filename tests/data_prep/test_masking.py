@@ -8,6 +8,7 @@ import pytest
 from albert_tf.data.masking_options import MASK_SHARE, MaskingOptions
 from data_prep.assembly import Batch
 from data_prep.masking import choose_words, find_words, mask
+from tests.support.builders import write_tokenizer
 
 CLS, SEP, MASK, FIRST_TEXT_ID = 2, 3, 4, 5
 VOCAB = 30000
@@ -238,3 +239,11 @@ def test_permutation_shuffles_other_tokens_among_themselves_and_predicts_them():
             assert len(set(positions.tolist()).intersection(word)) in (0, len(word))
     # Of k tokens shuffled among themselves one stays in place on average.
     assert moved_away == pytest.approx(result.permuted - 2000, rel=0.03)
+
+
+def test_with_wordpiece_each_chinese_character_is_a_word(tmp_path):
+    tokenizer = write_tokenizer(tmp_path, ["学", "而", "##而", "ab", "##c", "，"])
+    ids = [CLS, *tokenizer.encode("学而abc，学"), SEP]
+    batch = batch_of([ids], [tokenizer.word_starts[ids]])
+    words = find_words(batch, MaskingOptions(2, 0.15, 3))
+    assert words.bounds.tolist() == [[0, 1, 2, 4, 5, 6]]  # "abc" has two pieces.

@@ -84,6 +84,7 @@ def test_sentences_read_sampled_and_left_out_are_counted(tmp_path):
     assert result["sentences_too_long"] == 2
     assert result["sentences_sampled"] == 1000
     assert 1.0 < result["pieces_per_word"] < 6.0
+    assert 1.0 < result["characters_per_piece"] < 6.0
     assert result["unknown_piece_share"] < 0.001
     assert json.loads((tmp_path / "en.training.json").read_text()) == result
 

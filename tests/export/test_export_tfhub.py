@@ -245,15 +245,18 @@ def test_squad_answers_as_the_question_answerer_does(
     assert_answers_are_those_of(answerer, answer, sentencepiece_tokenizer, odd_texts)
 
 
+@pytest.mark.parametrize(
+    "tokenizer", [pytest.param("sentencepiece", marks=pytest.mark.slow), "wordpiece"], indirect=True
+)
 def test_squad_with_a_span_head_answers_in_a_graph_as_the_question_answerer_does(
-    sentencepiece_tokenizer, odd_texts, tmp_path
+    tokenizer, odd_texts, tmp_path
 ):
-    task = squad_task(sentencepiece_tokenizer, "1.1", "span")
+    task = squad_task(tokenizer, "1.1", "span")
     write_run(task, tmp_path)
     model = load_model(task, tmp_path)
     _, signatures = build_squad(task, model, 0.0)
     answerer, answer = QuestionAnswerer(task, model, 0.0), signatures["serving_default"]
-    assert_answers_are_those_of(answerer, answer, sentencepiece_tokenizer, odd_texts)
+    assert_answers_are_those_of(answerer, answer, tokenizer, odd_texts)
 
 
 def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(

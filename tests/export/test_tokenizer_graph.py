@@ -83,3 +83,29 @@ def test_offsets_are_those_of_the_host(sentencepiece_tokenizer, odd_texts):
             assert (starts, ends) == expected[1:]
             compared += len(ids)
     assert compared > 10_000
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_offsets_of_wordpiece_are_those_of_the_host(wordpiece_file, odd_texts, lower_case):
+    tokenizer = Tokenizer.from_file(str(wordpiece_file), lower_case)
+    chinese = [
+        "子曰：「中國人！」",
+        "中\u200b\u0301國，中人\u0301",
+        "\u200b人 中国 50,人人",
+        "豈中\uf900人",
+    ]
+    texts = [
+        *odd_texts,
+        *chinese,
+        "i" * 201 + "中ii" + "é" * 150,
+        "",
+        "  ",
+        "un\u200baff\u0301\u200bable!",
+    ]
+    columns = tokenizer_graph(tokenizer).encode_with_offsets(tf.constant(texts))
+    found = list(zip(*(column.to_list() for column in columns)))
+    expected = [tokenizer.encode_with_offsets(text) for text in texts]
+    assert found == expected
+    assert sum(len(ids) for ids, _, _ in found) > 10_000
+    text, (_, starts, ends) = chinese[0], found[len(odd_texts)]
+    assert [text[a:b] for a, b in zip(starts, ends)] == [*text]

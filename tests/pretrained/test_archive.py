@@ -6,13 +6,18 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import stat
 import tarfile
+import warnings
+import zipfile
 
 import pytest
+import tensorflow as tf
 
 import albert_tf
 from albert_tf.errors import AlbertError
 from albert_tf.pretrained import archive
+from tests.support.releases import CHINESE_PIECES, write_release, write_zip
 
 
 def member(name, kind=tarfile.REGTYPE, link=""):
@@ -96,3 +101,117 @@ def test_an_archive_is_unpacked_once(tf1_archive):
     folder = archive.unpack(str(tf1_archive))
     assert os.path.basename(folder) == "albert_tiny"
     assert archive.unpack(str(tf1_archive)) == folder
+
+
+def zip_member(name, mode=0, data=b"data"):
+    info = zipfile.ZipInfo(name)
+    info.external_attr = mode << 16
+    return info, data
+
+
+def zip_of(path, *members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as f:
+        for info, data in members:
+            f.writestr(info, data)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        zip_member("../outside"),
+        zip_member("model/../../outside"),
+        zip_member("/outside"),
+        zip_member("C:/outside"),
+        zip_member("model/link", stat.S_IFLNK | 0o777, b"/etc/passwd"),
+        zip_member("model/pipe", stat.S_IFIFO | 0o600),
+    ],
+    ids=lambda member: member[0].filename,
+)
+def test_a_malicious_member_of_a_zip_is_refused_and_nothing_is_written(bad, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp" / "deep"))
+    os.makedirs(tmp_path / "tmp" / "deep")
+    path = zip_of(tmp_path / "bad.zip", zip_member("model/file"), bad)
+    with pytest.raises(AlbertError, match="do not use it"):
+        albert_tf.load_pretrained(path)
+    assert not [p for p in (tmp_path / "tmp").rglob("*") if not p.is_dir()]
+    assert not os.path.exists("/outside")
+
+
+@pytest.mark.parametrize(("name", "limit"), [("_MAX_MEMBERS", 8), ("_MAX_BYTES", 9 * 4 - 1)])
+def test_a_zip_above_the_limits_is_refused(name, limit, tmp_path, monkeypatch):
+    path = zip_of(tmp_path / "many.zip", *(zip_member(f"model/{i}") for i in range(9)))
+    assert len(os.listdir(archive.unpack(path))) == 9
+    os.utime(path, (0, 0))
+    monkeypatch.setattr(archive, name, limit)
+    with pytest.raises(AlbertError, match="unpack it yourself"):
+        archive.unpack(path)
+
+
+def test_a_damaged_zip_is_refused_in_one_sentence(tmp_path):
+    whole = zip_of(tmp_path / "whole.zip", zip_member("model/file", data=os.urandom(999)))
+    data = bytearray((tmp_path / "whole.zip").read_bytes())
+    encrypted, flipped = data.copy(), data.copy()
+    encrypted[6] = encrypted[data.index(b"PK\1\2") + 8] = 1
+    flipped[100] ^= 1
+    path = tmp_path / "damaged.zip"
+    for damaged in (data[: len(data) // 2], b"hello", b"", encrypted, flipped):
+        path.write_bytes(damaged)
+        with pytest.raises(AlbertError, match="is damaged"):
+            archive.unpack(str(path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile's, of the repeated name.
+        repeated = zip_of(tmp_path / "twice.zip", zip_member("file"), zip_member("file"))
+    with pytest.raises(AlbertError, match="is damaged"):
+        archive.unpack(repeated)
+    assert os.listdir(archive.unpack(whole)) == ["file"]
+
+
+#: The files of archives with Chinese models, as their users list them.
+CHINESE_RELEASES = {
+    "albert_base_zh.tar.gz": (
+        "albert_base/", "model.ckpt-best", "albert_config.json", "vocab_chinese.txt"
+    ),
+    "albert_tiny_zh_google.zip": (
+        "", "albert_model.ckpt", "albert_config_tiny_g.json", "vocab.txt"
+    ),
+    "albert_small_zh_google.zip": (
+        "small/", "albert_model.ckpt", "albert_config_small_google.json", "vocab.txt"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHINESE_RELEASES)
+def test_the_archives_of_chinese_releases_are_loaded_as_they_are(name, tmp_path):
+    folder, checkpoint, config, vocabulary = CHINESE_RELEASES[name]
+    source = write_release(tmp_path / "release", vocabulary, CHINESE_PIECES)
+    for path in list(source.glob("model.ckpt-best*")):
+        path.rename(source / path.name.replace("model.ckpt-best", checkpoint))
+    (source / "albert_config.json").rename(source / config)
+    if name.endswith(".zip"):
+        # TensorFlow's own list names the checkpoint of the training.
+        (source / "checkpoint").write_text('model_checkpoint_path: "/data/model.ckpt-250000"\n')
+        path = write_zip(tmp_path / name, source, folder)
+    else:
+        path = tmp_path / name
+        with tarfile.open(path, "w:gz") as f:
+            f.add(source, folder)
+    model = albert_tf.load_pretrained(str(path))
+    assert len(model.load_report.matched) == 32
+    assert model.tokenizer.tokenize("中国ABC。") == ["中", "国", "ab", "##c", "。"]
+
+
+def test_a_chinese_model_of_another_architecture_is_recognised(tmp_path):
+    folder = write_release(tmp_path / "albert_tiny_zh", "vocab.txt", CHINESE_PIECES)
+    (folder / "checkpoint").unlink()
+    for path in folder.glob("model.ckpt-best*"):
+        path.unlink()
+    tf.raw_ops.SaveV2(
+        prefix=str(folder / "albert_model.ckpt"),
+        tensor_names=["bert/encoder/layer_shared/output/dense/bias"],
+        shape_and_slices=[""],
+        tensors=[tf.zeros([2])],
+    )
+    path = write_zip(tmp_path / "albert_tiny.zip", folder)
+    with pytest.raises(AlbertError, match="take one with `google` in its name"):
+        albert_tf.load_pretrained(str(path))

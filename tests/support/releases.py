@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tests.support.builders import SPECIAL_PIECES
 
 #: Files of the fixture that releases do not have.
 _NOT_RELEASED = ("checkpoint", "expected.npz")
+#: The beginning of a vocabulary as that of the Chinese releases.
+CHINESE_PIECES = (*SPECIAL_PIECES, "中", "国", "##国", "ab", "##c", "。")
 TF1_TINY = Path(__file__).parents[1] / "golden" / "tf1_tiny"
 
 
@@ -36,4 +39,14 @@ def write_archive(path: Path) -> Path:
         for file in sorted(TF1_TINY.iterdir()):
             if file.name not in _NOT_RELEASED:
                 archive.add(file, f"albert_tiny/{file.name}")
+    return path
+
+
+def write_zip(path: Path, source: Path, folder: str = "") -> Path:
+    """Writes the files of a folder as a .zip, below `folder`, with those that macOS adds."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(source.iterdir()):
+            if file.name != "expected.npz":
+                archive.write(file, f"{folder}{file.name}")
+                archive.writestr(f"__MACOSX/{folder}._{file.name}", b"\0")
     return path

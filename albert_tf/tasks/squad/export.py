@@ -14,23 +14,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import join, keep
+from albert_tf.export.packing import join, keep, merge_words
 from albert_tf.export.publish import Export
 from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.serving import cut_padding, strings
 from albert_tf.export.text_graph import character_class, valid_utf8
 from albert_tf.export.text_probes import QUESTIONS, as_bytes, text_batches
-from albert_tf.export.tokenizer_graph import SentencePieceGraph
+from albert_tf.export.tokenizer_graph import tokenizer_graph
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.squad.answering import QuestionAnswerer
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.thresholds import DEFAULT
 from albert_tf.tasks.squad.windows import WindowOptions
-from albert_tf.tokenization.tokenizer import SENTENCEPIECE
 
 KIND = Kind(
     "ALBERT question answering",
@@ -163,21 +161,13 @@ def build_squad(
 
     Returns:
       The root and its signatures.
-
-    Raises:
-      AlbertError: the vocabulary is WordPiece.
     """
     tokenizer, spec = task.tokenizer, task.spec
-    if tokenizer.spec.kind != SENTENCEPIECE:
-        raise AlbertError(
-            "A SQuAD model with a WordPiece vocabulary cannot be exported with text as input; "
-            "export its encoder, or answer with run_squad.py."
-        )
-    graph = SentencePieceGraph(tokenizer)
+    graph = tokenizer_graph(tokenizer)
 
     @tf.function(autograph=False, input_signature=[strings("questions"), strings("contexts")])
     def answer(questions: tf.Tensor, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
-        queries = graph(questions)
+        queries = merge_words(graph(questions))
         query_lengths = tf.minimum(queries.row_lengths(), spec.windows.max_query_length)
         queries = keep(queries, query_lengths)
         ids, starts, ends = graph.encode_with_offsets(contexts)

@@ -9,6 +9,7 @@ import io
 import json
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,6 +162,14 @@ def _plain_archive(folder: Path) -> Path:
     return path
 
 
+def _zip_archive(folder: Path) -> Path:
+    path = folder / "release.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as f:
+        for name in ("albert_config.json", "checkpoint"):
+            f.write(GOLDEN / "tf1_tiny" / name, f"tiny/{name}")
+    return path
+
+
 TARGETS = {
     "model configuration": Target(written("albert_config.json", CONFIG), _config, True),
     "Hugging Face configuration": Target(
@@ -182,4 +191,5 @@ TARGETS = {
     "data of a checkpoint": Target(_own("ckpt.data-00000-of-00001"), _load),
     "archive.tar.gz": Target(_archive, _unpack),
     "archive.tar": Target(_plain_archive, _unpack),
+    "archive.zip": Target(_zip_archive, _unpack),
 }

@@ -1,0 +1,171 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The code blocks of docs/guides run, in their order, with small models and data."""
+
+import csv
+import gzip
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+from tests.support.pages import ROOT, code_blocks, replaced, run_page, run_python_blocks
+from tests.support.small_tasks import squad_content
+from tests.support.web_server import serving
+
+GUIDES = ROOT / "docs/guides"
+BOOKS = ROOT / "demo/data/books"
+BUNDLED = ROOT / "albert_tf/pretrained/albert_tiny_books"
+#: The share of searches that find a neighbour, in a line of the search guide's output.
+SHARES = re.compile(r"^(mean vectors|TF-IDF|both) +([\d.]+)% +([\d.]+)% +([\d.]+)%$", flags=re.M)
+
+
+def guide(name):
+    return (GUIDES / f"{name}.md").read_text("utf-8")
+
+
+@pytest.fixture
+def hub(tmp_path_factory, monkeypatch):
+    """Environment variables for a server that offers the bundled model as albert/albert-base-v2."""
+    for name in [name for name in os.environ if name.startswith(("HF_", "HUGGING_FACE"))]:
+        monkeypatch.delenv(name)
+    with serving() as server:
+        files = {path.name: path.read_bytes() for path in BUNDLED.iterdir()}
+        server.models["albert/albert-base-v2"] = files
+        yield {
+            "HF_ENDPOINT": server.url,
+            "HF_HOME": str(tmp_path_factory.mktemp("hf")),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+        assert any("model.safetensors" in path for path in server.paths())
+
+
+def test_every_guide_is_run_here():
+    assert {path.stem for path in GUIDES.glob("*.md")} == {
+        "fine_tune",
+        "pretrain_at_scale",
+        "question_answering",
+        "search",
+    }
+    # Neither of the languages that are run is hidden in an indented block.
+    for path in GUIDES.glob("*.md"):
+        languages = {block.language for block in code_blocks(path.read_text("utf-8"))}
+        assert languages <= {"bash", "python", "text", "json"}
+        assert len(re.findall(r"^ *```\w", path.read_text("utf-8"), flags=re.M)) == len(
+            code_blocks(path.read_text("utf-8"))
+        )
+
+
+def write_books(folder, paragraphs):
+    """Copies the first paragraphs of two books, of at least 200 characters each."""
+    for name in ("darwin", "doyle"):
+        text = (BOOKS / f"heldout/{name}.txt").read_text("utf-8")
+        long = [part for part in text.split("\n\n") if len(" ".join(part.split())) >= 200]
+        path = folder / f"demo/data/books/heldout/{name}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n\n".join(long[:paragraphs]))
+
+
+def test_the_blocks_about_vectors_and_search_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_books(tmp_path, paragraphs=8)
+    measured, _, _ = guide("search").partition("\n## 5.")
+    names, printed = run_python_blocks(measured)
+    np.testing.assert_allclose(np.linalg.norm(np.load("passages.npy"), axis=1), 1, rtol=1e-5)
+    assert len(names["passages"]) == 16
+    # A passage is nearest to itself.
+    assert names["search"](names["passages"][9])[0][1] == names["passages"][9]
+    assert names["queries"].tolist() == [5]
+    assert [name for name, *_ in SHARES.findall(printed)] == ["mean vectors", "TF-IDF", "both"]
+    # Both neighbours are in the index, and the 100 best results are all of it.
+    assert all(share == "100.0" for *_, share in SHARES.findall(printed))
+
+
+@pytest.mark.slow
+def test_the_search_guide_runs_and_prints_its_figures(tmp_path, hub):
+    with open(tmp_path / "pairs.csv", "w", newline="") as f:
+        csv.writer(f).writerows([["query", "passage", "score"], ["a", "b", 1], ["c", "d", 2]])
+    (tmp_path / "dev.csv").write_bytes((tmp_path / "pairs.csv").read_bytes())
+    page = guide("search")
+    shorter = {
+        "train_step=150": "train_step=2",
+        "[:, :20]": "[:, :2]",
+        "--output_dir=runs/similarity": "--output_dir=runs/similarity --train_step=2",
+    }
+    printed = run_page(replaced(page, shorter), tmp_path, hub)
+    assert "3354 passages" in printed
+    stated, computed = (
+        {name: [float(share) for share in shares] for name, *shares in SHARES.findall(text)}
+        for text in (page, printed)
+    )
+    assert stated["TF-IDF"] == computed["TF-IDF"]
+    for name in ("mean vectors", "both"):  # These depend on the processor, a little.
+        np.testing.assert_allclose(stated[name], computed[name], atol=1)
+    assert json.loads((tmp_path / "runs/similarity/eval_results.json").read_text())
+
+
+@pytest.mark.slow
+def test_the_guide_to_fine_tuning_runs(tmp_path, hub):
+    shorter = {
+        "--num_train_epochs=10 --eval_every_steps=20 --num_seeds=3": "--num_train_epochs=1 "
+        "--num_seeds=2"
+    }
+    printed = run_page(replaced(guide("fine_tune"), shorter), tmp_path, hub)
+    results = [
+        json.loads((tmp_path / f"runs/{name}/eval_results.json").read_text())
+        for name in ("authors", "authors-python")
+    ]
+    assert results[0]["accuracy"] == results[1]["accuracy"] > 0.3  # Of six authors.
+    rows = (tmp_path / "runs/authors/predictions.tsv").read_text().splitlines()
+    assert len(rows) == 481
+    assert "accuracy of 2 seeds" in printed
+    assert re.search(r"^\[b'\w+'\]$", printed, flags=re.M)
+
+
+@pytest.mark.slow
+def test_the_guide_to_question_answering_runs(tmp_path, hub):
+    for part, examples in (("train", 24), ("dev", 6)):
+        content = json.dumps(squad_content("2.0", examples))
+        (tmp_path / f"{part}-v2.0.json").write_text(content)
+    printed = run_page(guide("question_answering"), tmp_path, hub)
+    assert len(json.loads((tmp_path / "runs/squad/predictions.json").read_text())) == 6
+    # The second training starts from all weights of the first, also those of the head.
+    assert "not in the checkpoint" in printed.partition("answerable: ")[0]
+    assert "not in the checkpoint" not in printed.partition("answerable: ")[2]
+    assert "'answerable': " in printed
+
+
+@pytest.mark.slow
+def test_the_guide_to_pretraining_runs_on_a_small_text(tmp_path):
+    for part, names in (("train", ("darwin", "doyle", "smith")), ("heldout", ("dickens",))):
+        (tmp_path / "corpus" / part).mkdir(parents=True)
+        for name in names:
+            text = (BOOKS / f"heldout/{name}.txt").read_text("utf-8")
+            rows = (json.dumps({"text": chapter}) for chapter in text.split("\n\n\n"))
+            with gzip.open(tmp_path / f"corpus/{part}/{name}.jsonl.gz", "wt") as f:
+                f.write("\n".join(rows))
+    smaller = {
+        "--strategy=mirrored ": "",
+        "albert_base_v2": "albert_test",
+        "--max_seq_length=512": "--max_seq_length=64",
+        "--vocab_size=30000": "--vocab_size=500",
+        "--num_shards=64 --num_workers=16": "--num_shards=4 --num_workers=2",
+        "--train_batch_size=4096 --gradient_accumulation_steps=16": "--train_batch_size=16 "
+        "--gradient_accumulation_steps=2",
+        "--num_train_steps=100 --num_warmup_steps=10 --log_every_steps=10": "--num_train_steps=6 "
+        "--num_warmup_steps=1 --log_every_steps=2",
+        "--num_train_steps=125000 --num_warmup_steps=3125": "--num_train_steps=4 "
+        "--num_warmup_steps=1",
+        "--eval_every_steps=5000": "--eval_every_steps=2",
+        "--save_checkpoints_steps=1000": "--save_checkpoints_steps=2",
+    }
+    printed = run_page(replaced(guide("pretrain_at_scale"), smaller), tmp_path)
+    assert re.search(r"^[\d,]+ sequences per second: [\d,]+ hours$", printed, flags=re.M)
+    assert {path.name for path in (tmp_path / "text/train").iterdir()} >= {
+        "darwin.jsonl.gz",
+        "doyle.jsonl.gz",
+        "smith.jsonl.gz",
+    }
+    assert (tmp_path / "runs/base/best").is_dir()
