@@ -8,8 +8,11 @@
     --export_path=exports/preprocessor
   python export_tfhub.py --albert_directory=runs/rte --export_type=classifier \\
     --export_path=exports/rte
+  python export_tfhub.py --albert_directory=runs/rte --export_type=classifier \\
+    --export_path=models/rte --version=1
   python export_tfhub.py --albert_directory=runs/base --format=tflite --quantization=int8 \\
     --export_path=exports/lite
+  python export_tfhub.py --albert_directory=runs/base --format=onnx --export_path=exports/onnx
 
 The encoder and the preprocessor are for hub.KerasLayer. The SavedModel of a fine-tuned model takes
 strings. All exports load with nothing but tensorflow and tensorflow_text.
@@ -28,6 +31,7 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
+from albert_tf.export.versions import version_folder
 from albert_tf.io import folders
 from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
@@ -36,6 +40,8 @@ from albert_tf.weights.model_folders import check_trained, model_folder
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
+#: Formats of models that take token ids, with their titles.
+ID_FORMATS = {"tflite": "TensorFlow Lite", "onnx": "ONNX"}
 #: Names of tasks by the export types of fine-tuned models.
 TASKS = {task.export_type: task.name for task in BUILT_IN}
 
@@ -49,7 +55,9 @@ def define_flags() -> None:
     )  # fmt: skip
     define_path(
         "export_path", None, "A new folder for the export.", required=True,
-        check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
+        check=lambda path: folders.check_new_folder(
+            version_folder(path, FLAGS.version, FLAGS.overwrite), FLAGS.overwrite
+        ),
     )  # fmt: skip
     flags.DEFINE_enum(
         "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
@@ -65,8 +73,9 @@ def define_flags() -> None:
         "tokenizer.json, or true.",
     )  # fmt: skip
     flags.DEFINE_enum(
-        "format", "saved_model", ["saved_model", "tflite"], "tflite: TensorFlow Lite, for "
-        "--export_type=model and classifier; it takes token ids instead of text.",
+        "format", "saved_model", ["saved_model", *ID_FORMATS], "tflite: TensorFlow Lite; "
+        "onnx: ONNX, which needs the extra `onnx`. Both are for --export_type=model and classifier "
+        "and take token ids instead of text.",
     )  # fmt: skip
     flags.DEFINE_enum(
         "quantization", "none", ["none", "float16", "int8"], "With --format=tflite: type of the "
@@ -81,6 +90,10 @@ def define_flags() -> None:
         "seq_length", 128, "With --export_type=preprocessing: default sequence length, in tokens.",
         lower_bound=5,
     )  # fmt: skip
+    flags.DEFINE_integer(
+        "version", None, "saved_model: write the folder --export_path/version, for TensorFlow "
+        "Serving, which serves the highest number there; a positive integer.", lower_bound=1,
+    )  # fmt: skip
     script.define_overwrite_flag()
 
 
@@ -88,29 +101,28 @@ def _check_flags() -> None:
     if FLAGS.quantization != "none" and FLAGS.format != "tflite":
         raise AlbertError("--quantization is only for --format=tflite.")
     if FLAGS.precision != FLOAT32 and (
-        FLAGS.format == "tflite" or FLAGS.export_type == "preprocessing"
+        FLAGS.format != "saved_model" or FLAGS.export_type == "preprocessing"
     ):
         raise AlbertError("--precision is for SavedModels of models; tflite has --quantization.")
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["seq_length"], "it requires --export_type=preprocessing.")
-    if FLAGS.format == "tflite":
-        _check_lite(FLAGS.export_type)
+    if FLAGS.format != "saved_model":
+        refuse_flags(["version"], "it requires --format=saved_model.")
+        _check_takes_ids(FLAGS.export_type, ID_FORMATS[FLAGS.format])
 
 
-def _check_lite(export_type: str) -> None:
-    """Raises AlbertError for exports without a TensorFlow Lite model, before anything is loaded."""
-    if export_type in ["model", *(task.export_type for task in BUILT_IN if task.has_lite)]:
+def _check_takes_ids(export_type: str, title: str) -> None:
+    """Raises AlbertError for exports that take text, before anything is loaded."""
+    if export_type in ["model", *(task.export_type for task in BUILT_IN if task.takes_ids)]:
         return
     if export_type == "model_with_mlm":
         reason = "the pretraining heads are left out; use --export_type=model."
     else:
         reason = (
-            "TensorFlow Lite has no built-in operations for the strings that it takes; give ids to "
-            "an exported encoder, or export a SavedModel."
+            f"{title} has no built-in operations for the strings that it takes; give ids to an "
+            "exported encoder, or export a SavedModel."
         )
-    raise AlbertError(
-        f"--export_type={export_type} cannot be exported to TensorFlow Lite: {reason}"
-    )
+    raise AlbertError(f"--export_type={export_type} cannot be exported to {title}: {reason}")
 
 
 def _main() -> None:
@@ -120,15 +132,22 @@ def _main() -> None:
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export.hub import export_encoder, export_preprocessor
     from albert_tf.export.model_folder import ModelFolder
-    from albert_tf.tasks.export import export_lite, export_task
+    from albert_tf.tasks.export import export_ids, export_task
 
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
     source = ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
-    path, kind, overwrite = FLAGS.export_path, FLAGS.export_type, FLAGS.overwrite
+    kind, overwrite = FLAGS.export_type, FLAGS.overwrite
+    path = version_folder(FLAGS.export_path, FLAGS.version, overwrite)
     task = find_task(TASKS.get(kind))
     if FLAGS.format == "tflite":
-        export_lite(source, task, path, FLAGS.quantization, overwrite)
+        from albert_tf.export.tflite import lite_format
+
+        export_ids(source, task, path, lite_format(FLAGS.quantization), overwrite)
+    elif FLAGS.format == "onnx":
+        from albert_tf.export.onnx_graph import onnx_format
+
+        export_ids(source, task, path, onnx_format(), overwrite)
     elif task:
         export_task(task, source, path, overwrite, FLAGS.precision)
     elif kind == "preprocessing":

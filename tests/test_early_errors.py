@@ -191,6 +191,10 @@ MISTAKES = {
         (*EXPORT, "--export_path=out", "--format=tflite", "--export_type=squad"),
         "--export_type=squad cannot be exported to TensorFlow Lite",
     ),
+    "text for ONNX": (
+        (*EXPORT, "--export_path=out", "--format=onnx", "--export_type=preprocessing"),
+        "--export_type=preprocessing cannot be exported to ONNX: ONNX has no built-in operations",
+    ),
     "a conversion over something": (
         (*CONVERT, "--to=hf", "--output_dir=full.tsv"),
         "--output_dir: full.tsv already exists; delete it, give another path",

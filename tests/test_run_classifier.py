@@ -23,8 +23,10 @@ import run_classifier
 from albert_tf.cli.flag_names import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.classification.classifying import TextClassifier
+from albert_tf.training.monitors import read_metrics
 from albert_tf.weights.load import open_source
 from tests.support.builders import SPECIAL_PIECES, tiny_config, write_tokenizer
+from tests.support.events import hyperparameters, summaries, text_of, undocumented_tags
 from tests.support.script_flags import parsed_flags
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -159,6 +161,34 @@ def test_separable_task_is_learned_and_results_are_written(model):
     assert "train: 300 examples" in printed
     assert "labels negative 50.0%, positive 50.0%" in printed
     assert json.loads((output_dir / "task.json").read_text())["labels"] == ["negative", "positive"]
+
+
+def test_tensorboard_gets_the_settings_and_predictions_of_every_evaluation(model, folder):
+    output_dir, _ = model
+    name, settings = hyperparameters(output_dir)
+    assert name == str(output_dir)
+    recorded = json.loads((output_dir / "run_config.json").read_text())
+    assert settings["learning_rate"] == recorded["run"]["learning_rate"]
+    assert settings["hidden_size"] == recorded["task"]["config"]["hidden_size"]
+    assert (settings["task"], settings["max_steps"]) == (
+        "text_classification",
+        recorded["train"]["max_steps"],
+    )
+    assert undocumented_tags(output_dir, "train") == set()
+    tables = [
+        (step, text_of(value))
+        for step, value in summaries(output_dir, "eval")
+        if value.tag == "predictions"
+    ]
+    evaluated = [entry["step"] for entry in read_metrics(output_dir) if entry["split"] == "eval"]
+    assert [step for step, _ in tables] == evaluated
+    head, _, *rows = tables[-1][1].splitlines()
+    assert head == "| text | label | predicted | probability |"
+    assert len(rows) == 10
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert {row[1] for row in cells} == {row[2] for row in cells} == {"negative", "positive"}
+    texts = (folder / "dev.tsv").read_text()
+    assert all(row[0] in texts for row in cells)
 
 
 def weights_of(output_dir):

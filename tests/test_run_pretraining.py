@@ -25,6 +25,7 @@ from albert_tf.export.conversion import convert
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
+from tests.support.events import hyperparameters, undocumented_tags
 
 MASKED = Path(__file__).parent / "golden/tf1_records/pretrain_128.tfrecord"
 WORDS = [f"w{i}" for i in range(95)]
@@ -239,6 +240,10 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
     # TensorBoard shows the training data.
     (events,) = (folder / "events/train").iterdir()
     assert b"training_data" in events.read_bytes()
+    assert undocumented_tags(folder, "train") == set()
+    name, settings = hyperparameters(folder)
+    assert name == str(folder)
+    assert {"sop_weight", "num_hidden_layers", "learning_rate", "max_steps"} <= set(settings)
 
 
 def test_compact_records_give_the_same_results_in_every_evaluation(run, tmp_path, trained, compact):

@@ -32,13 +32,13 @@ import tensorflow as tf
 
 from albert_tf.export.hub import export_encoder
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.tflite import interpreter_class
+from albert_tf.export.tflite import interpreter_class, lite_format
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.pretrained.archive import unpack
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.export import export_lite, export_task
+from albert_tf.tasks.export import export_ids, export_task
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -194,7 +194,7 @@ def write(folder: Path) -> None:
         )
         run = ModelFolder(str(work / "whole"))
         export_encoder(run, str(folder / "encoder"), with_heads=False)
-        export_lite(run, None, str(work / "lite"), "none")
+        export_ids(run, None, str(work / "lite"), lite_format("none"))
         shutil.copy(work / "lite/model.tflite", folder / "lite.tflite")
         encoder = AlbertEncoder(CONFIG)
         load_weights(str(work / "whole"), encoder.named_weights(), whole=True)

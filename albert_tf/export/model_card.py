@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from albert_tf.config import AlbertConfig
+from albert_tf.io.markdown import table
 from albert_tf.tokenization.tokenizer import TokenizerSpec
 from albert_tf.version import __version__
 
@@ -75,7 +76,7 @@ def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, che
         (f"`{name}`", _specs(_inputs(function)), _specs(function.structured_outputs))
         for name, function in signatures.items()
     ]
-    sections += ["## Signatures", _table(("signature", "inputs", "outputs"), rows)]
+    sections += ["## Signatures", table(("signature", "inputs", "outputs"), rows)]
     model = {"parameters": f"{facts.parameters:,}"} if facts.parameters else {}
     sections += _section("Model", {**model, **(facts.config.to_dict() if facts.config else {})})
     sections += _section("Vocabulary", facts.tokenizer.to_dict() if facts.tokenizer else {})
@@ -101,7 +102,7 @@ def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, che
 
 def _section(title: str, values: Mapping[str, Any], level: str = "##") -> list[str]:
     rows = list(_rows(values))
-    return [f"{level} {title}", _table(("", ""), rows)] if rows else []
+    return [f"{level} {title}", table(("", ""), rows)] if rows else []
 
 
 def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -126,12 +127,6 @@ def _cell(value: Any) -> str:
     text = str(value)
     # Folders of the machine that trained the model are private.
     return os.path.basename(text.rstrip("/")) if os.path.isabs(text) or "://" in text else text
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |"
-                     for line in lines)  # fmt: skip
 
 
 def _inputs(function: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import CARD_FILE, ModelFacts
 from albert_tf.export.publish import Export, publish
+from albert_tf.export.versions import export_name
 from albert_tf.io import files, folders
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import is_name, locate
@@ -136,8 +137,8 @@ class ModelFolder:
           AlbertError: `path` exists, or the check failed.
         """
         with folders.new_folder(path, overwrite, self.path) as folder:
-            name = os.path.basename(path.rstrip("/"))
-            difference = publish(export, folder, self.facts(name, tokenizer, model))
+            facts = self.facts(export_name(path), tokenizer, model)
+            difference = publish(export, folder, facts)
         print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
         other = "" if export.precision == FLOAT32 else " from those in float32"
         print(f"Checked in a fresh process: outputs differ{other} by at most {difference:.1e}.")

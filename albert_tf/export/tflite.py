@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.python.convert_phase import ConverterError
@@ -22,13 +21,13 @@ from tensorflow.lite.python.convert_phase import ConverterError
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.encoder import probe_batches, serving_signature
-from albert_tf.export.model_card import Kind
+from albert_tf.export.id_graphs import IdFormat, Outputs, compare, difference_line
 from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.serving import input_specs
 from albert_tf.io.streams import standard_error_shut
-from albert_tf.modeling.encoder import AlbertEncoder
 
-_EXAMPLE = """import numpy as np
+#: Python code for the model card.
+EXAMPLE = """import numpy as np
 
 try:
     from ai_edge_litert.interpreter import Interpreter  # pip install ai-edge-litert
@@ -47,9 +46,6 @@ run(input_word_ids=ids, input_mask=np.ones_like(ids), input_type_ids=np.zeros_li
 TOLERANCES = {"none": 1e-4, "float16": 0.05, "int8": 0.5}
 QUANTIZATIONS = tuple(TOLERANCES)
 
-#: Returns outputs by name, from the model's inputs by name and `training`.
-Outputs = Callable[[Mapping[str, tf.Tensor], bool], dict[str, tf.Tensor]]
-
 
 def interpreter_class() -> type:
     """Returns LiteRT's interpreter (package ai-edge-litert) if it is installed, else TensorFlow's.
@@ -63,19 +59,16 @@ def interpreter_class() -> type:
     return Interpreter
 
 
-def lite_kind(kind: Kind) -> Kind:
-    """Returns the kind of a TensorFlow Lite model, from that of the SavedModel."""
-    return Kind(f"{kind.title} for TensorFlow Lite", _EXAMPLE)
-
-
-def encoder_outputs(model: AlbertEncoder) -> Outputs:
-    """Returns a function with an encoder's `pooled_output` [B, H], `sequence_output` [B, S, H]."""
-
-    def encode(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
-        outputs = model(inputs, training=training)
-        return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
-
-    return encode
+def lite_format(quantization: str) -> IdFormat:
+    """Returns TensorFlow Lite as a format, with weights of one of QUANTIZATIONS."""
+    return IdFormat(
+        "TensorFlow Lite",
+        "model.tflite",
+        EXAMPLE,
+        lambda function, weights: convert(function, weights, quantization),
+        lambda content, function, config: numerics(content, function, config, quantization),
+        summary,
+    )
 
 
 def convert(function: Outputs, weights: Mapping[str, tf.Variable], quantization: str) -> bytes:
@@ -166,9 +159,7 @@ def numerics(
 
     Returns:
       A report as JSON values: `quantization`, `bytes`, `operations` (see `operations`), `inputs`
-      (the shapes of the probes) and `outputs`: for every output the largest `absolute` difference,
-      the same `relative` to the largest value, for vectors the smallest `cosine` similarity, and
-      for probabilities `same_label`, the share of rows with the same best label.
+      (the shapes of the probes) and `outputs` (see `id_graphs.compare`).
 
     Raises:
       AlbertError: there are operations that are not built in, or an output differs by more than
@@ -179,22 +170,13 @@ def numerics(
     with standard_error_shut():  # The interpreter announces its delegate for the CPU.
         run = interpreter_class()(model_content=content).get_signature_runner()
         results = [run(**batch) for batch in batches]
-    expected = [
-        function({name: tf.constant(value) for name, value in batch.items()}, False)
-        for batch in batches
-    ]
-    outputs = {}
-    for name in expected[0]:
-        ours, theirs = [r[name] for r in results], [e[name].numpy() for e in expected]
-        outputs[name] = figures = _difference(name, ours, theirs)
-        # Not `>`: comparisons with NaN are False.
-        if not figures["relative"] <= TOLERANCES[quantization]:
-            raise AlbertError(
-                f"The TensorFlow Lite model with quantization {quantization!r} is not accurate: "
-                f"its {name} differs from the source's by {figures['absolute']:.2g}, "
-                f"{figures['relative']:.2g} of the largest value; use another quantization, or "
-                "export a SavedModel."
-            )
+    outputs = compare(
+        results,
+        function,
+        batches,
+        TOLERANCES[quantization],
+        f"The TensorFlow Lite model with quantization {quantization!r}",
+    )
     return {
         "quantization": quantization,
         "bytes": len(content),
@@ -206,27 +188,7 @@ def numerics(
 
 def summary(report: Mapping[str, Any]) -> str:
     """Formats the report of `numerics` in two lines."""
-    differences = ", ".join(
-        f"{name} {figures['relative']:.1e}" for name, figures in report["outputs"].items()
-    )
     return (
         f"{report['bytes'] / 1e6:.1f} MB, only built-in operations, quantization "
-        f"{report['quantization']}.\nLargest differences from the source, relative to the largest "
-        f"value: {differences}."
+        f"{report['quantization']}.\n{difference_line(report)}"
     )
-
-
-def _difference(name: str, ours: list[np.ndarray], theirs: list[np.ndarray]) -> dict[str, float]:
-    """Returns the figures of one output; see `numerics`."""
-    shape, width = theirs[0].shape, theirs[0].shape[-1]
-    ours, theirs = (np.concatenate([a.ravel() for a in arrays]) for arrays in (ours, theirs))
-    absolute, largest = float(np.abs(ours - theirs).max()), float(np.abs(theirs).max())
-    figures = {"absolute": absolute, "relative": absolute / max(largest, 1e-12)}
-    if len(shape) == 1:
-        return figures
-    ours, theirs = (array.astype(np.float64).reshape(-1, width) for array in (ours, theirs))
-    norms = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
-    figures["cosine"] = float(((ours * theirs).sum(axis=1) / norms).min())
-    if name == "probabilities":
-        figures["same_label"] = float((ours.argmax(axis=1) == theirs.argmax(axis=1)).mean())
-    return figures

@@ -29,9 +29,9 @@ from albert_tf.weights.model_folders import TASK_FILE, VOCABULARY_SETTINGS, read
 
 if TYPE_CHECKING:
     from albert_tf.data.records import FeatureSpec
+    from albert_tf.export.id_graphs import Outputs
     from albert_tf.export.model_card import Kind
     from albert_tf.export.publish import Export
-    from albert_tf.export.tflite import Outputs
     from albert_tf.modeling.encoder import AlbertModel
 
 
@@ -232,8 +232,8 @@ class FineTuningTask(Task):
             f"There is no SavedModel for the task {self.name!r}; export the model's encoder."
         )
 
-    def export_lite(self, model: AlbertModel) -> tuple[Kind, Outputs, tuple[str, ...]]:
-        """Returns the parts of a TensorFlow Lite model of this task.
+    def export_ids(self, model: AlbertModel) -> tuple[Kind, Outputs, tuple[str, ...]]:
+        """Returns the parts of a model of this task that takes token ids.
 
         Returns:
           The kind of export; a function from the encoder's inputs and `training` to outputs by
@@ -243,8 +243,8 @@ class FineTuningTask(Task):
           AlbertError: the task has none.
         """
         raise AlbertError(
-            f"There is no TensorFlow Lite model for the task {self.name!r}; export the encoder, or "
-            "a SavedModel."
+            f"The task {self.name!r} has no model that takes token ids; export the encoder, or a "
+            "SavedModel."
         )
 
     def description(self) -> dict[str, object]:

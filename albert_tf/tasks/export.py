@@ -1,21 +1,22 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Exports the model of an output directory as a SavedModel or a TensorFlow Lite model."""
+"""Exports the model of an output directory as a SavedModel, for TensorFlow Lite, or as ONNX."""
 
 from __future__ import annotations
 
 import os
 
 from albert_tf.errors import AlbertError
-from albert_tf.export import tflite
 from albert_tf.export.encoder import KIND as ENCODER
 from albert_tf.export.encoder import serving_signature
 from albert_tf.export.hub import export_encoder
-from albert_tf.export.model_card import CARD_FILE, model_card
+from albert_tf.export.id_graphs import IdFormat, encoder_outputs
+from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.precision import PRECISIONS, export_in
 from albert_tf.export.publish import REPORT_FILE
 from albert_tf.export.serving import input_specs
+from albert_tf.export.versions import export_name, version_folder
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import shown
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -52,7 +53,11 @@ def export_task(
 
 
 def export_saved_model(
-    directory: str, path: str, overwrite: bool = False, precision: str = FLOAT32
+    directory: str,
+    path: str,
+    overwrite: bool = False,
+    precision: str = FLOAT32,
+    version: int | None = None,
 ) -> None:
     """Exports a model as a SavedModel.
 
@@ -65,20 +70,23 @@ def export_saved_model(
       overwrite: replace an earlier export at `path`; see folders.new_folder.
       precision: "float32", or "mixed_bfloat16" for processors with units for it: faster, and less
         exact.
+      version: creates the folder `path`/`version` instead, for TensorFlow Serving; a positive
+        integer. See docs/serving.md.
 
     Raises:
-      AlbertError: there is no model, it has no vocabulary, `path` exists, an argument is not a
-        path, or the precision is unknown.
+      AlbertError: there is no model, it has no vocabulary, the folder exists, an argument is not a
+        path, or the precision or the version is not valid.
 
     Example:
       albert_tf.export_saved_model("runs/rte", "exports/rte")
+      albert_tf.export_saved_model("runs/rte", "models/rte", version=1)
     """
     if precision not in PRECISIONS:
         raise AlbertError(
             f"Unknown precision {shown(precision)}; use one of {', '.join(PRECISIONS)}."
         )
     source = ModelFolder(files.path_of(directory, "model"))
-    path = files.path_of(path, "folder to make")
+    path = version_folder(files.path_of(path, "folder to make"), version, overwrite)
     task_file = find_beside(source.path, TASK_FILE)
     if not task_file:
         return export_encoder(source, path, True, overwrite, precision)
@@ -92,49 +100,49 @@ def export_saved_model(
     return export_task(task_class, source, path, overwrite, precision)
 
 
-def export_lite(
+def export_ids(
     source: ModelFolder,
     task_class: type[FineTuningTask] | None,
     path: str,
-    quantization: str,
+    id_format: IdFormat,
     overwrite: bool = False,
 ) -> None:
-    """Exports a TensorFlow Lite model with vocabulary, report and card; see export.tflite.
+    """Exports a model that takes token ids, with vocabulary, report and card.
 
     Args:
       source: the model.
       task_class: the task it was fine-tuned for; None exports the encoder.
       path: the folder to create.
-      quantization: one of tflite.QUANTIZATIONS.
+      id_format: the format of the model.
       overwrite: see `export_saved_model`.
 
     Raises:
-      AlbertError: the task has no TensorFlow Lite model.
+      AlbertError: the task has no such model.
     """
     labels: tuple[str, ...] = ()
     if task_class:
         task = task_class.load(source.path)
         model, tokenizer = task.build_model(), task.tokenizer
-        kind, function, labels = task.export_lite(model)
+        kind, function, labels = task.export_ids(model)
     else:
         config, tokenizer = source.config_and_tokenizer()
         model = AlbertEncoder(config, dtype="float32")
-        kind, function = ENCODER, tflite.encoder_outputs(model)
+        kind, function = ENCODER, encoder_outputs(model)
     source.load(model)
-    content = tflite.convert(function, model.named_weights(), quantization)
-    report = tflite.numerics(content, function, model.config, quantization)
+    content = id_format.convert(function, model.named_weights())
+    report = id_format.numerics(content, function, model.config)
     with folders.new_folder(path, overwrite, source.path) as folder:
-        files.write_bytes(os.path.join(folder, "model.tflite"), content)
+        files.write_bytes(os.path.join(folder, id_format.file), content)
         tokenizer.save(folder)
         if labels:
             files.write_text(os.path.join(folder, "labels.txt"), "\n".join(labels) + "\n")
         files.write_json(os.path.join(folder, REPORT_FILE), report)
         card = model_card(
-            tflite.lite_kind(kind),
+            Kind(f"{kind.title} for {id_format.title}", id_format.example),
             {"serving_default": serving_signature(function, input_specs())},
-            source.facts(os.path.basename(path.rstrip("/")), tokenizer, model),
-            tflite.summary(report),
+            source.facts(export_name(path), tokenizer, model),
+            id_format.summary(report),
         )
         files.write_text(os.path.join(folder, CARD_FILE), card)
-    print(f"The TensorFlow Lite model is in {path}; {CARD_FILE} there describes it.")
-    print(tflite.summary(report))
+    print(f"The {id_format.title} model is in {path}; {CARD_FILE} there describes it.")
+    print(id_format.summary(report))

@@ -18,13 +18,13 @@ class BuiltIn(NamedTuple):
       name: `Task.name`, as in task.json.
       module: the module that defines it.
       export_type: its name in export_tfhub.py.
-      has_lite: whether it has a TensorFlow Lite model; see `FineTuningTask.export_lite`.
+      takes_ids: whether it has models that take token ids; see `FineTuningTask.export_ids`.
     """
 
     name: str
     module: str
     export_type: str
-    has_lite: bool = False
+    takes_ids: bool = False
 
 
 BUILT_IN = (

@@ -122,18 +122,9 @@ class Evaluator:
         return outputs
 
     @lost_workers()
-    def evaluate_now(
-        self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
-    ) -> dict[str, float] | None:
-        """Returns the metrics of the current weights; all are NaN if any output is.
-
-        Args:
-          eval_spec: what to evaluate on.
-          stopped: called before each batch; the evaluation ends, with None, once it returns a true
-            value. All workers of a cluster must get the same value.
-        """
-        outputs = self.outputs(eval_spec, stopped)
-        return None if outputs is None else self.metrics(eval_spec, outputs)
+    def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
+        """Returns the metrics of the current weights; all are NaN if any output is."""
+        return self.metrics(eval_spec, self.outputs(eval_spec))
 
     def metrics(self, eval_spec: EvalSpec, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Returns the metrics of the `outputs` for a data set; all are NaN if any output is."""
@@ -168,7 +159,8 @@ class Evaluator:
 
         Args:
           eval_spec: the data.
-          stopped: see `evaluate_now`.
+          stopped: called before each batch; the evaluation ends, with None, once it returns a true
+            value. All workers of a cluster must get the same value.
 
         Returns:
           The outputs, [examples, ...], in the order of the examples; None if stopped.

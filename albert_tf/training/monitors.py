@@ -4,24 +4,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.io import files
+from albert_tf.io import files, markdown
 from albert_tf.io.json_values import JSON_ERRORS, finite_only
 from albert_tf.io.progress import Progress
 
 if TYPE_CHECKING:
-    from albert_tf.training.specs import RunConfig, TrainSpec
+    from albert_tf.training.run_identity import RunIdentity
+    from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
     from albert_tf.training.task import Task
 
 METRICS_FILE = "metrics.jsonl"
+#: Characters of a text among the predictions that TensorBoard shows.
+_SHOWN_TEXT = 300
 
 
 class MetricsLog:
@@ -50,29 +54,46 @@ class MetricsLog:
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Appends {"step", "split", …values}; numbers that are not finite are written as null."""
         entry = {"step": step, "split": split, **finite_only(values)}
-        with files.space_for(f"the metrics of step {step}, in {self._path} and {self._events}"):
-            with tf.io.gfile.GFile(self._path, "a") as f:
-                f.write(json.dumps(entry) + "\n")
-            writer = self._writer(split)
-            with writer.as_default():
-                for name, value in values.items():
-                    tf.summary.scalar(name, value, step=step)
-                writer.flush()
+        what = f"the metrics of step {step}"
+        with files.space_for(f"{what}, in {self._path}"), tf.io.gfile.GFile(self._path, "a") as f:
+            f.write(json.dumps(entry) + "\n")
+        with self._summaries(split, what):
+            for name, value in values.items():
+                tf.summary.scalar(name, value, step=step)
 
     def describe(self, name: str, values: Mapping[str, Any]) -> None:
         """Adds JSON values to TensorBoard's texts under a name, at step 0."""
         text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
-        with files.space_for(f"the description of {name}, in {self._events}"):
-            writer = self._writer("train")
-            with writer.as_default():
-                tf.summary.text(name, f"```json\n{text}\n```", step=0)
-                writer.flush()
+        with self._summaries("train", f"the description of {name}"):
+            tf.summary.text(name, f"```json\n{text}\n```", step=0)
 
-    def _writer(self, split: str) -> tf.summary.SummaryWriter:
-        if split not in self._writers:
-            folder = os.path.join(self._events, split)
-            self._writers[split] = tf.summary.create_file_writer(folder)
-        return self._writers[split]
+    def hyperparameters(self, values: Mapping[str, bool | int | float | str], run: str) -> None:
+        """Adds the settings of a run to TensorBoard's HPARAMS, which compares runs by name.
+
+        They belong to the folder above those of the splits, as its tables show metrics below the
+        folder of the settings.
+        """
+        from tensorboard.plugins.hparams import api
+
+        with self._summaries("", "the settings of the run"):
+            api.hparams(dict(values), trial_id=run)
+
+    def predictions(self, step: int, split: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Adds a table to TensorBoard's texts; see `Task.shown_predictions`."""
+        cells = [[_short_text(value) for value in row.values()] for row in rows]
+        with self._summaries(split, f"the predictions of step {step}"):
+            tf.summary.text("predictions", markdown.table(list(rows[0]), cells), step=step)
+
+    @contextlib.contextmanager
+    def _summaries(self, split: str, what: str) -> Iterator[None]:
+        """Writes summaries to the folder of a split, in a with block."""
+        with files.space_for(f"{what}, in {self._events}"):
+            if split not in self._writers:
+                folder = os.path.join(self._events, split).rstrip("/")
+                self._writers[split] = tf.summary.create_file_writer(folder)
+            with self._writers[split].as_default():
+                yield
+            self._writers[split].flush()
 
     def close(self) -> None:
         """Closes the event files."""
@@ -107,6 +128,7 @@ class RunMonitor:
 
     Args:
       task: formats the progress line.
+      identity: of the run, for its settings.
       config: of the run.
       train_spec: of the run.
       flops: operations of training on one example, a function of its positions.
@@ -119,12 +141,14 @@ class RunMonitor:
     def __init__(
         self,
         task: Task,
+        identity: RunIdentity,
         config: RunConfig,
         train_spec: TrainSpec,
         flops: Callable[[float], float],
         writes: bool,
     ) -> None:
-        self._task, self._config, self._train_spec = task, config, train_spec
+        self._task, self._identity = task, identity
+        self._config, self._train_spec = config, train_spec
         self._flops, self._writes = flops, writes
         self._input_watch = InputWatch()
         self._log: MetricsLog | None = None
@@ -139,6 +163,9 @@ class RunMonitor:
         self._clear()
         if self._writes:
             self._log = MetricsLog(self._config.output_dir, step)
+            if not step:
+                values = self._identity.hyperparameters()
+                self._log.hyperparameters(values, self._config.output_dir)
             if not step and self._train_spec.data_description:
                 self._log.describe("training_data", self._train_spec.data_description)
         self._progress = Progress("train", self._train_spec.max_steps, "steps", step)
@@ -213,6 +240,13 @@ class RunMonitor:
         if self._log:
             self._log.write(step, split, values)
 
+    def show(self, step: int, eval_spec: EvalSpec, outputs: Mapping[str, np.ndarray]) -> None:
+        """Shows some predictions of an evaluation in TensorBoard, if the task has a way to."""
+        if self._log and eval_spec.examples is not None:
+            rows = self._task.shown_predictions(outputs, eval_spec.examples)
+            if rows:
+                self._log.predictions(step, eval_spec.name, rows)
+
     def _means(self) -> dict[str, float]:
         """Returns means over the finite steps since the last entry of the log, and rates."""
         columns = {k: np.concatenate([m[k] for m in self._metrics]) for k in self._metrics[0]}
@@ -271,6 +305,12 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         return None
     intact = isinstance(entry, dict) and isinstance(entry.get("step"), int)
     return entry if intact else None
+
+
+def _short_text(value: object) -> str:
+    """Formats a value for a table: on one line, and not too long."""
+    text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} …"
 
 
 def short_rate(value: float) -> str:

@@ -65,7 +65,9 @@ class TrainingRun:
         trained = trainable_weights(evaluator.model)
         self.frozen = [name for name in self.weights if name not in trained]
         self.identity = RunIdentity(config, self.task, train_spec, self.frozen)
-        self.monitor = RunMonitor(self.task, config, train_spec, self._flops, self.chief)
+        self.monitor = RunMonitor(
+            self.task, self.identity, config, train_spec, self._flops, self.chief
+        )
         plateaus = self.task.plateaus(train_spec.data_description)
         with self.strategy.scope():
             self.guard = DivergenceGuard(
@@ -265,16 +267,18 @@ class TrainingRun:
 
     def _evaluate(self, step: int) -> bool:
         """Evaluates, unless a signal interrupts it; returns whether the run is over."""
-        results = self.evaluator.evaluate_now(self.eval_spec, self.preemption.agree)
-        if results is None:
+        outputs = self.evaluator.outputs(self.eval_spec, self.preemption.agree)
+        if outputs is None:
             return False
-        self.results = results
+        self.results = results = self.evaluator.metrics(self.eval_spec, outputs)
         shown = "  ".join(f"{k} {v:.4f}" for k, v in results.items())
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
         value, best = results[self.task.best_metric], self.store.best
         sign = 1 if self.task.best_metric_larger_is_better else -1
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):
             self.store.save_best(step, self.task.best_metric, value)
+        if np.isfinite(value):
+            self.monitor.show(step, self.eval_spec, outputs)
         self.monitor.log(step, self.eval_spec.name, results)  # Last: see _evaluation_pending.
         stopped_early = self._stopped_early(step)
         if stopped_early:

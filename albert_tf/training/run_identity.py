@@ -59,6 +59,15 @@ class RunIdentity:
         files.write_json(os.path.join(folder, RUN_CONFIG), values)
         files.write_json(os.path.join(folder, TRAINING_DATA), self._data)
 
+    def hyperparameters(self) -> dict[str, bool | int | float | str]:
+        """Returns the settings that have one value each, also those of the model and the task."""
+        task = self._values["task"]
+        config = task.get("config", {})
+        values = {**config, **task, **self._values["run"], "task": task.get("name")}
+        values["max_steps"] = self._values["train"]["max_steps"]
+        del values["name"]
+        return {k: v for k, v in values.items() if isinstance(v, (bool, int, float, str))}
+
     def check(self, folder: str) -> None:
         """Compares this run with the one in an output directory.
 

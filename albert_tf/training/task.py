@@ -15,6 +15,17 @@ from albert_tf.keras2 import keras
 from albert_tf.training.divergence import Plateau
 
 Batch = Mapping[str, tf.Tensor]
+#: The most examples that `Task.shown_predictions` returns.
+SHOWN = 10
+
+
+def shown(count: int) -> list[int]:
+    """Returns the indices of the examples to show out of `count`: at equal distances.
+
+    Files are often sorted by label, so the first examples would not do.
+    """
+    number = min(SHOWN, count)
+    return [i * count // number for i in range(number)]
 
 
 def correct(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -95,6 +106,22 @@ class Task(abc.ABC):
           outputs: of `predict`, [examples, ...], in the order of the examples.
           examples: of the EvalSpec.
         """
+
+    def shown_predictions(
+        self, outputs: Mapping[str, np.ndarray], examples: Any
+    ) -> Sequence[Mapping[str, object]]:
+        """Returns a few predictions for people to read, in TensorBoard; by default none.
+
+        Args:
+          outputs: as for `metrics`.
+          examples: of the EvalSpec.
+
+        Returns:
+          For each of the examples that `shown` selects, its values by the titles of a table's
+          columns, which are the same for all. Texts may be long; they are cut.
+        """
+        del outputs, examples
+        return ()
 
     def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
         """Returns the training loss of a model that knows only the frequencies of the labels.

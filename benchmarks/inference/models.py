@@ -19,6 +19,7 @@ from albert_tf.export.hub import export_encoder
 from albert_tf.export.model_card import ModelFacts
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.publish import publish
+from albert_tf.export.tflite import lite_format
 from albert_tf.io import folders
 from albert_tf.io.text_files import read_lines
 from albert_tf.keras2 import keras
@@ -27,7 +28,7 @@ from albert_tf.pretrained import DEFAULT
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.classification.export import classifier_export
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.export import export_lite
+from albert_tf.tasks.export import export_ids
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.load import load_pretrained
@@ -81,8 +82,8 @@ class ModelFiles:
                 source, path, with_heads=False, precision="mixed_bfloat16"
             ),
             "saved_model_text": self._export_classifier,
-            "tflite_none": lambda path: export_lite(source, None, path, "none"),
-            "tflite_int8": lambda path: export_lite(source, None, path, "int8"),
+            "tflite_none": lambda path: export_ids(source, None, path, lite_format("none")),
+            "tflite_int8": lambda path: export_ids(source, None, path, lite_format("int8")),
         }
         for file, write in writers.items():
             if file in wanted or (file == "hf" and onnx):

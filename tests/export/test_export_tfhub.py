@@ -291,6 +291,7 @@ def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(
         ({"format": "tflite", "export_type": "preprocessing"}, "no built-in operations for"),
         ({"format": "tflite", "export_type": "model_with_mlm"}, "heads are left out"),
         ({"quantization": "int8"}, "only for --format=tflite"),
+        ({"format": "tflite", "version": 1}, "--version would be ignored"),
     ],
 )
 def test_exports_without_a_lite_model_are_refused(release, run_script, tmp_path, flags, message):
@@ -438,6 +439,29 @@ assert "albert_tf" not in sys.modules
     expected = tf.saved_model.load(path)(["the people (x)"])["label"].numpy()[0].decode()
     assert done.stdout.strip() == expected
     assert expected in classifier.task.spec.labels
+
+
+def test_a_version_is_a_numbered_folder_that_is_not_replaced(release, run_script, tmp_path):
+    path = tmp_path / "models/zh"
+    flags = [f"--albert_directory={release}", f"--export_path={path}", "--version=20"]
+    with checked_in_this_process():
+        run_script(export_tfhub, *flags, "--export_type=preprocessing").ok()
+    assert [entry.name for entry in path.iterdir()] == ["20"]
+    assert hub.load(str(path / "20"))(["p7"])["input_mask"].shape == [1, 128]
+    done = run_script(export_tfhub, *flags)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: --export_path: {path} has a version 20 already; give another --version, or set "
+        "--overwrite to replace it.\n"
+    )
+
+
+def test_an_export_that_fails_leaves_no_version(release, run_script, tmp_path):
+    (release / "model.ckpt-best.data-00000-of-00001").write_bytes(b"x")
+    path = tmp_path / "models/zh"
+    flags = [f"--albert_directory={release}", f"--export_path={path}", "--version=3"]
+    assert run_script(export_tfhub, *flags).returncode == 1
+    assert not path.exists() or list(path.iterdir()) == []
 
 
 @pytest.mark.parametrize("paths", [(None, "exports"), ("runs", None), (3, "exports")])

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.export import encoder, preprocessor, tflite
-from albert_tf.export.model_card import ModelFacts, model_card
+from albert_tf.export import encoder, onnx_graph, preprocessor, tflite
+from albert_tf.export.model_card import Kind, ModelFacts, model_card
 from albert_tf.tasks.classification import export as classifier
 from albert_tf.tasks.multiple_choice import export as multiple_choice
 from albert_tf.tasks.squad import export as squad
@@ -69,12 +69,14 @@ def test_unknown_facts_are_left_out(signatures):
     assert "## Task" not in card and "## Evaluation" not in card and "parameters" not in card
 
 
-KINDS = [x.KIND for x in (encoder, preprocessor, classifier, multiple_choice, squad)]
+KINDS = [
+    *(x.KIND for x in (encoder, preprocessor, classifier, multiple_choice, squad)),
+    Kind("TensorFlow Lite", tflite.EXAMPLE),
+    Kind("ONNX", onnx_graph.EXAMPLE),
+]
 
 
-@pytest.mark.parametrize(
-    "kind", [*KINDS, tflite.lite_kind(encoder.KIND)], ids=lambda kind: kind.title
-)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
 def test_the_example_of_use_is_python(kind, signatures):
     card = model_card(kind, signatures, ModelFacts("x"), CHECK)
     compile(card.split("```python\n")[1].split("```")[0], "card", "exec")

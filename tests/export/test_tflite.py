@@ -13,6 +13,7 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.errors import AlbertError
 from albert_tf.export import tflite
+from albert_tf.export.id_graphs import encoder_outputs
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -29,7 +30,7 @@ CONFIG = tiny_config(
 
 
 def convert_encoder(model, quantization="none"):
-    return tflite.convert(tflite.encoder_outputs(model), model.named_weights(), quantization)
+    return tflite.convert(encoder_outputs(model), model.named_weights(), quantization)
 
 
 def convert_classifier(task, model, quantization="none"):
@@ -54,7 +55,7 @@ def contents(encoder):
 
 @pytest.fixture(scope="module")
 def reports(encoder, contents):
-    function = tflite.encoder_outputs(encoder)
+    function = encoder_outputs(encoder)
     return {
         name: tflite.numerics(content, function, encoder.config, name)
         for name, content in contents.items()
@@ -162,7 +163,7 @@ def test_a_model_with_other_outputs_than_its_source_is_refused(contents, encoder
     bias = other.named_weights()["bert/pooler/dense/bias"]
     bias.assign_add(tf.fill(bias.shape, 0.01))
     with pytest.raises(AlbertError, match="pooled_output differs"):
-        tflite.numerics(contents["none"], tflite.encoder_outputs(other), encoder.config, "none")
+        tflite.numerics(contents["none"], encoder_outputs(other), encoder.config, "none")
 
 
 def test_weights_too_large_for_float16_are_refused():
@@ -171,7 +172,7 @@ def test_weights_too_large_for_float16_are_refused():
     for name in ("word", "token_type", "position"):
         table = model.named_weights()[f"bert/embeddings/{name}_embeddings"]
         table.assign(table * 1e8)
-    function = tflite.encoder_outputs(model)
+    function = encoder_outputs(model)
     content = convert_encoder(model, "float16")
     with pytest.raises(AlbertError, match="'float16' is not accurate: its pooled_output differs"):
         tflite.numerics(content, function, model.config, "float16")
@@ -184,7 +185,7 @@ def test_every_activation_is_built_in(activation, capfd):
     model = AlbertEncoder(config, dtype="float32")
     capfd.readouterr()
     content = convert_encoder(model)
-    report = tflite.numerics(content, tflite.encoder_outputs(model), config, "none")
+    report = tflite.numerics(content, encoder_outputs(model), config, "none")
     assert report["outputs"]["sequence_output"]["relative"] < 1e-5
     assert capfd.readouterr() == ("", "")
 

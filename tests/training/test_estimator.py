@@ -272,7 +272,7 @@ def test_the_best_evaluation_has_the_largest_or_the_smallest_value(
 ):
     estimator, spec, source = make(tmp_path)
     values = iter([0.4, 0.5, 0.3, 0.4])
-    monkeypatch.setattr(estimator, "evaluate_now", lambda *_: {"masked_lm_accuracy": next(values)})
+    monkeypatch.setattr(estimator, "metrics", lambda *_: {"masked_lm_accuracy": next(values)})
     estimator.task.best_metric_larger_is_better = larger_is_better
     run = TrainingRun(estimator, spec, EvalSpec(source.eval_input_fn, every_steps=2))
     run.preemption = PreemptionHandler(estimator.strategy, print)

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.training.monitors import InputWatch, MetricsLog, read_metrics
+from tests.support.events import hyperparameters, summaries, text_of
 
 
 def told(shares):
@@ -61,11 +60,31 @@ def test_descriptions_appear_among_tensorboard_texts(tmp_path):
 
 def texts(output_dir):
     """What TensorBoard shows under Text of a run's training: JSON by name."""
-    found = {}
-    for path in Path(output_dir, "events/train").iterdir():
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                if value.metadata.plugin_data.plugin_name == "text":
-                    text = tf.make_ndarray(value.tensor).item().decode()
-                    found[value.tag] = json.loads(text.removeprefix("```json").removesuffix("```"))
-    return found
+    return {
+        value.tag: json.loads(text_of(value).removeprefix("```json").removesuffix("```"))
+        for _, value in summaries(output_dir, "train")
+        if value.metadata.plugin_data.plugin_name == "text"
+    }
+
+
+def test_predictions_are_a_table_of_short_texts(tmp_path):
+    log = MetricsLog(str(tmp_path), 0)
+    rows = [{"text": "a | b\n c", "probability": 0.123456}, {"text": "x" * 400, "probability": 1.0}]
+    log.predictions(7, "dev", rows)
+    log.close()
+    ((step, value),) = summaries(tmp_path, "dev")
+    assert (step, value.tag) == (7, "predictions")
+    head, line, first, second = text_of(value).splitlines()
+    assert (head, line) == ("| text | probability |", "| --- | --- |")
+    assert first == "| a \\| b c | 0.1235 |"
+    assert second == f"| {'x' * 300} … | 1 |"
+
+
+def test_the_settings_of_a_run_are_hyperparameters_named_by_the_run(tmp_path):
+    log = MetricsLog(str(tmp_path), 0)
+    log.hyperparameters({"learning_rate": 0.5, "optimizer": "lamb", "seed": 3}, "runs/a")
+    log.close()
+    assert hyperparameters(tmp_path) == (
+        "runs/a",
+        {"learning_rate": 0.5, "optimizer": "lamb", "seed": 3},
+    )

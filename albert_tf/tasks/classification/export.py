@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Exports a classifier as a SavedModel that takes texts, or as a TensorFlow Lite model.
+"""Exports a classifier as a SavedModel that takes texts, or the graph from ids to probabilities.
 
 classify = tf.saved_model.load(path)
 classify(["one text", "another"])["label"]
@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.export import tflite
+from albert_tf.export.id_graphs import Outputs
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import pack
 from albert_tf.export.publish import Export
@@ -140,7 +140,7 @@ def classifier_probes(task: TextClassificationTask, model: keras.Model) -> list[
     return probes
 
 
-def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) -> tflite.Outputs:
+def classifier_outputs(task: TextClassificationTask, model: AlbertClassifier) -> Outputs:
     """Returns a function to `probabilities` [B, labels], or for regression to `value` [B]."""
 
     def classify(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:

@@ -34,12 +34,12 @@ from albert_tf.tasks.classification.features import (
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.task import Batch
+from albert_tf.training.task import Batch, shown
 
 if TYPE_CHECKING:
+    from albert_tf.export.id_graphs import Outputs
     from albert_tf.export.model_card import Kind
     from albert_tf.export.publish import Export
-    from albert_tf.export.tflite import Outputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +143,7 @@ class TextClassificationTask(FineTuningTask):
 
         return classifier_export(self, model)
 
-    def export_lite(self, model: AlbertClassifier) -> tuple[Kind, Outputs, tuple[str, ...]]:
+    def export_ids(self, model: AlbertClassifier) -> tuple[Kind, Outputs, tuple[str, ...]]:
         """See albert_tf.tasks.classification.export."""
         from albert_tf.tasks.classification.export import KIND, classifier_outputs
 
@@ -174,6 +174,23 @@ class TextClassificationTask(FineTuningTask):
         if self.spec.labels:
             return classification_metrics(outputs["probabilities"], outputs["label_ids"])
         return regression_metrics(outputs["values"], outputs["label_ids"])
+
+    def shown_predictions(
+        self, outputs: Mapping[str, np.ndarray], examples: ExampleSet
+    ) -> list[dict[str, object]]:
+        """Returns texts with their labels and predictions."""
+        labels, rows = self.spec.labels, []
+        values = outputs["probabilities" if labels else "values"]
+        for i in shown(len(values)):
+            example, value = examples.examples[i], values[i]
+            pair = {} if example.text_pair is None else {"second text": example.text_pair}
+            row = {"text": example.text, **pair, "label": example.label}
+            if labels:
+                best = {"predicted": labels[value.argmax()], "probability": float(value.max())}
+            else:
+                best = {"predicted": float(value)}
+            rows.append({**row, **best})
+        return rows
 
 
 def _logits(model: keras.Model, batch: Batch, training: bool) -> tf.Tensor:

@@ -28,7 +28,7 @@ from albert_tf.tasks.multiple_choice.features import (
     record_features,
 )
 from albert_tf.tasks.multiple_choice.predictions import multiple_choice_metrics, write_outputs
-from albert_tf.training.task import Batch
+from albert_tf.training.task import Batch, shown
 
 if TYPE_CHECKING:
     from albert_tf.export.publish import Export
@@ -109,6 +109,24 @@ class MultipleChoiceTask(FineTuningTask):
     ) -> dict[str, float]:
         """See `multiple_choice_metrics`."""
         return multiple_choice_metrics(**outputs)
+
+    def shown_predictions(
+        self, outputs: Mapping[str, np.ndarray], examples: ExampleSet
+    ) -> list[dict[str, object]]:
+        """Returns texts and questions with their right and their chosen options."""
+        rows, values = [], outputs["probabilities"]
+        for i in shown(len(values)):
+            example, options = examples.examples[i], examples.examples[i].options
+            rows.append(
+                {
+                    "text": example.context,
+                    "question": example.question,
+                    "label": "" if example.label is None else options[example.label],
+                    "predicted": options[values[i].argmax()],
+                    "probability": float(values[i].max()),
+                }
+            )
+        return rows
 
 
 def _summary(name: str, spec: MultipleChoiceSpec, statistics: Mapping[str, object]) -> str:

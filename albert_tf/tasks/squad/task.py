@@ -30,7 +30,7 @@ from albert_tf.tasks.squad.scoring import BASELINE, baseline_note, score_answers
 from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold, save_threshold
 from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.task import Batch, correct
+from albert_tf.training.task import Batch, correct, shown
 from albert_tf.weights.model_folders import model_folder
 
 if TYPE_CHECKING:
@@ -222,6 +222,22 @@ class SquadTask(FineTuningTask):
         threshold = self.threshold.value if self.threshold else None
         answers = examples.answers(outputs)
         return score_answers(examples.examples, answers, self.spec.version, threshold)
+
+    def shown_predictions(
+        self, outputs: Mapping[str, np.ndarray], examples: QuestionSet
+    ) -> list[dict[str, object]]:
+        """Returns questions with their first gold answer and the best span."""
+        answers, rows = examples.answers(outputs), []
+        for question in (examples.examples[i] for i in shown(len(examples.examples))):
+            best = answers.nbest[question.id][0]
+            row = {"question": question.question, "context": question.context}
+            row["label"] = question.answers[0].text if question.answers else "no answer"
+            row["predicted"] = best["text"]
+            row["probability"] = float(best["probability"])
+            if self.spec.version == "2.0":
+                row["null odds"] = answers.null_odds[question.id]
+            rows.append(row)
+        return rows
 
     def write_evaluation(
         self,

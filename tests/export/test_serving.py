@@ -1,0 +1,306 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The requests and the code of docs/serving.md, with small models in place of the page's."""
+
+import base64
+import io
+import json
+import re
+import shlex
+from concurrent import futures
+from pathlib import Path
+from typing import Any, NamedTuple
+from wsgiref import simple_server
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.data.records import FeatureSpec, encode_examples
+from albert_tf.export.encoder import build_encoder
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.tasks.classification.export import build_classifier
+from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.tasks.multiple_choice.export import build_multiple_choice
+from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
+from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from albert_tf.tasks.squad.export import build_squad
+from albert_tf.tasks.squad.features import SquadSpec
+from albert_tf.tasks.squad.task import SquadTask
+from tests.support.builders import tiny_config
+from tests.support.self_checks import checked_in_this_process
+from tests.support.serving_requests import rest_answer, rest_inputs
+from tests.support.small_tasks import write_run
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/serving.md"
+AUTHORS = ("darwin", "dickens", "doyle", "smith", "spinoza", "washington")
+
+
+def blocks(language):
+    text = PAGE.read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.M | re.S)
+
+
+def predict_requests():
+    """Returns the model's name and the body of each predict request of the page."""
+    requests = []
+    for block in blocks("sh"):
+        for command in re.split(r"^curl ", block, flags=re.M)[1:]:
+            url, option, body = shlex.split(command)
+            assert option == "-d"
+            if name := re.fullmatch(r"http://localhost:8501/v1/models/(\w+):predict", url):
+                requests.append((name[1], json.loads(body)))
+    return requests
+
+
+def answers():
+    """Returns the answers of the page."""
+    decoder, found = json.JSONDecoder(), []
+    for text in blocks("json"):
+        while text := text.strip():
+            value, end = decoder.raw_decode(text)
+            found.append(value)
+            text = text[end:]
+    return found
+
+
+def config_of(tokenizer):
+    # The page has an id of a vocabulary of 30,000 pieces.
+    return tiny_config(tokenizer.vocab_size, max_position_embeddings=64)
+
+
+def classification(tokenizer, labels):
+    return TextClassificationTask(config_of(tokenizer), tokenizer, ClassificationSpec(labels, 32))
+
+
+def build(name, tokenizer):
+    """Returns the signatures of a model of the page, with random weights."""
+    config = config_of(tokenizer)
+    if name == "encoder":
+        return build_encoder(AlbertEncoder(tiny_config(2000), dtype="float32"))[1]
+    if name == "squad":
+        spec = SquadSpec("2.0", max_seq_length=48, doc_stride=8, max_query_length=16)
+        task = SquadTask(config, tokenizer, spec)
+        return build_squad(task, task.build_model(), 0.0)[1]
+    if name == "race":
+        task = MultipleChoiceTask(config, tokenizer, MultipleChoiceSpec(4, 48, 16))
+        return build_multiple_choice(task, task.build_model())[1]
+    labels = {"authors": AUTHORS, "rte": ("entailment", "not_entailment"), "stars": ()}[name]
+    task = classification(tokenizer, labels)
+    return build_classifier(task, task.build_model())[1]
+
+
+def concrete(function):
+    return function if hasattr(function, "structured_outputs") else function.get_concrete_function()
+
+
+def inputs_of(function):
+    positional, named = function.structured_input_signature
+    return {**{spec.name: spec for spec in positional if hasattr(spec, "dtype")}, **named}
+
+
+def text_operations(functions):
+    """Returns the operations of functions that TensorFlow itself does not have."""
+    names = set()
+    for function in functions:
+        graph = function.graph.as_graph_def()
+        names |= {node.op for node in graph.node}
+        names |= {node.op for f in graph.library.function for node in f.node_def}
+    return names - set(dir(tf.raw_ops))
+
+
+def types_of(value):
+    """Returns a JSON value with types in place of its leaves, and of lists only the first entry."""
+    if isinstance(value, dict):
+        return {name: types_of(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [types_of(value[0])]
+    return type(value)
+
+
+@pytest.fixture(scope="module")
+def page_answers():
+    """The answers of the page by request, as text; the encoder's and the pairs' are not shown."""
+    with_answer = [body for name, body in predict_requests() if name not in ("rte", "encoder")]
+    shown = [answer for answer in answers() if answer != {"predictions": ["dickens"]}]
+    assert len(with_answer) == len(shown)
+    return {json.dumps(body): answer for body, answer in zip(with_answer, shown)}
+
+
+def test_the_page_has_requests_for_all_kinds_of_models():
+    names = {name for name, _ in predict_requests()}
+    assert names == {"authors", "rte", "stars", "squad", "race", "encoder"}
+
+
+@pytest.mark.parametrize("name", ["authors", "rte", "stars", "squad", "race", "encoder"])
+def test_requests_fit_the_signatures_and_answers_have_their_outputs(
+    name, sentencepiece_tokenizer, page_answers
+):
+    signatures = build(name, sentencepiece_tokenizer)
+    signatures = {key: concrete(function) for key, function in signatures.items()}
+    page = " ".join(PAGE.read_text("utf-8").split())
+    for operation in text_operations(signatures.values()):
+        assert f"`{operation}`" in page
+    assert bool(text_operations(signatures.values())) == (name != "encoder")
+    for model, body in predict_requests():
+        if model != name:
+            continue
+        serve = signatures[body.get("signature_name", "serving_default")]
+        inputs = rest_inputs(body, inputs_of(serve))
+        answer = rest_answer(body, serve(**inputs))
+        json.dumps(answer)
+        shown = page_answers.get(json.dumps(body), answer)
+        assert types_of(shown) == types_of(answer)
+        assert len(next(iter(shown.values()))) == len(next(iter(answer.values())))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"instances": [{"sentences": "a"}]}, "the inputs are"),
+        ({"instances": ["a"]}, "several inputs"),
+        ({"instances": [{"sentences": "a", "second_sentences": 1}]}, "1 is not string"),
+        ({"inputs": {"sentences": [["a"]], "second_sentences": ["b"]}}, "has the shape"),
+    ],
+)
+def test_the_parser_of_requests_rejects_what_the_server_rejects(body, message):
+    specs = {n: tf.TensorSpec([None], tf.string, n) for n in ("sentences", "second_sentences")}
+    with pytest.raises(ValueError, match=message):
+        rest_inputs(body, specs)
+
+
+def test_an_example_of_the_release_is_sent_in_base_64(sentencepiece_tokenizer):
+    serve = concrete(build("stars", sentencepiece_tokenizer)["examples"])
+    columns = {name: np.ones([1, 32], np.int64) for name in ("input_ids", "input_mask")}
+    columns["segment_ids"] = np.zeros([1, 32], np.int64)
+    (example,) = encode_examples(columns, dict.fromkeys(columns, FeatureSpec("int64", (32,))))
+    body = {"instances": [{"b64": base64.b64encode(example).decode()}]}
+    inputs = rest_inputs(body, inputs_of(serve))
+    assert inputs["input"].numpy().tolist() == [example]
+    (value,) = rest_answer(body, serve(**inputs))["predictions"]
+    assert isinstance(value, float)
+
+
+class Models(NamedTuple):
+    """A folder with the page's model models/authors/1, and that model."""
+
+    folder: Path
+    authors: Any
+
+
+@pytest.fixture(scope="module")
+def models(sentencepiece_tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serving")
+    write_run(classification(sentencepiece_tokenizer, AUTHORS), folder / "runs/authors")
+    with checked_in_this_process():
+        albert_tf.export_saved_model(
+            str(folder / "runs/authors"), str(folder / "models/authors"), version=1
+        )
+    return Models(folder, tf.saved_model.load(str(folder / "models/authors/1")))
+
+
+def code(words):
+    """Returns the Python block of the page with these words."""
+    (block,) = [block for block in blocks("python") if words in block]
+    return block
+
+
+def expected_labels(models, texts):
+    return [label.decode() for label in models.authors(texts)["label"].numpy()]
+
+
+def test_a_version_is_a_folder_with_its_number(models):
+    assert {path.name for path in (models.folder / "models/authors").iterdir()} == {"1"}
+    card = (models.folder / "models/authors/1/README.md").read_text()
+    assert 'tf.saved_model.load("authors/1")' in card
+
+
+def test_the_grpc_client_gets_the_answers_of_the_signature(models):
+    apis = pytest.importorskip("tensorflow_serving.apis", reason="no tensorflow-serving-api")
+    import grpc
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+    assert apis
+    received = []
+
+    class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
+        def Predict(self, request, context):  # noqa: N802
+            received.append(request)
+            serve = models.authors.signatures[request.model_spec.signature_name]
+            specs = inputs_of(serve)
+            assert set(request.inputs) == set(specs)
+            for name, value in request.inputs.items():
+                assert tf.dtypes.as_dtype(value.dtype) == specs[name].dtype
+                assert specs[name].shape.is_compatible_with(tf.TensorShape(value.tensor_shape))
+            outputs = serve(**{k: tf.make_ndarray(v) for k, v in request.inputs.items()})
+            answer = predict_pb2.PredictResponse()
+            for name, value in outputs.items():
+                answer.outputs[name].CopyFrom(tf.make_tensor_proto(value))
+            return answer
+
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Service(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    names = {}
+    try:
+        client = code("server.Predict").replace("localhost:8500", f"127.0.0.1:{port}")
+        exec(compile(client, str(PAGE), "exec"), names)
+    finally:
+        server.stop(None)
+        names["channel"].close()
+    assert received[0].model_spec.name == "authors"
+    assert names["labels"] == expected_labels(models, names["texts"])
+    assert names["probabilities"].shape == (1, len(AUTHORS))
+
+
+def test_warm_up_requests_are_calls_of_the_signature(models, tmp_path, monkeypatch):
+    pytest.importorskip("tensorflow_serving.apis", reason="no tensorflow-serving-api")
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code("PredictionLog"), str(PAGE), "exec"), {})
+    path = "models/authors/1/assets.extra/tf_serving_warmup_requests"
+    logs = [record.numpy() for record in tf.data.TFRecordDataset(path)]
+    for data in logs:
+        request = prediction_log_pb2.PredictionLog.FromString(data).predict_log.request
+        inputs = {k: tf.constant(tf.make_ndarray(v)) for k, v in request.inputs.items()}
+        assert models.authors.signatures["serving_default"](**inputs)["label"].shape[0] in (1, 8)
+    assert len(logs) == 2
+
+
+def test_the_configuration_of_versions_is_one_of_the_server():
+    pytest.importorskip("tensorflow_serving.config", reason="no tensorflow-serving-api")
+    from google.protobuf import text_format
+    from tensorflow_serving.config import model_server_config_pb2
+
+    (text,) = blocks("proto")
+    config = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+    (model,) = config.model_config_list.config
+    assert list(model.model_version_policy.specific.versions) == [1, 2]
+    assert dict(model.version_labels) == {"stable": 1, "canary": 2}
+
+
+def test_the_process_without_a_server_answers(models, monkeypatch):
+    monkeypatch.chdir(models.folder)
+    started = []
+
+    class Server:
+        def __init__(self, *arguments):
+            started.append(arguments)
+
+        def serve_forever(self):
+            pass
+
+    monkeypatch.setattr(simple_server, "make_server", Server)
+    exec(compile(code("serve_forever"), str(PAGE), "exec"), {})
+    ((_, port, application),) = started
+    (command,) = [block for block in blocks("sh") if f"localhost:{port}" in block]
+    body = shlex.split(command)[-1]
+    environment = {"wsgi.input": io.BytesIO(body.encode()), "CONTENT_LENGTH": str(len(body))}
+    status = []
+    answer = b"".join(application(environment, lambda *given: status.append(given)))
+    assert status[0][0] == "200 OK"
+    texts = json.loads(body)["instances"]
+    assert json.loads(answer) == {"predictions": expected_labels(models, texts)}
