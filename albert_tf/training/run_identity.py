@@ -63,9 +63,9 @@ class RunIdentity:
         """Returns the settings that have one value each, also those of the model and the task."""
         task = self._values["task"]
         config = task.get("config", {})
-        values = {**config, **task, **self._values["run"], "task": task.get("name")}
+        values = {**config, **task, **self._values["run"]}
+        values["task"] = values.pop("name", None)
         values["max_steps"] = self._values["train"]["max_steps"]
-        del values["name"]
         return {k: v for k, v in values.items() if isinstance(v, (bool, int, float, str))}
 
     def check(self, folder: str) -> None:

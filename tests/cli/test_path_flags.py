@@ -56,7 +56,7 @@ def define_functions():
     functions = {}
     for path in ROOT.rglob("*.py"):
         path = path.relative_to(ROOT)
-        if path.parts[0].startswith(".") or path.parts[0] in ("tests", "scripts", "build"):
+        if path.parts[0].startswith(".") or path.parts[0] in ("tests", "scripts", "build", "runs"):
             continue
         if not re.search(r"script\.run(_command)?\b", (ROOT / path).read_text("utf-8")):
             continue

@@ -90,7 +90,10 @@ def test_every_script_handles_interrupts_before_its_other_imports():
     for path in SCRIPTS:
         text = path.read_text("utf-8")
         starts = re.search(r"script\.run(_command)?\b", text)
+        # The modules of albert_tf.commands are started by albert_tf/__main__.py alone.
         if not starts or path.name in ("script.py", "task_script.py"):
+            continue
+        if path.parent.name == "commands":
             continue
         scripts.append(path)
         statements = ast.parse(text).body
