@@ -3,8 +3,9 @@
 """MkDocs hooks: notebooks, and files outside docs/ that pages link to, become part of the site.
 
 In the repository, and on GitHub, `docs/x.md` links to `../benchmarks/README.md`. In the site the
-contents of docs/ lie at the top, so the second is found at `benchmarks/README.md`. Of a notebook
-`docs/x.ipynb` the site has both the file and a page, `x.md`.
+contents of docs/ lie at the top, so the second is found at `benchmarks/README.md`. `docs/index.md`
+stands for the README of the repository, which MkDocs would make the site's first page. Of a
+notebook `docs/x.ipynb` the site has both the file and a page, `x.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_DOCS = "docs/"
+_DOCS, _README = "docs/", "README.md"
 _NOTEBOOK = ".ipynb"
 #: Code within a line, which has no tags in it, and a flag there.
 _INLINE_CODE = re.compile(r"<code>[^<]*--[^<]*</code>")
@@ -57,7 +58,9 @@ def _add_linked(page: File, files: Files, config: MkDocsConfig) -> None:
     for link in _LINK.findall(page.content_string):
         path = _repository_path(link, page.src_uri)
         full = os.path.join(ROOT, path)
-        if path.startswith(_DOCS) or files.get_file_from_path(path) or not os.path.isfile(full):
+        if path.startswith(_DOCS) or path == _README or not os.path.isfile(full):
+            continue
+        if files.get_file_from_path(path):
             continue
         linked = File.generated(config, path, abs_src_path=full)
         files.append(linked)
@@ -97,5 +100,5 @@ def _repository_path(link: str, source: str) -> str:
 
 def _site_path(path: str) -> str:
     """Where a file of the repository is found in the site's sources."""
-    path = path.removeprefix(_DOCS)
+    path = "index.md" if path == _README else path.removeprefix(_DOCS)
     return path.removesuffix(_NOTEBOOK) + ".md" if path.endswith(_NOTEBOOK) else path

@@ -200,6 +200,8 @@ def test_the_site_has_all_pages_and_loads_nothing_from_other_hosts(site):
     pages = {page.relative_to(ROOT / "docs") for page in PAGES if ROOT / "docs" in page.parents}
     built = {page.relative_to(site) for page in site.rglob("*.html")}
     assert {page.with_suffix(".html") for page in pages} <= built
+    # Not README.md, which MkDocs takes for the first page of a folder.
+    assert "assets/data_flow.svg" in (site / "index.html").read_text("utf-8")
     loaded = [
         target
         for page in site.rglob("*.html")
