@@ -109,7 +109,7 @@ def write_text(documents: Mapping[str, Sequence[Sequence[str]]], folder: str) ->
     """
     import tensorflow as tf
 
-    from data_prep.split_sentences import SentenceSplitter
+    from data_prep.sentence_splitter import SentenceSplitter
 
     digest = hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()
     path = os.path.join(folder, _CORPUS_FILE)

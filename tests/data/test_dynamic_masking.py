@@ -5,83 +5,24 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.context import InputContext
 from albert_tf.data.dynamic_masking import DynamicMasking, RowNumbers
 from albert_tf.data.masking_options import MASK_SHARE, MaskingOptions
-from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_faults import check_columns
 from data_prep.assembly import Batch
 from data_prep.masking import mask
-from tests.support.builders import write_tokenizer
 from tests.support.cases import slow
-
-FIRST_TEXT_ID, VOCAB = 5, 65
+from tests.support.numbered_text import FIRST_TEXT_ID, VOCAB, Text, numbered_tokenizer
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    words = [f"w{i}" for i in range(VOCAB - FIRST_TEXT_ID)]
-    return write_tokenizer(tmp_path_factory.mktemp("vocabulary"), words)
-
-
-@dataclasses.dataclass
-class Text:
-    """Texts of two segments, with word starts that do not depend on the ids.
-
-    The list of texts is repeated `times` times.
-    """
-
-    ids: list[np.ndarray]
-    starts: list[np.ndarray]
-    lengths: np.ndarray
-    times: int = 1
-
-    @classmethod
-    def random(cls, n, rng, longest, shortest=4, times=1):
-        sizes = rng.integers(shortest, longest + 1, n)
-        first = 1 + rng.integers(0, sizes - 1)
-        return cls(
-            [rng.integers(FIRST_TEXT_ID, VOCAB, size) for size in sizes],
-            [rng.random(size) < 0.8 for size in sizes],
-            np.stack([first, sizes - first], 1),
-            times,
-        )
-
-    def serialized(self, length):
-        columns = {
-            "text_ids": self.ids,
-            "word_starts": [np.packbits(starts) for starts in self.starts],
-            "segment_lengths": self.lengths,
-        }
-        examples = records.encode_examples(columns, records.compact_features(length, VOCAB))
-        return examples * self.times
-
-    def batch(self, length, swapped):
-        """Returns what the builder masks, given which of the repeated texts are swapped."""
-        layouts = [dataclasses.astuple(self._lay_out(length, order)) for order in (False, True)]
-        number = np.tile(np.arange(len(self.ids)), self.times)
-        return Batch(*(np.stack(pair)[swapped.astype(int), number] for pair in zip(*layouts)))
-
-    def _lay_out(self, length, swapped):
-        ids, is_text, starts = np.zeros((3, len(self.ids), length), np.int32)
-        a, b = self.lengths.T[::-1] if swapped else self.lengths.T
-        for row, (text, begins) in enumerate(zip(self.ids, self.starts)):
-            if swapped:
-                text, begins = np.roll(text, a[row]), np.roll(begins, a[row])
-            size = a[row] + b[row] + (3 if b[row] else 2)
-            special = np.unique([0, a[row] + 1, size - 1])
-            places = np.setdiff1d(np.arange(size), special)
-            ids[row, special], starts[row, special] = 3, 1
-            ids[row, 0] = 2
-            ids[row, places], starts[row, places], is_text[row, places] = text, begins, 1
-        return Batch(ids, is_text > 0, starts > 0, a, b, a + b + np.where(b > 0, 3, 2))
+    return numbered_tokenizer(tmp_path_factory.mktemp("vocabulary"))
 
 
 @dataclasses.dataclass
@@ -342,110 +283,3 @@ def test_a_row_of_random_numbers_depends_on_seed_stream_and_row_alone():
     assert np.abs(np.corrcoef(uniform[1:, 0], uniform[:-1, 0])[0, 1]) < 0.04
     for other in ({"seed": 2}, {"stream": 3}):
         assert (rows(0, 100, **other)[0] != rows(0, 100)[0]).all()
-
-
-LENGTH, EXAMPLES = 32, 300
-
-
-@pytest.fixture(scope="module")
-def source(tokenizer, tmp_path_factory):
-    text = Text.random(EXAMPLES, np.random.default_rng(4), LENGTH - 3)
-    for i, ids in enumerate(text.ids):  # The first two pieces identify the record.
-        ids[:2] = FIRST_TEXT_ID + i // 60, FIRST_TEXT_ID + i % 60
-    paths = [str(tmp_path_factory.mktemp("shards") / "shard") for _ in range(3)]
-    for i, path in enumerate(paths):
-        records.write_shard(path, text.serialized(LENGTH)[i::3])
-    features = records.compact_features(LENGTH, VOCAB)
-    masking = DynamicMasking(features, MaskingOptions(5), tokenizer, swap=True)
-    return RecordSource(paths, features, seed=7, shuffle_window=64, masking=masking)
-
-
-def take(dataset, batches):
-    """Returns the first batches, joined, as arrays."""
-    return joined(list(dataset.take(batches)))
-
-
-def joined(batches):
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
-
-@pytest.fixture(scope="module")
-def stream(source):
-    """Three epochs, 75 steps of 12 examples."""
-    return take(source.train_input_fn(InputContext(12)), 75)
-
-
-@pytest.mark.parametrize("start", [40, *slow(1)])
-def test_masks_do_not_depend_on_the_step_at_which_training_starts(source, stream, start):
-    tail = take(source.train_input_fn(InputContext(12, start)), 75 - start)
-    np.testing.assert_equal(tail, {name: value[12 * start :] for name, value in stream.items()})
-
-
-def test_masks_do_not_depend_on_the_number_of_pipelines(source, stream):
-    for index in range(3):
-        part = take(source.train_input_fn(InputContext(12, 0, 3, index)), 30)
-        rows = np.arange(360).reshape(30, 3, 4)[:, index].ravel()
-        np.testing.assert_equal(part, {name: value[rows] for name, value in stream.items()})
-
-
-def original(columns):
-    """Returns the unmasked segments of each row in the order of the text, as a tuple of ids."""
-    ids = columns["input_word_ids"].copy()
-    used = columns["masked_lm_weights"] > 0
-    ids[np.nonzero(used)[0], columns["masked_lm_positions"][used]] = columns["masked_lm_ids"][used]
-    texts = []
-    for row, swapped in zip(ids, columns["next_sentence_labels"]):
-        body = row[1 : row.nonzero()[0][-1]].tolist()
-        middle = body.index(3)
-        first, second = body[:middle], body[middle + 1 :]
-        texts.append(tuple(second + first if swapped else first + second))
-    return texts
-
-
-def test_every_epoch_has_the_same_texts_and_new_masks(stream):
-    epochs = [{n: v[i : i + EXAMPLES] for n, v in stream.items()} for i in range(0, 900, EXAMPLES)]
-    by_text = [dict(zip(original(e), range(EXAMPLES))) for e in epochs]
-    assert len(by_text[0]) == EXAMPLES
-    assert by_text[0].keys() == by_text[1].keys() == by_text[2].keys()
-    for (one, rows), (other, other_rows) in itertools.combinations(zip(epochs, by_text), 2):
-        pairs = np.array([(row, other_rows[text]) for text, row in rows.items()]).T
-        positions, labels = (
-            [epoch[name][row] for epoch, row in zip((one, other), pairs)]
-            for name in ("masked_lm_positions", "next_sentence_labels")
-        )
-        assert np.mean((positions[0] == positions[1]).all(axis=1)) < 0.15
-        assert abs(np.mean(labels[0] == labels[1]) - 0.5) < 0.12
-
-
-def test_the_seed_decides_the_masks(source, stream):
-    same, other = (take(source.reseeded(s).train_input_fn(InputContext(12)), 1) for s in (7, 8))
-    np.testing.assert_equal(same, {name: value[:12] for name, value in stream.items()})
-    assert (other["masked_lm_positions"] != stream["masked_lm_positions"][:12]).any()
-
-
-def held_out(source, size, pipelines):
-    """Returns the joined evaluation batches, in the order of the records."""
-    contexts = [InputContext(size, 0, pipelines, i) for i in range(pipelines)]
-    columns = joined([take(source.eval_input_fn(context), -1) for context in contexts])
-    real = np.flatnonzero(columns["example_index"] >= 0)
-    rows = real[np.argsort(columns["example_index"][real])]
-    return {name: value[rows] for name, value in columns.items()}
-
-
-@pytest.fixture(scope="module")
-def held_out_64(source):
-    return held_out(source, 64, 1)
-
-
-@pytest.mark.parametrize("batching", [(7, 1), (10, 2), *slow((64, 1))])
-def test_masks_of_evaluation_do_not_depend_on_the_batches(source, held_out_64, batching):
-    assert held_out_64["example_index"].tolist() == list(range(EXAMPLES))
-    np.testing.assert_equal(held_out(source, *batching), held_out_64)
-
-
-def test_shapes_are_static_and_the_fingerprint_depends_on_the_options(source, tokenizer):
-    for dataset in (source.train_input_fn(InputContext(6)), source.eval_input_fn(InputContext(6))):
-        assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
-    other = DynamicMasking(source.features, MaskingOptions(4), tokenizer, swap=True)
-    changed = RecordSource(source.files, source.features, masking=other)
-    assert changed.fingerprint != source.fingerprint

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Small vocabularies of both kinds, and texts that are hard to tokenize."""
+"""A release to export; small vocabularies of both kinds; texts that are hard to tokenize."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import random
 
 import pytest
 
+import export_tfhub
 from albert_tf.keras2 import keras
 from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.train_sentencepiece import Settings, train_sentencepiece
+from tests.support.releases import write_release
 
 WORDPIECES = (
     "[PAD] [unused1] [UNK] [CLS] [SEP] [MASK] un ##aff ##able want ##want ##ed runn ##ing , ! the "
@@ -74,6 +76,23 @@ def wordpiece_tokenizer(wordpiece_file) -> Tokenizer:
 @pytest.fixture(params=["sentencepiece", "wordpiece"])
 def tokenizer(request) -> Tokenizer:
     return request.getfixturevalue(f"{request.param}_tokenizer")
+
+
+@pytest.fixture
+def release(tmp_path):
+    return write_release(tmp_path / "release", "vocab_zh.txt")
+
+
+@pytest.fixture
+def export(run_script):
+    """Runs export_tfhub.py on a folder, and returns the path of the export."""
+
+    def run(folder, path, **flags):
+        flags = {"albert_directory": folder, "export_path": path, **flags}
+        run_script(export_tfhub, *(f"--{name}={value}" for name, value in flags.items())).ok()
+        return str(path)
+
+    return run
 
 
 @pytest.fixture(autouse=True)

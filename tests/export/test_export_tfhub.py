@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_hub as hub
 
 import albert_tf
 import export_tfhub
@@ -37,10 +36,8 @@ from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from tests.support.builders import tiny_config
-from tests.support.releases import TF1_TINY, write_release
 from tests.support.self_checks import checked_in_this_process
 from tests.support.small_tasks import write_run
-from tests.support.weights import golden_outputs, weights_of
 
 
 def config_for(tokenizer):
@@ -64,13 +61,6 @@ def load_model(task, run):
     model = task.build_model()
     load_weights(str(run), model.named_weights(), whole=True)
     return model
-
-
-def export(run_script, folder, path, **flags):
-    flags = {"albert_directory": folder, "export_path": path, **flags}
-    done = run_script(export_tfhub, *(f"--{name}={value}" for name, value in flags.items()))
-    assert done.returncode == 0, done.stderr
-    return str(path)
 
 
 @pytest.fixture(params=["here", pytest.param("fresh process", marks=pytest.mark.slow)])
@@ -159,9 +149,9 @@ def test_a_regression_in_a_graph_returns_its_values(sentencepiece_tokenizer, odd
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("self_check_here")
-def test_a_regression_returns_its_values(sentencepiece_tokenizer, odd_texts, run_script, tmp_path):
+def test_a_regression_returns_its_values(sentencepiece_tokenizer, odd_texts, export, tmp_path):
     _, expected = regression(sentencepiece_tokenizer, odd_texts[:30], tmp_path)
-    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="classifier")
+    path = export(tmp_path / "run", tmp_path / "saved", export_type="classifier")
     found = tf.saved_model.load(path)(odd_texts[:30])
     assert set(found) == {"value"}
     np.testing.assert_allclose(found["value"], expected, atol=1e-5)
@@ -169,7 +159,7 @@ def test_a_regression_returns_its_values(sentencepiece_tokenizer, odd_texts, run
 
 @pytest.mark.usefixtures("self_check")
 def test_multiple_choice_predicts_as_run_race_does(
-    sentencepiece_tokenizer, odd_texts, run_script, tmp_path
+    sentencepiece_tokenizer, odd_texts, export, tmp_path
 ):
     tokenizer = sentencepiece_tokenizer
     spec = MultipleChoiceSpec(num_choices=3, max_seq_length=24, max_qa_length=12)
@@ -185,7 +175,7 @@ def test_multiple_choice_predicts_as_run_race_does(
         examples.append(MultipleChoiceExample(str(i), text, question, options, 0, "", ""))
     source = task.open_examples(examples, "x", str(tmp_path / "cache")).source
     expected = predictions(task, tmp_path / "run", source)["probabilities"]
-    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="multiple_choice")
+    path = export(tmp_path / "run", tmp_path / "saved", export_type="multiple_choice")
     choose = tf.saved_model.load(path)
     columns = [[e.context for e in examples], [e.question for e in examples]]
     found = choose(*columns, [e.options for e in examples])
@@ -236,11 +226,11 @@ def assert_answers_are_those_of(answerer, answer, tokenizer, odd_texts):
     ("version", "head"), [pytest.param("1.1", "span", marks=pytest.mark.slow), ("2.0", "beam")]
 )
 def test_squad_answers_as_the_question_answerer_does(
-    sentencepiece_tokenizer, odd_texts, run_script, tmp_path, version, head
+    sentencepiece_tokenizer, odd_texts, export, tmp_path, version, head
 ):
     write_run(squad_task(sentencepiece_tokenizer, version, head), tmp_path / "run")
     answerer = QuestionAnswerer.load(str(tmp_path / "run"))
-    path = export(run_script, tmp_path / "run", tmp_path / "saved", export_type="squad")
+    path = export(tmp_path / "run", tmp_path / "saved", export_type="squad")
     answer = tf.saved_model.load(path)
     assert_answers_are_those_of(answerer, answer, sentencepiece_tokenizer, odd_texts)
 
@@ -260,11 +250,11 @@ def test_squad_with_a_span_head_answers_in_a_graph_as_the_question_answerer_does
 
 
 def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(
-    classifier, run_script, tmp_path, monkeypatch
+    classifier, export, tmp_path, monkeypatch
 ):
     classify = tf.saved_model.load(classifier.path)
     shared = {"export_type": "classifier", "format": "tflite"}
-    lite = export(run_script, classifier.run, tmp_path / "lite", **shared)
+    lite = export(classifier.run, tmp_path / "lite", **shared)
     tokenizer = Tokenizer.from_file(f"{lite}/tokenizer.json")
     inputs = pad_sequences(
         tokenizer, [join_segments(tokenizer, tokenizer.encode("the people, (x)"))]
@@ -335,84 +325,6 @@ def test_models_that_take_text_compute_in_bfloat16(name, sentencepiece_tokenizer
     assert all(("equal" in probe) == (name != "multiple_choice") for probe in report["probes"])
 
 
-@pytest.fixture
-def release(tmp_path):
-    return write_release(tmp_path / "release", "vocab_zh.txt")
-
-
-@pytest.fixture(scope="module")
-def exported_release(tmp_path_factory):
-    """A release, and the SavedModel with its heads exported from it."""
-    folder = tmp_path_factory.mktemp("release")
-    release = str(write_release(folder / "release", "vocab_zh.txt"))
-    with checked_in_this_process():
-        albert_tf.export_saved_model(release, str(folder / "saved"))
-    return release, str(folder / "saved")
-
-
-def test_an_exported_release_has_the_outputs_of_the_release(exported_release):
-    _, path = exported_release
-    inputs, expected = golden_outputs(TF1_TINY)
-    outputs, loaded = hub.KerasLayer(path)(inputs), hub.load(path)
-    positions = tf.constant(expected["masked_lm_positions"], tf.int32)
-    logits = loaded.mlm({**inputs, "masked_lm_positions": positions})["mlm_logits"]
-    found = {
-        "pooled_output": outputs["pooled_output"],
-        "sequence_output": outputs["sequence_output"],
-        "all_layers": outputs["encoder_outputs"],
-        "mlm_log_probs": tf.reshape(tf.nn.log_softmax(logits), expected["mlm_log_probs"].shape),
-        "sop_log_probs": tf.nn.log_softmax(loaded.sop(inputs)["sop_logits"]),
-    }
-    for name, value in found.items():
-        np.testing.assert_allclose(value, expected[name], atol=1e-5, err_msg=name)
-
-
-def test_an_exported_encoder_is_loaded_again_weight_by_weight(exported_release):
-    expected, found = map(albert_tf.load_pretrained, exported_release)
-    assert found.config == expected.config
-    assert found.tokenizer.encode("p7 p9") == expected.tokenizer.encode("p7 p9")
-    np.testing.assert_equal(weights_of(found), weights_of(expected))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("self_check_here")
-def test_text_goes_through_preprocessor_and_encoder(release, run_script, tmp_path):
-    shared = {"checkpoint_name": "model.ckpt-best", "do_lower_case": True}
-    encoder = hub.load(export(run_script, release, tmp_path / "encoder", **shared))
-    preprocessor = hub.load(
-        export(run_script, release, tmp_path / "texts", export_type="preprocessing", seq_length=9)
-    )
-    inputs = preprocessor(["P7 p9", "p3"])
-    np.testing.assert_array_equal(inputs["input_word_ids"][0], [2, 12, 14, 3, 0, 0, 0, 0, 0])
-    assert encoder(inputs)["default"].shape == [2, 32]
-    assert not hasattr(encoder, "mlm")
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder: (folder / "vocab_zh.txt").unlink(), "There is no vocabulary"),
-        (lambda folder: (folder / "x.model").write_text("x"), "x.model is not a Senten"),
-        (lambda folder: (folder / "vocab_zh.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]"),
-         "has 5 pieces, but the model vocab_size=120"),
-        (lambda folder: (folder / "albert_config.json").unlink(), "albert_config"),
-        (lambda folder: (folder / "model.ckpt-best.index").unlink(), "no checkpoint"),
-        (lambda folder: (folder / "model.ckpt-best.data-00000-of-00001").write_bytes(b"x"),
-         "is damaged: Read less bytes"),
-    ],
-)  # fmt: skip
-def test_a_damaged_folder_is_refused_and_nothing_is_written(
-    release, run_script, tmp_path, damage, message
-):
-    damage(release)
-    done = run_script(
-        export_tfhub, f"--albert_directory={release}", f"--export_path={tmp_path}/saved"
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and message in done.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {"release"}
-
-
 def test_a_model_for_another_task_is_refused(sentencepiece_tokenizer, run_script, tmp_path):
     classification_task(sentencepiece_tokenizer).save_files(str(tmp_path / "run"))
     done = run_script(
@@ -439,29 +351,6 @@ assert "albert_tf" not in sys.modules
     expected = tf.saved_model.load(path)(["the people (x)"])["label"].numpy()[0].decode()
     assert done.stdout.strip() == expected
     assert expected in classifier.task.spec.labels
-
-
-def test_a_version_is_a_numbered_folder_that_is_not_replaced(release, run_script, tmp_path):
-    path = tmp_path / "models/zh"
-    flags = [f"--albert_directory={release}", f"--export_path={path}", "--version=20"]
-    with checked_in_this_process():
-        run_script(export_tfhub, *flags, "--export_type=preprocessing").ok()
-    assert [entry.name for entry in path.iterdir()] == ["20"]
-    assert hub.load(str(path / "20"))(["p7"])["input_mask"].shape == [1, 128]
-    done = run_script(export_tfhub, *flags)
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"error: --export_path: {path} has a version 20 already; give another --version, or set "
-        "--overwrite to replace it.\n"
-    )
-
-
-def test_an_export_that_fails_leaves_no_version(release, run_script, tmp_path):
-    (release / "model.ckpt-best.data-00000-of-00001").write_bytes(b"x")
-    path = tmp_path / "models/zh"
-    flags = [f"--albert_directory={release}", f"--export_path={path}", "--version=3"]
-    assert run_script(export_tfhub, *flags).returncode == 1
-    assert not path.exists() or list(path.iterdir()) == []
 
 
 @pytest.mark.parametrize("paths", [(None, "exports"), ("runs", None), (3, "exports")])
