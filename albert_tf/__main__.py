@@ -48,7 +48,7 @@ GROUPS = {
     },
     "Pretrain a model on your own text": {
         "split-sentences": Command(
-            "convert raw text to one sentence a line", "data_prep.split_sentences"
+            "convert raw text to one sentence per line", "data_prep.split_sentences"
         ),
         "train-sentencepiece": Command("train a vocabulary", "data_prep.train_sentencepiece"),
         "create-pretraining-data": Command(
@@ -131,7 +131,7 @@ def command_help(name: str, text: str) -> str:
 
     Args:
       name: of the command.
-      text: the docstring of its module. Paragraphs of examples, one a line, are indented.
+      text: the docstring of its module. Paragraphs of examples, one per line, are indented.
     """
     script = COMMANDS[name].script
     text = text.replace(f"python {script}.py", f"albert {name}")

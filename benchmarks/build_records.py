@@ -52,7 +52,7 @@ _inside = [0.0]
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_path("input_file", None, "Sentence file, one sentence a line.", required=True)
+    define_path("input_file", None, "Sentence file, one sentence per line.", required=True)
     define_path("spm_model_file", None, "SentencePiece model.", required=True)
     flags.DEFINE_float("megabytes", 6.0, "Megabytes of the text to use.", lower_bound=0.1)
     flags.DEFINE_integer("turns", 5, "Turns through all cases; 0: none.", lower_bound=0)

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds pretraining records (masked words and sentence order) from sentence files.
 
-Reads UTF-8 text, one sentence a line, a blank line between documents (data_prep/split_sentences.py
-writes such files). Writes TFRecord shards in the layout of the TF1 release, manifest.json, and a
-copy of the tokenizer. Run the same command again to continue a build that was killed.
+Reads UTF-8 text, one sentence per line, a blank line between documents
+(data_prep/split_sentences.py writes such files). Writes TFRecord shards in the layout of the TF1
+release, manifest.json, and a copy of the tokenizer. Run the same command again to continue a build
+that was killed.
 
   python -m data_prep.create_pretraining_data \\
     --input_file='corpus/*.txt.gz' --spm_model_file=30k-clean.model --output_dir=records
@@ -92,7 +93,7 @@ def define_flags() -> None:
     define_paths(
         "input_file",
         None,
-        "Comma list of text files or globs; .gz, .bz2 and .xz are read too. One sentence a line, "
+        "Comma list of text files or globs; .gz, .bz2 and .xz are read too. One sentence per line, "
         "a blank line between documents; the end of a file ends a document.",
         required=True,
         check=check_text_files,

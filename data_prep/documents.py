@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads sentence files (one sentence a line, a blank line between documents) and tokenizes them."""
+"""Reads and tokenizes sentence files: one sentence per line, a blank line between documents."""
 
 from __future__ import annotations
 

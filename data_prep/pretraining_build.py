@@ -120,7 +120,7 @@ def build_pretraining_data(
     continues an unfinished build of the same records, also with another runner.
 
     Args:
-      input_files: text, one sentence a line, a blank line between documents.
+      input_files: text, one sentence per line, a blank line between documents.
       tokenizer_source: where the tokenizer is.
       output: where the records go.
       options: the options that decide the records.
@@ -292,7 +292,7 @@ class _Build:
             raise AlbertError(
                 f"The corpus gives no instance: {spill.counts['documents']} documents, "
                 f"{spill.counts['sentences']} sentences. A document needs at least two sentences; "
-                "write one sentence a line and a blank line after each document."
+                "write one sentence per line and a blank line after each document."
             )
         self._tokenizer.save(self._folder)
         manifest.save(self._folder)

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Splits raw text into one sentence a line, with a blank line between documents.
+"""Splits raw text into one sentence per line, with a blank line between documents.
 
   python -m data_prep.split_sentences --input_file='books/*.txt' --output_file=sentences.txt.gz
   python -m data_prep.split_sentences --input_file=wiki.jsonl.gz --input_format=jsonl \\
@@ -49,7 +49,7 @@ class Layout:
     """How the input is divided into documents and paragraphs.
 
     Attributes:
-      input_format: "text": documents are separated by blank lines; "jsonl": one document a line;
+      input_format: "text": documents are separated by blank lines; "jsonl": one document per line;
         "files": one document a file.
       text_field: the JSON field of a document's text.
       document_blank_lines: for "text": the number of blank lines, or more, that end a document;
@@ -153,7 +153,7 @@ class SplitCounts:
 def split_sentences(
     input_files: list[str], output_file: str, layout: Layout, overwrite: bool = False
 ) -> SplitCounts:
-    """Writes the sentences of `input_files`, one a line, with a blank line between documents.
+    """Writes the sentences of `input_files`, one per line, with a blank line between documents.
 
     Args:
       input_files: UTF-8 files, plain or .gz, .bz2, .xz. The end of a file ends a document.
@@ -231,8 +231,8 @@ def define_flags() -> None:
     define_path(
         "output_file",
         None,
-        "Output file, one sentence a line, with a blank line between documents; compressed if the "
-        "name ends in .gz, .bz2 or .xz.",
+        "Output file, one sentence per line, with a blank line between documents; compressed if "
+        "the name ends in .gz, .bz2 or .xz.",
         required=True,
         check=lambda path: files.check_output_file(path, flags.FLAGS.overwrite),
     )
@@ -241,7 +241,7 @@ def define_flags() -> None:
         "text",
         INPUT_FORMATS,
         "text: documents separated by blank lines (see --document_blank_lines); jsonl: one JSON "
-        "object a line, each with a document; files: each file is one document.",
+        "object per line, each with a document; files: each file is one document.",
     )
     flags.DEFINE_string("text_field", "text", "The field of a JSON line with the document's text.")
     flags.DEFINE_integer(
@@ -255,7 +255,7 @@ def define_flags() -> None:
         "join_lines",
         True,
         "Join the lines of a paragraph, as in books with wrapped lines. Turn off for text with one "
-        "paragraph a line.",
+        "paragraph per line.",
     )
     script.define_overwrite_flag()
 

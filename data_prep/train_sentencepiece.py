@@ -218,7 +218,7 @@ def train_sentencepiece(
     the same text with the same settings.
 
     Args:
-      input_files: one sentence a line; blank lines are skipped. UTF-8, plain or compressed.
+      input_files: one sentence per line; blank lines are skipped. UTF-8, plain or compressed.
       output_prefix: path of the results without their suffix; tokenizer.json goes into the same
         folder.
       settings: see Settings.
@@ -328,7 +328,7 @@ def define_flags() -> None:
     define_paths(
         "input_file",
         None,
-        "Text, one sentence a line: a comma list of paths and globs. UTF-8, plain or compressed "
+        "Text, one sentence per line: a comma list of paths and globs. UTF-8, plain or compressed "
         "(.gz, .bz2, .xz).",
         required=True,
         check=check_text_files,

@@ -18,8 +18,8 @@ from albert_tf.io.tensorflow_import import prepare_tensorflow
 TEXTS = {
     "Nature and substance are one, by the preceding proposition.": "written for the demo",
     "There's the scarlet thread of murder running through the colourless skein of life, and our "
-    "duty is to unravel it.": "another book by Doyle",
-    "The central bank raised its interest rate to bring down prices.": "today's news",
+    "duty is to unravel it.": "from another book by Doyle, shortened",
+    "The central bank raised its interest rate to bring down prices.": "written for the demo",
 }
 
 FLAGS = flags.FLAGS

@@ -41,7 +41,6 @@ SEEDS = 2
 #: Small models learn context fastest on short sequences; see docs/pretraining.md.
 RECORDS = {"max_seq_length": 32, "record_format": "compact", "num_workers": 2, "random_seed": 1}
 PRETRAINING = {
-    "albert_config_file": "demo/short_config.json",
     "train_batch_size": 64,
     "num_train_steps": 1600,
     "num_warmup_steps": 100,
@@ -49,8 +48,9 @@ PRETRAINING = {
     "eval_batch_size": 256,
     "save_checkpoints_steps": 400,
 }
-#: Like short_config.json with more positions, for longer texts.
 CONFIG = "demo/albert_config.json"
+#: CONFIG with positions for the records alone. Fine-tuning repeats them for longer texts.
+SHORT_CONFIG = "short_config.json"
 #: What the classifier is fine-tuned from, as the titles of the stages say it.
 STARTS = {
     "pretrained": "weights pretrained here",
@@ -88,6 +88,7 @@ def stages(out: str) -> list[Stage]:
     vocabulary = f"{out}/vocabulary/books.model"
     records = {part: f"{out}/records/{part}" for part in ("train", "heldout")}
     pretrained = f"{out}/pretrained"
+    short_config = f"{out}/{SHORT_CONFIG}"
     result = [
         Stage(
             f"Split the {what} chapters into sentences",
@@ -142,10 +143,11 @@ def stages(out: str) -> list[Stage]:
                 "do_train": True,
                 "do_eval": True,
                 "precision": "auto",
+                "albert_config_file": short_config,
                 **PRETRAINING,
             },
             [
-                PRETRAINING["albert_config_file"],
+                short_config,
                 *(f"{folder}/manifest.json" for folder in records.values()),
             ],
             seconds=230,
@@ -317,6 +319,8 @@ def table(out: str, found: dict[str, object]) -> str:
 def _main() -> None:
     began = time.monotonic()
     out = flags.FLAGS.output_dir
+    config = {**files.read_json(CONFIG), "max_position_embeddings": RECORDS["max_seq_length"]}
+    files.write_json(f"{out}/{SHORT_CONFIG}", config)
     run_stages(stages(out))
     found = results(out)
     files.write_json(f"{out}/results.json", found)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes demo/data from a collection of public-domain books.
 
-The collection is one text file (plain or .gz) with one sentence a line and a blank line between
+The collection is one text file (plain or .gz) with one sentence per line and a blank line between
 chapters. Six books are cut out of it: the chapters to learn from, a few chapters that are kept
 out of all training, and sentences labelled with their author. What is made is part of the
 repository; this script is kept to show how:

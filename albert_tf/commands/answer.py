@@ -6,8 +6,8 @@
   albert answer runs/squad "Who wrote it?" --input_file=article.txt --json
   albert answer runs/squad "Who wrote it?" < article.txt
 
-MODEL is the output directory of a training. Without TEXT, the text is --input_file or standard
-input. In Python: `albert_tf.QuestionAnswerer.load(MODEL).answer(question, text)`.
+MODEL is the output directory of a fine-tuning run. Without TEXT, the text is --input_file or
+standard input. In Python: `albert_tf.QuestionAnswerer.load(MODEL).answer(question, text)`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
   albert classify runs/reviews --input_file=reviews.txt --json > labels.jsonl
   albert classify runs/rte "A man is sleeping." "Nobody is awake."
 
-MODEL is the output directory of a training. Without TEXT, each line of --input_file or of standard
-input is a text. A model that was trained on pairs takes two texts at a time; in lines, a tab
-separates them. In Python: `albert_tf.TextClassifier.load(MODEL).predict(texts)`.
+MODEL is the output directory of a fine-tuning run. Without TEXT, each line of --input_file or
+of standard input is a text. A model that was trained on pairs takes two texts at a time; in lines,
+a tab separates them. In Python: `albert_tf.TextClassifier.load(MODEL).predict(texts)`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ARGUMENTS = ("MODEL", "[TEXT…]")
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with a text a line, or two texts with a tab between them.")
+    define_input_flag("File with one text per line, or two texts with a tab between them.")
     define_json_flag()
 
 

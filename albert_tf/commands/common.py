@@ -35,7 +35,7 @@ def define_input_flag(content: str) -> None:
 
 def define_json_flag() -> None:
     """Defines --json."""
-    flags.DEFINE_bool("json", False, "Print a JSON object a line.")
+    flags.DEFINE_bool("json", False, "Print one JSON object per line.")
 
 
 def input_lines(given: Sequence[str], name: str) -> list[str]:

@@ -8,8 +8,8 @@
 
 MODEL is an output directory, a release, a Hugging Face folder, or a name to download. TEXT can be
 given several times; without TEXT, each line of --input_file or of standard input is a text. The
-vectors are printed as JSON, a text a line, or written to --output_file, float32 [texts, size], for
-`numpy.load`. In Python: `albert_tf.load_pretrained(MODEL).embed(texts)`.
+vectors are printed as JSON, one text per line, or written to --output_file, float32 [texts, size],
+for `numpy.load`. In Python: `albert_tf.load_pretrained(MODEL).embed(texts)`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ARGUMENTS = ("MODEL", "[TEXT…]")
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with a text a line.")
+    define_input_flag("File with one text per line.")
     define_path("output_file", None, "Write the vectors to this .npy file.", check=_check_output)
     flags.DEFINE_enum(
         "pooling", "mean", ["mean", "cls"], "mean: the mean of the last layer over all pieces of a "

@@ -33,7 +33,7 @@ ARGUMENTS = ("MODEL", "[TEXT…]")
 
 def define_flags() -> None:
     """Defines the flags of this command."""
-    define_input_flag("File with a text a line.")
+    define_input_flag("File with one text per line.")
     flags.DEFINE_integer("top_k", 5, "Number of results for each text.", 1)
     define_json_flag()
 

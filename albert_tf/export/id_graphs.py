@@ -91,7 +91,7 @@ def compare(
             raise AlbertError(
                 f"{what} is not accurate: its {name} differs from the source's by "
                 f"{figures['absolute']:.2g}, {figures['relative']:.2g} of the largest value; use "
-                "another quantization, or export a SavedModel."
+                "a SavedModel instead or, for TensorFlow Lite, another quantization."
             )
     return outputs
 

@@ -166,8 +166,8 @@ class RunMonitor:
             if not step:
                 values = self._identity.hyperparameters()
                 self._log.hyperparameters(values, self._config.output_dir)
-            if not step and self._train_spec.data_description:
-                self._log.describe("training_data", self._train_spec.data_description)
+                if self._train_spec.data_description:
+                    self._log.describe("training_data", self._train_spec.data_description)
         self._progress = Progress("train", self._train_spec.max_steps, "steps", step)
 
     def _clear(self) -> None:

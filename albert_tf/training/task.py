@@ -19,7 +19,7 @@ Batch = Mapping[str, tf.Tensor]
 SHOWN = 10
 
 
-def shown(count: int) -> list[int]:
+def rows_to_show(count: int) -> list[int]:
     """Returns the indices of the examples to show out of `count`: at equal distances.
 
     Files are often sorted by label, so the first examples would not do.
@@ -117,8 +117,8 @@ class Task(abc.ABC):
           examples: of the EvalSpec.
 
         Returns:
-          For each of the examples that `shown` selects, its values by the titles of a table's
-          columns, which are the same for all. Texts may be long; they are cut.
+          For each of the examples that `rows_to_show` selects, its values by the titles of a
+          table's columns, which are the same for all. Texts may be long; they are cut.
         """
         del outputs, examples
         return ()

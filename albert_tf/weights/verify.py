@@ -173,8 +173,8 @@ def verify(
     pairs = list(itertools.islice(read_pairs(lines, tokenizer, max_seq_length), max_sequences))
     if not pairs:
         raise AlbertError(
-            "The text has no two sentences in a row; give one sentence a line, with an empty line "
-            "between documents (data_prep/split_sentences.py writes such files)."
+            "The text has no two sentences in a row; give one sentence per line, with an empty "
+            "line between documents (data_prep/split_sentences.py writes such files)."
         )
     rng = np.random.default_rng(seed)
     counts = np.bincount(

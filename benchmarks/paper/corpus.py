@@ -22,7 +22,7 @@ def define_flags() -> None:
     """Flags of `corpus`."""
     define_paths(
         "input_file", None, "Text: a comma list of files and globs; UTF-8, plain or compressed; "
-        "one sentence a line, a blank line between documents.", required=True
+        "one sentence per line, a blank line between documents.", required=True
     )  # fmt: skip
     define_path("output_dir", None, f"Folder for {TRAIN_FILE} and {HELD_OUT_FILE}.", required=True)
     flags.DEFINE_integer("heldout_every", 40, "Every so manieth document is held out.", 2)

@@ -95,7 +95,7 @@ def _without_repetitions(texts: Iterable[Sequence[str]], seen: set[str]) -> list
 
 
 def write_text(documents: Mapping[str, Sequence[Sequence[str]]], folder: str) -> dict[str, Any]:
-    """Writes documents as sentences, one a line, a blank line after each document.
+    """Writes documents as sentences, one per line, a blank line after each document.
 
     Args:
       documents: paragraphs of each document, by origin.

@@ -33,7 +33,7 @@ class Inputs:
     """What a run of the kit is given.
 
     Attributes:
-      text: files for pretraining, one sentence a line; a comma list.
+      text: files for pretraining, one sentence per line; a comma list.
       output_dir: for everything.
       data_dir: holds glue/, squad/ and race/; None: nothing is fine-tuned.
       additional_text: more text, for the rows that are about it.

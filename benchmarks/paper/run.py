@@ -31,7 +31,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("scale", "tiny", SCALES, "tiny fits two cores, paper is the paper's.")
     define_paths(
         "text", "books.txt.gz", "Text to pretrain on: a comma list of files and globs; one "
-        "sentence a line, a blank line between documents."
+        "sentence per line, a blank line between documents."
     )  # fmt: skip
     define_paths("additional_text", "", "More of it, for the rows with additional data.")
     define_path(

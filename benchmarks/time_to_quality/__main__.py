@@ -47,7 +47,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the flags."""
-    define_paths("train_file", None, "Text to train on, one sentence a line.", required=True)
+    define_paths("train_file", None, "Text to train on, one sentence per line.", required=True)
     define_path("heldout_file", None, "Text to score on.", required=True)
     define_path("spm_model_file", None, "Vocabulary of all models.", required=True)
     define_path("albert_config_file", None, "Shape of all models, a JSON file.", required=True)

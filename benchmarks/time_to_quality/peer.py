@@ -31,7 +31,7 @@ WARM_UP_SHARE = 0.06
 def parse_arguments() -> argparse.Namespace:
     """Returns the command line's arguments."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--text", nargs="+", required=True, help="one sentence a line")
+    parser.add_argument("--text", nargs="+", required=True, help="one sentence per line")
     parser.add_argument("--tokenizer_dir", required=True, help="folder with spiece.model")
     parser.add_argument("--albert_config_file", required=True)
     parser.add_argument("--output_dir", required=True)

@@ -45,7 +45,7 @@ def read_passages(path: str, count: int, seed: int = 12345) -> list[Passage]:
     """Draws passages from a text, the same ones for the same arguments.
 
     Args:
-      path: one sentence a line, a blank line between documents.
+      path: one sentence per line, a blank line between documents.
       count: how many passages to draw, all of them if the text has fewer.
       seed: of the passages and of the hidden words.
     """

@@ -4,6 +4,7 @@
 
 import importlib.util
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -24,9 +25,12 @@ INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 @pytest.fixture
 def runtime():
-    """ONNX Runtime, if the converter is there too."""
-    pytest.importorskip("tf2onnx", reason="the extra `onnx` is not installed")
-    return pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
+    """ONNX Runtime, where the converter can be installed."""
+    if sys.version_info < (3, 10):
+        pytest.skip("tf2onnx needs Python 3.10")
+    import onnxruntime
+
+    return onnxruntime
 
 
 def config(**changes) -> AlbertConfig:

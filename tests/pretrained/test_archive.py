@@ -34,6 +34,16 @@ def write(path, *members):
     return str(path)
 
 
+def check_refused(path, tmp_path, monkeypatch):
+    """Checks that an archive is refused as malicious and that nothing of it is written."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp" / "deep"))
+    os.makedirs(tmp_path / "tmp" / "deep")
+    with pytest.raises(AlbertError, match="do not use it"):
+        albert_tf.load_pretrained(path)
+    assert not [p for p in (tmp_path / "tmp").rglob("*") if not p.is_dir()]
+    assert not os.path.exists("/outside")
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -48,13 +58,8 @@ def write(path, *members):
     ids=lambda info: info.name,
 )
 def test_a_malicious_member_is_refused_and_nothing_is_written(bad, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp" / "deep"))
-    os.makedirs(tmp_path / "tmp" / "deep")
     path = write(tmp_path / "bad.tar.gz", member("model/file"), bad)
-    with pytest.raises(AlbertError, match="do not use it"):
-        albert_tf.load_pretrained(path)
-    assert not [p for p in (tmp_path / "tmp").rglob("*") if not p.is_dir()]
-    assert not os.path.exists("/outside")
+    check_refused(path, tmp_path, monkeypatch)
 
 
 def test_a_link_is_refused_before_anything_is_written_through_it(tmp_path):
@@ -129,13 +134,8 @@ def zip_of(path, *members):
     ids=lambda member: member[0].filename,
 )
 def test_a_malicious_member_of_a_zip_is_refused_and_nothing_is_written(bad, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp" / "deep"))
-    os.makedirs(tmp_path / "tmp" / "deep")
     path = zip_of(tmp_path / "bad.zip", zip_member("model/file"), bad)
-    with pytest.raises(AlbertError, match="do not use it"):
-        albert_tf.load_pretrained(path)
-    assert not [p for p in (tmp_path / "tmp").rglob("*") if not p.is_dir()]
-    assert not os.path.exists("/outside")
+    check_refused(path, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("name", "limit"), [("_MAX_MEMBERS", 8), ("_MAX_BYTES", 9 * 4 - 1)])

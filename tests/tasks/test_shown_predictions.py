@@ -7,7 +7,7 @@ import pytest
 
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.specs import RunConfig
-from albert_tf.training.task import shown
+from albert_tf.training.task import rows_to_show
 from tests.support.builders import tiny_config
 from tests.support.small_tasks import PIECES, open_small_task
 
@@ -17,10 +17,10 @@ def open_task(name, folder):
 
 
 def test_examples_are_shown_at_equal_distances():
-    assert shown(0) == []
-    assert shown(3) == [0, 1, 2]
-    assert shown(10) == list(range(10))
-    assert shown(1005) == [0, 100, 201, 301, 402, 502, 603, 703, 804, 904]
+    assert rows_to_show(0) == []
+    assert rows_to_show(3) == [0, 1, 2]
+    assert rows_to_show(10) == list(range(10))
+    assert rows_to_show(1005) == [0, 100, 201, 301, 402, 502, 603, 703, 804, 904]
 
 
 def test_texts_have_their_label_and_the_best_prediction(tmp_path):
@@ -28,11 +28,11 @@ def test_texts_have_their_label_and_the_best_prediction(tmp_path):
     examples = held_out.examples.examples
     probabilities = np.tile(np.float32([[0.25, 0.75], [0.5, 0.5], [1, 0], [0.1, 0.9]]), [4, 1])
     rows = task.shown_predictions({"probabilities": probabilities}, held_out.examples)
-    assert [row["text"] for row in rows] == [examples[i].text for i in shown(len(examples))]
+    assert [row["text"] for row in rows] == [examples[i].text for i in rows_to_show(len(examples))]
     assert rows[0] == {
         "text": examples[0].text, "label": "x", "predicted": "y", "probability": 0.75,
     }  # fmt: skip
-    best = ["yxxy"[i % 4] for i in shown(len(examples))]
+    best = ["yxxy"[i % 4] for i in rows_to_show(len(examples))]
     assert [row["predicted"] for row in rows] == best
 
 
@@ -58,7 +58,7 @@ def test_questions_have_their_first_answer_and_the_best_span(version, tmp_path):
     outputs = Evaluator(task, config).outputs(held_out)
     rows = task.shown_predictions(outputs, held_out.examples)
     best = held_out.examples.answers(outputs).nbest
-    questions = [held_out.examples.examples[i] for i in shown(16)]
+    questions = [held_out.examples.examples[i] for i in rows_to_show(16)]
     assert [row["predicted"] for row in rows] == [best[q.id][0]["text"] for q in questions]
     expected = [q.answers[0].text if q.answers else "no answer" for q in questions]
     assert [row["label"] for row in rows] == expected

@@ -34,7 +34,7 @@ from albert_tf.tasks.classification.features import (
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.task import Batch, shown
+from albert_tf.training.task import Batch, rows_to_show
 
 if TYPE_CHECKING:
     from albert_tf.export.id_graphs import Outputs
@@ -181,7 +181,7 @@ class TextClassificationTask(FineTuningTask):
         """Returns texts with their labels and predictions."""
         labels, rows = self.spec.labels, []
         values = outputs["probabilities" if labels else "values"]
-        for i in shown(len(values)):
+        for i in rows_to_show(len(values)):
             example, value = examples.examples[i], values[i]
             pair = {} if example.text_pair is None else {"second text": example.text_pair}
             row = {"text": example.text, **pair, "label": example.label}

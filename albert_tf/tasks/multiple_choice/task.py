@@ -28,7 +28,7 @@ from albert_tf.tasks.multiple_choice.features import (
     record_features,
 )
 from albert_tf.tasks.multiple_choice.predictions import multiple_choice_metrics, write_outputs
-from albert_tf.training.task import Batch, shown
+from albert_tf.training.task import Batch, rows_to_show
 
 if TYPE_CHECKING:
     from albert_tf.export.publish import Export
@@ -115,7 +115,7 @@ class MultipleChoiceTask(FineTuningTask):
     ) -> list[dict[str, object]]:
         """Returns texts and questions with their right and their chosen options."""
         rows, values = [], outputs["probabilities"]
-        for i in shown(len(values)):
+        for i in rows_to_show(len(values)):
             example, options = examples.examples[i], examples.examples[i].options
             rows.append(
                 {

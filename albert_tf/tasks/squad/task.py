@@ -30,7 +30,7 @@ from albert_tf.tasks.squad.scoring import BASELINE, baseline_note, score_answers
 from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold, save_threshold
 from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.task import Batch, correct, shown
+from albert_tf.training.task import Batch, correct, rows_to_show
 from albert_tf.weights.model_folders import model_folder
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class SquadTask(FineTuningTask):
     ) -> list[dict[str, object]]:
         """Returns questions with their first gold answer and the best span."""
         answers, rows = examples.answers(outputs), []
-        for question in (examples.examples[i] for i in shown(len(examples.examples))):
+        for question in (examples.examples[i] for i in rows_to_show(len(examples.examples))):
             best = answers.nbest[question.id][0]
             row = {"question": question.question, "context": question.context}
             row["label"] = question.answers[0].text if question.answers else "no answer"
