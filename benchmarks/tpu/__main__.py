@@ -215,17 +215,20 @@ def used_gib(line: dict[str, Any]) -> float:
 def largest_batch(results: Results, step: Step, chip: str) -> int:
     """Returns about the most rows for which a step fits into a chip's memory.
 
-    The memory of a small batch gives a first estimate, a quarter above which the search begins, as
-    the compiler saves memory where it must and refuses fast. From there, the last two accepted
-    programs give the next estimate. At the end the search goes up or down in steps of an eighth
-    until a program is accepted and the next larger one is refused. Rows are multiples of 8; 0 if 8
-    rows do not fit.
+    If another chip's largest batch is known, the search begins at as many rows as the ratio of
+    memories gives. Otherwise, the memory of a small batch gives a first estimate, a quarter above
+    which the search begins, as the compiler saves memory where it must and refuses fast. From
+    there, the last two accepted programs give the next estimate. At the end the search goes up or
+    down in steps of an eighth until a program is accepted and the next larger one is refused. Rows
+    are multiples of 8; 0 if 8 rows do not fit.
     """
 
     def compiled(rows: int) -> dict[str, Any]:
         (line,) = results.compiled(dataclasses.replace(step, rows=rows), [chip])
         return line
 
+    if rows := _from_other_chips(results.lines, step, chip):
+        return _search(lambda rows: fits(compiled(rows)), rows)
     small = compiled(step.rows)
     if not fits(small):
         return _search(lambda rows: fits(compiled(rows)), step.rows)
@@ -237,6 +240,30 @@ def largest_batch(results: Results, step: Step, chip: str) -> int:
         estimate = rows + left * (rows - last["rows"]) / more if more > 0 else rows
         last, rows = line, int(min(estimate, 4 * rows)) // 8 * 8
     return _search(lambda rows: fits(compiled(rows)), max(rows, last["rows"]))
+
+
+def _from_other_chips(lines: Iterable[dict[str, Any]], step: Step, chip: str) -> int:
+    """Returns the rows that other chips' programs of a step suggest; 0 without a large one."""
+    step_key = _key({**dataclasses.asdict(step), "rows": 0, "chip": chip})
+    large = [
+        line
+        for line in lines
+        if _key({**line, "rows": 0, "chip": chip}) == step_key
+        and fits(line)
+        and used_gib(line) > 0.8 * CHIPS[line["chip"]].hbm_gib
+    ]
+    if not large:
+        return 0
+    limit = CHIPS[chip].hbm_gib
+
+    def distance(line: dict[str, Any]) -> tuple[int, int]:
+        return abs(CHIPS[line["chip"]].hbm_gib - limit), -line["rows"]
+
+    nearest = min(large, key=distance)
+    state = nearest["argument_bytes"] / _GIB
+    # Its memory counts as full: the largest batch leaves less free than one more step takes.
+    free = CHIPS[nearest["chip"]].hbm_gib - state
+    return int(nearest["rows"] * max(limit - state, 0) / free) // 8 * 8
 
 
 def _search(accepted: Callable[[int], bool], rows: int) -> int:

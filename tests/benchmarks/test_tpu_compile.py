@@ -84,6 +84,34 @@ def test_what_all_programs_need_does_not_make_the_search_long(tmp_path):
     assert len(set(asked)) < 6
 
 
+@pytest.mark.parametrize(
+    ("chip", "asked", "rows"), [("v3", [520, 584], 520), ("v4", [1040, 912], 912)]
+)
+def test_the_search_begins_at_what_another_chip_holds(chip, asked, rows, tmp_path, monkeypatch):
+    def line(compiled, on, used):
+        sizes = dict.fromkeys(("output", "alias", "generated_code"), 0)
+        sizes.update(argument=2**27, temp=used * 2**30 - 2**27)
+        sizes = {f"{name}_bytes": size for name, size in sizes.items()}
+        return {**dataclasses.asdict(compiled), "chip": on, **sizes}
+
+    tried = []
+    monkeypatch.setattr(tpu, "_prepare", lambda step, path: None)
+
+    class Stub(tpu.Results):
+        def _compile(self, step, program, on):
+            tried.append(step.rows)
+            return {} if step.rows < 1000 and step.rows != 584 else {"error": "full"}
+
+    results = Stub(str(tmp_path))
+    for size, used in ((16, 0.6), (400, 13.0), (520, 15.6)):
+        results._add(line(dataclasses.replace(STEP, rows=size), "v5e", used))
+    results._add({**line(dataclasses.replace(STEP, rows=584), "v5e", 0), "error": "full"})
+    # Another step.
+    results._add(line(dataclasses.replace(STEP, rows=64, recompute=True), "v5e", 15.6))
+    assert tpu.largest_batch(results, STEP, chip) == rows
+    assert tried == asked
+
+
 def test_the_search_goes_on_upwards_from_an_estimate_that_fits(tmp_path):
     asked = []
 
