@@ -1,0 +1,267 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of pages run as pasted, on small files and models, and print what the pages show.
+
+Each page has its commands run in their order in one shell. Settings that take long are replaced.
+The tests of the other pages are in OTHER_PAGES.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.keras2 import keras
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.weights.checkpoint import write_tf1, write_tf2
+from tests.support import stand_ins
+from tests.support.pages import (
+    ROOT,
+    assert_shown,
+    code_blocks,
+    replaced,
+    run_commands,
+    run_python_blocks,
+    shell_commands,
+    shown_errors,
+)
+from tests.support.releases import write_archive, write_release
+from tests.support.weights import weights_of
+
+GLUE = ("cola", "sst-2", "sts-b", "rte", "wnli")
+#: Commands that are not run, by their beginnings, and why; all others of these pages are.
+NOT_RUN = {
+    "finetuning": {},
+    "export": {
+        "export TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "a setting of any process; only speed changes",
+    },
+    "checkpoints": {
+        "python -m benchmarks.interchange": "it needs environments with other libraries",
+    },
+    "troubleshooting": {},
+    "scale": {
+        "build '--runner=DataflowRunner": "it needs a project on Google Cloud",
+        "build '--runner=FlinkRunner": "it needs a cluster",
+        "build '--runner=SparkRunner": "it needs a cluster",
+    },
+    "clusters": {
+        "export TF_CONFIG": "tests/distributed/test_scripts_in_a_cluster.py starts such workers",
+        "sbatch": "tests/test_cluster_scripts.py has a stand-in for the cluster",
+        "kubectl": "tests/test_cluster_scripts.py has a stand-in for the cluster",
+    },
+}
+
+
+def page(name):
+    return (ROOT / f"docs/{name}.md").read_text("utf-8")
+
+
+def is_run(name, command):
+    return not command.text.startswith(tuple(NOT_RUN[name]))
+
+
+def run_page_commands(name, replacements, folder, before=(), environment=None):
+    """Runs a page's commands and checks that they print what the page shows.
+
+    Args:
+      name: of the page.
+      replacements: parts of the page and what to run or to expect in place of them.
+      folder: the working folder.
+      before: commands for the same shell that are not on the page.
+      environment: environment variables to add.
+
+    Returns:
+      What each command of the page has printed.
+    """
+    commands = [c for c in shell_commands(replaced(page(name), replacements)) if is_run(name, c)]
+    given = [*before, *(command.text for command in commands)]
+    printed = run_commands(given, folder, environment)[len(before) :]
+    for command, output in zip(commands, printed):
+        assert_shown(command.shown, output)
+    return printed
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    keras.utils.set_random_seed(1)
+
+
+@pytest.mark.parametrize("name", NOT_RUN)
+def test_every_command_of_a_page_is_run_but_for_these(name):
+    commands = shell_commands(page(name))
+    for beginning in NOT_RUN[name]:
+        assert sum(command.text.startswith(beginning) for command in commands) == 1
+    assert any(is_run(name, command) for command in commands)
+
+
+@pytest.mark.slow
+def test_the_page_about_fine_tuning_runs(tmp_path):
+    text = page("finetuning")
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_glue(tmp_path / "glue", GLUE)
+    stand_ins.write_race(tmp_path / "race")
+    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
+    for part in ("train-v1.1", "dev-v1.1", "dev-v2.0"):
+        content = stand_ins.squad_file(part[-3:])
+        (tmp_path / f"{part}.json").write_text(json.dumps(content))
+    paragraph = {"context": "Ada wrote it.", "qas": [{"id": "n", "question": "Who wrote it?"}]}
+    new = {"version": "2.0", "data": [{"title": "T", "paragraphs": [paragraph]}]}
+    (tmp_path / "new.json").write_text(json.dumps(new))
+    answers = {f"{kind}{i}": "sea" for kind in "qn" for i in range(21)}
+    (tmp_path / "predictions.json").write_text(json.dumps(answers))
+    (row,) = [block.text for block in code_blocks(text) if block.language == "json"]
+    pairs = "question,answer,score\nWho?,Ada.,1\nWhen?,Now.,2.5\nWhy?,It is.,4\n"
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.jsonl").write_text(row)
+    for part in ("pairs", "dev"):
+        (tmp_path / f"{part}.csv").write_text(pairs)
+    typed = re.findall(r"\((?:one line, empty to end|empty for another text)\): (.*)\n", text)
+    (tmp_path / "typed.txt").write_text("\n".join([*typed, "\n"]))
+    assert len(typed) == 2
+    shorter = {
+        "--train_step=150 --eval_every_steps=50": "--train_step=4 --eval_every_steps=2",
+        "--train_step=1500": "--train_step=2",
+        "--num_train_epochs=3": "--train_step=2",
+        "--num_train_epochs=2 \\\n    --eval_every_steps=100": "--train_step=2",
+        "--output_dir=runs/score": "--output_dir=runs/score --train_step=2",
+        "--output_dir=runs/mine": "--output_dir=runs/mine --train_step=2",
+        # Without a terminal, what is typed is not shown.
+        "--interactive --output_dir=runs/squad": "--interactive --output_dir=runs/squad <typed.txt",
+        **{f": {line}\n": ":\n" for line in typed},
+        "\n  rainforest\n": "\n…\n",
+        # Runs whose predictions are averaged.
+        "$ python -m albert_tf.tasks.squad ensemble": "$ for seed in 12345 12346 12347; do\n"
+        "  cp -r runs/squad11 runs/squad/seed-$seed; done\n"
+        "$ python -m albert_tf.tasks.squad ensemble",
+        "```bash\npython -m albert_tf.tasks.multiple_choice ensemble": "```bash\n"
+        "python run_race.py --do_predict --data_dir=race --output_dir=runs/race\n"
+        "cp -r runs/race runs/race2\npython -m albert_tf.tasks.multiple_choice ensemble",
+    }
+    run_page_commands("finetuning", shorter, tmp_path)
+    assert json.loads((tmp_path / "runs/ensemble/eval_results.json").read_text())["accuracy"] >= 0
+    assert "pearson" in json.loads((tmp_path / "runs/score/eval_results.json").read_text())
+
+
+@pytest.mark.slow
+def test_the_page_about_exports_runs(tmp_path, monkeypatch):
+    text = page("export")
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_race_run(tmp_path / "runs/race")
+    stand_ins.write_classifier(tmp_path / "runs/authors")
+    (cli,) = re.findall(r"^\$ (python -c '.*saved_model_cli\.main\(\)') \\$", text, flags=re.M)
+    before = [
+        f'saved_model_cli() {{\n{cli} "$@"\n}}',
+        "python export_tfhub.py --albert_directory=runs/race --export_type=multiple_choice "
+        "--export_path=exports/race",
+    ]
+    changes = {"pip install '.[onnx]'": "true"}
+    run_page_commands("export", changes, tmp_path, before)
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "first": ["A text."],
+        "second": ["Another one."],
+        "inputs": {
+            f"input_{name}": tf.ones([1, 4], tf.int32) for name in ("word_ids", "mask", "type_ids")
+        },
+        "positions": tf.constant([[1, 2]]),
+        "tokenizer": stand_ins.tokenizer(),
+    }
+    litert = {"from ai_edge_litert.interpreter": "from tensorflow.lite.python.interpreter"}
+    names, _ = run_python_blocks(replaced(text, litert), given)
+    assert np.isfinite(names["pooled"]).all() and names["pooled"].shape == (1, 16)
+
+
+@pytest.mark.slow
+def test_the_page_about_checkpoints_runs(tmp_path, hub, monkeypatch):
+    write_archive(tmp_path / "albert_base_v2.tar.gz")
+    pretrained = AlbertPretrainer(stand_ins.config())
+    folder = tmp_path / "runs/demo/pretrained"
+    write_tf2(str(folder), pretrained.config, stand_ins.tokenizer(), weights_of(pretrained))
+    (tmp_path / "train.tsv").write_text("text\tlabel\nA\tx\nB\ty\n")
+    paragraphs = "\n\n".join("\n".join(stand_ins.sentences()[i : i + 8]) for i in range(0, 480, 8))
+    (tmp_path / "heldout.txt").write_text(paragraphs)
+    shorter = {
+        "pip install -e '.[hub]'": "true",
+        "--output_dir=runs/mine": "--output_dir=runs/mine --train_step=2 --max_seq_length=16",
+    }
+    run_page_commands("checkpoints", shorter, tmp_path, environment=hub)
+    monkeypatch.chdir(tmp_path)
+    ones = np.ones([1, 4], np.int32)
+    given = {"ids": ones, "mask": ones, "types": 0 * ones, "positions": ones[:, :2]}
+    names, _ = run_python_blocks(page("checkpoints"), given)
+    assert set(names["outputs"]) >= {"sequence_output", "mlm_logits", "sop_logits"}
+    inputs = {"input_word_ids": ones, "input_mask": ones, "input_type_ids": 0 * ones}
+    assert names["own"](inputs).shape == (1, 3)
+
+
+@pytest.mark.slow
+def test_the_commands_about_problems_run(tmp_path):
+    write_release(tmp_path / "albert_base", "vocab.txt")
+    model = AlbertPretrainer(stand_ins.config())
+    release = tmp_path / "albert_xlarge_v2"
+    write_tf1(str(release), model.config, stand_ins.tokenizer(), weights_of(model))
+    before = ["tar czf albert_xlarge_v2.tar.gz albert_xlarge_v2"]
+    exported, verified = run_page_commands("troubleshooting", {}, tmp_path, before)
+    assert "The SavedModel is in exports/encoder" in exported
+    assert "Verdict: untrained" in verified
+
+
+@pytest.mark.slow
+def test_records_are_built_by_beam_in_several_processes(tmp_path):
+    (tmp_path / "text").mkdir()
+    for name in ("darwin", "doyle"):
+        text = (ROOT / f"demo/data/books/heldout/{name}.txt").read_text("utf-8")
+        with gzip.open(tmp_path / f"text/{name}.txt.gz", "wt") as f:
+            f.write(text)
+    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
+    smaller = {"--num_shards=1000": "--num_shards=4", "workers=4": "workers=2"}
+    run_page_commands("scale", smaller, tmp_path, ["FILES=."])
+    manifest = json.loads((tmp_path / "records/manifest.json").read_text())
+    assert len(manifest["shards"]) == 4
+
+
+TWO_DEVICES = """
+import runpy
+import sys
+
+import tensorflow as tf
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_several_devices_train(tmp_path):
+    (tmp_path / "two_devices.py").write_text(TWO_DEVICES)
+    stand_ins.config().to_json(str(tmp_path / "config.json"))
+    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
+    build = "python data_prep/create_pretraining_data.py --spm_model_file=30k-clean.model"
+    before = []
+    for part, name in (("train", "darwin"), ("heldout", "doyle")):
+        shutil.copy(ROOT / f"demo/data/books/heldout/{name}.txt", tmp_path / f"{part}.txt")
+        before.append(
+            f"{build} --input_file={part}.txt --output_dir=records/{part} --max_seq_length=64"
+        )
+    changes = {
+        "make setup && .venv/bin/python -m pip install -e '.[gpu]'": "true",
+        ".venv/bin/python -c": "python -c",
+        "keep_running.sh python run_pretraining.py": "keep_running.sh python two_devices.py "
+        "run_pretraining.py",
+        "albert_base_v2 --output_dir=runs/base \\\n  --train_batch_size=4096": "config.json "
+        "--output_dir=runs/base \\\n  --num_train_steps=2 --max_eval_steps=2 --train_batch_size=32",
+    }
+    devices, trained = run_page_commands("clusters", changes, tmp_path, before)
+    assert devices.splitlines()[-1] == "[]" or "PhysicalDevice" in devices
+    assert "Devices: 2 CPUs" in trained
+    assert json.loads((tmp_path / "runs/base/eval_results.json").read_text())
