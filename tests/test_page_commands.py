@@ -29,7 +29,6 @@ from tests.support.pages import (
     run_commands,
     run_python_blocks,
     shell_commands,
-    shown_errors,
 )
 from tests.support.releases import write_archive, write_release
 from tests.support.weights import weights_of

@@ -32,7 +32,9 @@ _LONG = 30
 def sentences() -> list[str]:
     """Returns 480 English sentences."""
     with open(ROOT / "demo/data/authors/dev.tsv", encoding="utf-8") as f:
-        return [row["sentence"] for row in csv.DictReader(f, delimiter="\t")]
+        return [
+            row["sentence"] for row in csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
+        ]
 
 
 def tokenizer() -> Tokenizer:
@@ -60,7 +62,8 @@ def write_classifier(folder: Path, labels: Sequence[str] = AUTHORS, length: int 
 
 def write_squad_run(folder: Path) -> None:
     """Writes an output directory of run_squad.py for SQuAD 2.0 that answers every question."""
-    write_run(SquadTask(config(), tokenizer(), SquadSpec("2.0", max_seq_length=64)), folder)
+    spec = SquadSpec("2.0", max_seq_length=64, doc_stride=32, max_query_length=16)
+    write_run(SquadTask(config(), tokenizer(), spec), folder)
     threshold = {"null_threshold": 1e6, "f1": 50.0, "found_on": "dev-v2.0.json"}
     (folder / "thresholds.json").write_text(json.dumps(threshold))
 
