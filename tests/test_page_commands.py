@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of pages run as pasted, on small files and models, and print what the pages show.
 
-Each page has its commands run in their order in one shell. Settings that take long are replaced.
-The tests of the other pages are in OTHER_PAGES.
+The commands of a page run in their order in one shell. Settings that take long are replaced.
+OTHER_PAGES and NOT_RUN_PAGES list the pages with code that is not run here.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ from tests.support.weights import weights_of
 GLUE = ("cola", "sst-2", "sts-b", "rte", "wnli")
 #: Commands that are not run, by their beginnings, and why; all others of these pages are.
 NOT_RUN = {
+    "README": {
+        "make demo": "tests/test_any_file_system.py runs the demo, `make test` is this",
+        "make setup": "tests/test_setup.py",
+        "python run_classifier.py --do_train --do_eval --train_file=demo": "tests/test_wheel.py",
+    },
+    "command_line": {},
     "finetuning": {},
     "export": {
         "export TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "a setting of any process; only speed changes",
@@ -56,9 +62,44 @@ NOT_RUN = {
     },
 }
 
+#: Pages whose code other tests run: all of it, or what can be.
+OTHER_PAGES = {
+    "docs/guides/fine_tune.md": "tests/test_guides.py",
+    "docs/guides/pretrain_at_scale.md": "tests/test_guides.py",
+    "docs/guides/question_answering.md": "tests/test_guides.py",
+    "docs/guides/search.md": "tests/test_guides.py",
+    "docs/languages.md": "tests/test_languages_page.py",
+    "docs/pretraining.md": "tests/test_pretraining_page.py",
+    "docs/python.md": "tests/test_python_page.py",
+}
+#: Pages with code that nobody runs as it is there: the number of such blocks, and why.
+NOT_RUN_PAGES = {
+    "benchmarks/README.md": (6, "environments of other libraries; GPUs"),
+    "docs/cloud_tpu.md": (11, "they need a TPU"),
+    "docs/index.md": (1, "tests/test_setup.py"),
+    "docs/performance.md": (2, "benchmarks with whole data sets"),
+    "docs/reproduction.md": (5, "hours; tests/benchmarks/paper runs smaller tables"),
+    "docs/results/books_pretraining.md": (1, "how an old result was made"),
+    "docs/results/finetuning.md": (4, "how old results were made; see docs/finetuning.md"),
+    "docs/results/paper.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
+    "docs/results/tpu_compile.md": (2, "they need a TPU's compiler"),
+    "docs/serving.md": (12, "tests/export/test_serving.py runs what needs no server"),
+    "docs/tensorboard.md": (2, "tests/test_tensorboard_page.py; the other starts a server"),
+}
+#: Languages of blocks: of commands, of programs, and of what is not run.
+LANGUAGES = {"bash", "sh", "python", "text", "json", "proto", "dockerfile"}
+
 
 def page(name):
-    return (ROOT / f"docs/{name}.md").read_text("utf-8")
+    return path_of(name).read_text("utf-8")
+
+
+def path_of(name):
+    return ROOT / ("README.md" if name == "README" else f"docs/{name}.md")
+
+
+def read(path):
+    return json.loads(path.read_text())
 
 
 def is_run(name, command):
@@ -99,6 +140,88 @@ def test_every_command_of_a_page_is_run_but_for_these(name):
     assert any(is_run(name, command) for command in commands)
 
 
+def test_every_page_with_code_is_run_or_listed():
+    pages = [ROOT / "README.md", ROOT / "benchmarks/README.md", *(ROOT / "docs").rglob("*.md")]
+    here = {path_of(name) for name in NOT_RUN}
+    with_code = {}
+    for path in pages:
+        text = path.read_text("utf-8")
+        blocks = code_blocks(text)
+        assert {block.language for block in blocks} <= LANGUAGES, path
+        assert len(re.findall(r"^ *(?:```|~~~)", text, flags=re.M)) == 2 * len(blocks), path
+        programs = [block for block in blocks if block.language == "python"]
+        if path in here:
+            # These Python blocks are run below, and by tests/test_wheel.py.
+            assert not programs or path.stem in ("export", "checkpoints", "README")
+        elif count := len(shell_commands(text)) + len(programs):
+            with_code[str(path.relative_to(ROOT))] = count
+    for test in OTHER_PAGES.values():
+        assert (ROOT / test).exists()
+    listed = {path: count for path, (count, _) in NOT_RUN_PAGES.items()}
+    assert listed == {path: n for path, n in with_code.items() if path not in OTHER_PAGES}
+    assert {*OTHER_PAGES} <= {*with_code}
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("Written to runs/a.", "Written to runs/a; b."),
+        ("a\nb", "b a"),
+        ("loss 1.5  accuracy 2%", "loss 1.5"),
+        ("weights match", "3 weights matched"),
+        ("5 answers, mean of […] runs", "5 answers, runs"),
+    ],
+)
+def test_an_output_that_differs_is_found(shown, printed):
+    with pytest.raises(AssertionError, match="not printed"):
+        assert_shown(shown, printed)
+
+
+def test_figures_and_what_a_page_leaves_out_may_differ():
+    shown = "read 5 of […]\n…\n[[ 1.5e-3 [b'x'] True […]]]"
+    assert_shown(shown, "W\nread -1 of a\n[[0.2\n [b''] False a]]")
+
+
+def write_squad(folder):
+    for part in ("train-v1.1", "dev-v1.1", "train-v2.0", "dev-v2.0"):
+        (folder / f"{part}.json").write_text(json.dumps(stand_ins.squad_file(part[-3:])))
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path):
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_glue(tmp_path / "glue", GLUE[1:3])
+    stand_ins.write_race(tmp_path / "RACE")
+    write_squad(tmp_path)
+    output = "--output_dir=runs/"
+    shorter = {
+        f"{output}{name}": f"{output}{name} --train_step=2" for name in ("glue", "squad", "race")
+    }
+    (printed,) = run_page_commands("README", shorter, tmp_path)
+    assert "average" in printed.partition("GLUE, dev")[2]
+    assert "exact" in read(tmp_path / "runs/squad/eval_results.json")
+    assert (tmp_path / "runs/race/predictions.tsv").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_of_albert_run(tmp_path):
+    stand_ins.write_classifier(tmp_path / "runs/rte", ("entailment", "not_entailment"))
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_race_run(tmp_path / "runs/race")
+    for name in ("texts.txt", "article.txt"):
+        (tmp_path / name).write_text("Ada wrote it.\nIn 1843.\n")
+    with gzip.open(tmp_path / "reviews.txt.gz", "wt") as f:
+        f.write("A fine book.\nA dull one.\n")
+    printed = run_page_commands(
+        "command_line", {"--num_train_epochs=25": "--train_step=2"}, tmp_path
+    )
+    text = page("command_line")
+    (shown,) = [block.text for block in code_blocks(text) if block.language == "text"]
+    assert_shown(shown, printed[1])
+    assert np.load(tmp_path / "vectors.npy").shape == (2, 256)
+    assert len((tmp_path / "labels.jsonl").read_text().splitlines()) == 2
+
+
 @pytest.mark.slow
 def test_the_page_about_fine_tuning_runs(tmp_path):
     text = page("finetuning")
@@ -107,9 +230,7 @@ def test_the_page_about_fine_tuning_runs(tmp_path):
     stand_ins.write_glue(tmp_path / "glue", GLUE)
     stand_ins.write_race(tmp_path / "race")
     shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
-    for part in ("train-v1.1", "dev-v1.1", "dev-v2.0"):
-        content = stand_ins.squad_file(part[-3:])
-        (tmp_path / f"{part}.json").write_text(json.dumps(content))
+    write_squad(tmp_path)
     paragraph = {"context": "Ada wrote it.", "qas": [{"id": "n", "question": "Who wrote it?"}]}
     new = {"version": "2.0", "data": [{"title": "T", "paragraphs": [paragraph]}]}
     (tmp_path / "new.json").write_text(json.dumps(new))
@@ -136,16 +257,17 @@ def test_the_page_about_fine_tuning_runs(tmp_path):
         **{f": {line}\n": ":\n" for line in typed},
         "\n  rainforest\n": "\n…\n",
         # Runs whose predictions are averaged.
-        "$ python -m albert_tf.tasks.squad ensemble": "$ for seed in 12345 12346 12347; do\n"
-        "  cp -r runs/squad11 runs/squad/seed-$seed; done\n"
+        "$ python -m albert_tf.tasks.squad ensemble": "$ for seed in 12345 12346 12347; do "
+        "cp -r runs/squad11 runs/squad/seed-$seed; done\n"
         "$ python -m albert_tf.tasks.squad ensemble",
         "```bash\npython -m albert_tf.tasks.multiple_choice ensemble": "```bash\n"
         "python run_race.py --do_predict --data_dir=race --output_dir=runs/race\n"
         "cp -r runs/race runs/race2\npython -m albert_tf.tasks.multiple_choice ensemble",
     }
     run_page_commands("finetuning", shorter, tmp_path)
-    assert json.loads((tmp_path / "runs/ensemble/eval_results.json").read_text())["accuracy"] >= 0
-    assert "pearson" in json.loads((tmp_path / "runs/score/eval_results.json").read_text())
+    assert "exact_match" in read(tmp_path / "runs/ensemble/eval_results.json")
+    assert len((tmp_path / "runs/ensemble/predictions.tsv").read_text().splitlines()) == 9
+    assert "pearson" in read(tmp_path / "runs/score/eval_results.json")
 
 
 @pytest.mark.slow
@@ -223,8 +345,7 @@ def test_records_are_built_by_beam_in_several_processes(tmp_path):
     shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
     smaller = {"--num_shards=1000": "--num_shards=4", "workers=4": "workers=2"}
     run_page_commands("scale", smaller, tmp_path, ["FILES=."])
-    manifest = json.loads((tmp_path / "records/manifest.json").read_text())
-    assert len(manifest["shards"]) == 4
+    assert len(read(tmp_path / "records/manifest.json")["shards"]) == 4
 
 
 TWO_DEVICES = """
@@ -263,4 +384,4 @@ def test_several_devices_train(tmp_path):
     devices, trained = run_page_commands("clusters", changes, tmp_path, before)
     assert devices.splitlines()[-1] == "[]" or "PhysicalDevice" in devices
     assert "Devices: 2 CPUs" in trained
-    assert json.loads((tmp_path / "runs/base/eval_results.json").read_text())
+    assert np.isfinite(read(tmp_path / "runs/base/eval_results.json")["masked_lm_loss"])

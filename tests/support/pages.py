@@ -118,7 +118,7 @@ def assert_shown(shown: str, printed: str) -> None:
 
 def _without_figures(text: str) -> str:
     """Returns text in one line with "#" in place of figures."""
-    return _FIGURE.sub("#", re.sub(r"\[ +", "[", " ".join(text.split())))
+    return _FIGURE.sub("#", re.sub(r"(?<=\[) | (?=\])", "", " ".join(text.split())))
 
 
 def run_python_blocks(
