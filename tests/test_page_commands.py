@@ -77,12 +77,13 @@ NOT_RUN_PAGES = {
     "benchmarks/README.md": (6, "environments of other libraries; GPUs"),
     "docs/cloud_tpu.md": (11, "they need a TPU"),
     "docs/index.md": (1, "tests/test_setup.py"),
-    "docs/performance.md": (2, "benchmarks with whole data sets"),
+    "docs/performance.md": (7, "benchmarks with whole data sets, other libraries or large models"),
     "docs/reproduction.md": (5, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/books_pretraining.md": (1, "how an old result was made"),
     "docs/results/finetuning.md": (4, "how old results were made; see docs/finetuning.md"),
     "docs/results/paper.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/tpu_compile.md": (2, "they need a TPU's compiler"),
+    "docs/results/tuning.md": (1, "benchmarks with other libraries or large models"),
     "docs/serving.md": (12, "tests/export/test_serving.py runs what needs no server"),
     "docs/tensorboard.md": (2, "tests/test_tensorboard_page.py; the other starts a server"),
 }
@@ -140,6 +141,10 @@ def test_every_command_of_a_page_is_run_but_for_these(name):
     assert any(is_run(name, command) for command in commands)
 
 
+def _outside_blocks(text):
+    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+
+
 def test_every_page_with_code_is_run_or_listed():
     pages = [ROOT / "README.md", ROOT / "benchmarks/README.md", *(ROOT / "docs").rglob("*.md")]
     here = {path_of(name) for name in NOT_RUN}
@@ -149,6 +154,10 @@ def test_every_page_with_code_is_run_or_listed():
         blocks = code_blocks(text)
         assert {block.language for block in blocks} <= LANGUAGES, path
         assert len(re.findall(r"^ *(?:```|~~~)", text, flags=re.M)) == 2 * len(blocks), path
+        if path.name != "flags.md":  # Written from the scripts' --help.
+            assert not re.search(r"^    (python|pip|make|albert) ", _outside_blocks(text), re.M), (
+                path
+            )
         programs = [block for block in blocks if block.language == "python"]
         if path in here:
             # These Python blocks are run below, and by tests/test_wheel.py.
@@ -343,7 +352,14 @@ def test_records_are_built_by_beam_in_several_processes(tmp_path):
         with gzip.open(tmp_path / f"text/{name}.txt.gz", "wt") as f:
             f.write(text)
     shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
-    smaller = {"--num_shards=1000": "--num_shards=4", "workers=4": "workers=2"}
+    shutil.copy(ROOT / "demo/data/books/heldout/darwin.txt", tmp_path / "text.txt")
+    smaller = {
+        "pip install apache-beam": "true",
+        "--num_shards=1000": "--num_shards=4",
+        "workers=4": "workers=2",
+        "30k-clean.model\n```\n\nThis command measures": "30k-clean.model --turns=1\n```\n\nThis "
+        "command measures",
+    }
     run_page_commands("scale", smaller, tmp_path, ["FILES=."])
     assert len(read(tmp_path / "records/manifest.json")["shards"]) == 4
 
