@@ -9,6 +9,7 @@ OTHER_PAGES and NOT_RUN_PAGES list the pages with code that is not run here.
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import re
 import shutil
@@ -266,8 +267,8 @@ def test_the_page_about_fine_tuning_runs(tmp_path):
         **{f": {line}\n": ":\n" for line in typed},
         "\n  rainforest\n": "\n…\n",
         # Runs whose predictions are averaged.
-        "$ python -m albert_tf.tasks.squad ensemble": "$ for seed in 12345 12346 12347; do "
-        "cp -r runs/squad11 runs/squad/seed-$seed; done\n"
+        "$ python -m albert_tf.tasks.squad ensemble": "$ mkdir runs/random; for seed "
+        "in 12345 12346 12347; do cp -r runs/squad11 runs/random/seed-$seed; done\n"
         "$ python -m albert_tf.tasks.squad ensemble",
         "```bash\npython -m albert_tf.tasks.multiple_choice ensemble": "```bash\n"
         "python run_race.py --do_predict --data_dir=race --output_dir=runs/race\n"
@@ -304,8 +305,10 @@ def test_the_page_about_exports_runs(tmp_path, monkeypatch):
         "positions": tf.constant([[1, 2]]),
         "tokenizer": stand_ins.tokenizer(),
     }
-    litert = {"from ai_edge_litert.interpreter": "from tensorflow.lite.python.interpreter"}
-    names, _ = run_python_blocks(replaced(text, litert), given)
+    if not importlib.util.find_spec("ai_edge_litert"):
+        module = "from tensorflow.lite.python.interpreter"
+        text = replaced(text, {"from ai_edge_litert.interpreter": module})
+    names, _ = run_python_blocks(text, given)
     assert np.isfinite(names["pooled"]).all() and names["pooled"].shape == (1, 16)
 
 
