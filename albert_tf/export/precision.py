@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import tensorflow as tf
+
 from albert_tf.export.publish import Export
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertModel
@@ -43,7 +45,7 @@ def export_in(
         keras.mixed_precision.set_global_policy(policy)
     weights = model.named_weights()
     for name, variable in rounded.named_weights().items():
-        variable.assign(weights[name])
+        variable.assign(tf.cast(weights[name], variable.dtype))
     return dataclasses.replace(
         export(rounded), probes=exact.probes, tolerance=_TOLERANCE, precision=precision
     )

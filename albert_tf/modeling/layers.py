@@ -9,6 +9,7 @@ from typing import Union
 import tensorflow as tf
 
 from albert_tf.keras2 import keras
+from albert_tf.modeling.kernels.graph_mode import current_mode
 from albert_tf.modeling.kernels.linear import affine
 
 #: A Keras precision policy or its name; None means the global one.
@@ -20,7 +21,9 @@ PackedWeights = tuple[tf.Tensor, ...]
 class WeightedLayer(keras.layers.Layer):
     """A layer that creates its variables in the constructor, under the TF1 release's names.
 
-    Variables are float32 whatever the policy; `call` casts them once to the compute type.
+    Variables are float32 whatever the policy; `call` casts them once to the compute type. Layers
+    that are created under `GraphMode.served` only answer: they keep the kernels of dense layers in
+    the compute type, which saves the casts.
 
     Args:
       prefix: scope of the variables' names, such as "bert/pooler".
@@ -40,19 +43,23 @@ class WeightedLayer(keras.layers.Layer):
         return dict(zip(self._names, self.weights))
 
     def _variable(
-        self, name: str, shape: list[int], initializer: str | keras.initializers.Initializer
+        self,
+        name: str,
+        shape: list[int],
+        initializer: str | keras.initializers.Initializer,
+        dtype: tf.DType | str = tf.float32,
     ) -> tf.Variable:
         full_name = f"{self._prefix}/{name}" if self._prefix else name
         self._names.append(full_name)
         # Autocast variables would be cast again in every layer that shares them.
-        return self.add_weight(
-            full_name, shape, tf.float32, initializer, experimental_autocast=False
-        )
+        return self.add_weight(full_name, shape, dtype, initializer, experimental_autocast=False)
 
-    def matrix(self, name: str, shape: list[int]) -> tf.Variable:
+    def matrix(
+        self, name: str, shape: list[int], dtype: tf.DType | str = tf.float32
+    ) -> tf.Variable:
         """Creates a truncated-normal matrix."""
         initializer = keras.initializers.TruncatedNormal(stddev=self._initializer_range)
-        return self._variable(name, shape, initializer)
+        return self._variable(name, shape, initializer, dtype)
 
     def vector(self, name: str, size: int, value: str = "zeros") -> tf.Variable:
         """Creates a vector of zeros or ones."""
@@ -60,7 +67,8 @@ class WeightedLayer(keras.layers.Layer):
 
     def dense(self, name: str, inputs: int, outputs: int) -> tuple[tf.Variable, tf.Variable]:
         """Creates the kernel [inputs, outputs] and the bias [outputs] of a dense layer."""
-        kernel = self.matrix(f"{name}/kernel", [inputs, outputs])
+        dtype = self.compute_dtype if current_mode().served else tf.float32
+        kernel = self.matrix(f"{name}/kernel", [inputs, outputs], dtype)
         return kernel, self.vector(f"{name}/bias", outputs)
 
     def norm(self, name: str, size: int) -> tuple[tf.Variable, tf.Variable]:

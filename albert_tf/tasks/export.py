@@ -14,12 +14,14 @@ from albert_tf.export.id_graphs import IdFormat, encoder_outputs
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.precision import PRECISIONS, export_in
-from albert_tf.export.publish import REPORT_FILE
+from albert_tf.export.publish import REPORT_FILE, Export
 from albert_tf.export.serving import input_specs
 from albert_tf.export.versions import export_name, version_folder
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import shown
+from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.registry import find_task
 from albert_tf.training.specs import FLOAT32
@@ -48,8 +50,26 @@ def export_task(
     task = task_class.load(source.path)
     model = task.build_model()
     source.load(model)
-    export = export_in(precision, model, task.build_model, task.export)
+    export = task_export(task, model, precision)
     source.publish(export, path, task.tokenizer, model, overwrite)
+
+
+def task_export(task: FineTuningTask, model: keras.Model, precision: str = FLOAT32) -> Export:
+    """Returns the SavedModel of a task, to be published.
+
+    In bfloat16, the SavedModel keeps the kernels of dense layers in that type: it only answers.
+
+    Args:
+      task: of the model.
+      model: in float32, with its weights.
+      precision: one of PRECISIONS.
+    """
+
+    def build() -> keras.Model:
+        with graph_mode(served=True):
+            return task.build_model()
+
+    return export_in(precision, model, build, task.export)
 
 
 def export_saved_model(

@@ -74,9 +74,13 @@ WAYS = {
     "saved_model_bf16": Way(_OURS, "saved_model", "saved_model_bf16"),
     "saved_model_bf16_frozen": Way(_OURS, "saved_model", "saved_model_bf16", frozen=True),
     "saved_model_text": Way(_OURS, "saved_model_text", "saved_model_text", output="probabilities"),
+    "saved_model_text_bf16_frozen": Way(
+        _OURS, "saved_model_text", "saved_model_text_bf16", output="probabilities", frozen=True
+    ),
     "python": Way(_OURS, "python", ""),
     "tflite": Way(_OURS, "tflite", "tflite_none"),
     "tflite_int8": Way(_OURS, "tflite", "tflite_int8"),
+    "onnx_export": Way(_TORCH, "onnx", "onnx_export/model.onnx"),
     "torch_eager": Way(_TORCH, "eager", "hf"),
     "torch_compile": Way(_TORCH, "compile", "hf"),
     "torch_eager_bf16": Way(_TORCH, "eager", "hf", "bfloat16"),
@@ -91,15 +95,17 @@ TITLES = {
     "saved_model_bf16": "SavedModel, ids, bf16",
     "saved_model_bf16_frozen": "SavedModel, ids, bf16, constant weights",
     "saved_model_text": "SavedModel, text",
+    "saved_model_text_bf16_frozen": "SavedModel, text, bf16, constant weights",
     "python": "Python",
     "tflite": "TensorFlow Lite",
     "tflite_int8": "TensorFlow Lite int8",
+    "onnx_export": "our ONNX export, ONNX Runtime",
     "torch_eager": "torch eager",
     "torch_compile": "torch.compile",
     "torch_eager_bf16": "torch eager bf16",
     "torch_compile_bf16": "torch.compile bf16",
-    "onnxruntime": "ONNX Runtime",
-    "onnxruntime_int8": "ONNX Runtime int8",
+    "onnxruntime": "torch's ONNX export, ONNX Runtime",
+    "onnxruntime_int8": "torch's ONNX export, ONNX Runtime int8",
 }
 
 
@@ -211,7 +217,7 @@ def _run() -> None:
     try:
         for name in FLAGS.models:
             model = ModelFiles(os.path.join(FLAGS.output_dir, os.path.basename(name)), name)
-            model.prepare({way.model for way in ways.values()}, FLAGS.peer_python)
+            model.prepare({way.model.split("/")[0] for way in ways.values()}, FLAGS.peer_python)
             for shape in FLAGS.shapes:
                 known = {x["way"] for x in lines if (x["model"], x["shape"]) == (name, shape)}
                 missing = {key: way for key, way in ways.items() if key not in known}

@@ -18,6 +18,7 @@ from albert_tf.export.conversion import convert
 from albert_tf.export.hub import export_encoder
 from albert_tf.export.model_card import ModelFacts
 from albert_tf.export.model_folder import ModelFolder
+from albert_tf.export.onnx_graph import onnx_format
 from albert_tf.export.publish import publish
 from albert_tf.export.tflite import lite_format
 from albert_tf.io import folders
@@ -26,10 +27,10 @@ from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import DEFAULT
 from albert_tf.pretrained.locate import locate
-from albert_tf.tasks.classification.export import classifier_export
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.tasks.export import export_ids
+from albert_tf.tasks.export import export_ids, task_export
 from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.load import load_pretrained
 
@@ -45,8 +46,8 @@ class ModelFiles:
 
     Attributes:
       folder: holds `weights` (a preset with random weights, saved once), `hf`, `saved_model`,
-        `saved_model_bf16` and `saved_model_text`, `tflite_none`, `tflite_int8`, `encoder.onnx` and
-        `encoder_int8.onnx`.
+        `saved_model_bf16`, `saved_model_text` and `saved_model_text_bf16`, `tflite_none`,
+        `tflite_int8` and `onnx_export`, and transformers' `encoder.onnx` and `encoder_int8.onnx`.
       name: a bundled model, a path that load_pretrained takes, or a preset.
     """
 
@@ -79,11 +80,13 @@ class ModelFiles:
             "hf": lambda path: convert(self.source, "hf", path),
             "saved_model": lambda path: export_encoder(source, path, with_heads=False),
             "saved_model_bf16": lambda path: export_encoder(
-                source, path, with_heads=False, precision="mixed_bfloat16"
+                source, path, with_heads=False, precision=BFLOAT16
             ),
             "saved_model_text": self._export_classifier,
+            "saved_model_text_bf16": lambda path: self._export_classifier(path, BFLOAT16),
             "tflite_none": lambda path: export_ids(source, None, path, lite_format("none")),
             "tflite_int8": lambda path: export_ids(source, None, path, lite_format("int8")),
+            "onnx_export": lambda path: export_ids(source, None, path, onnx_format()),
         }
         for file, write in writers.items():
             if file in wanted or (file == "hf" and onnx):
@@ -122,10 +125,11 @@ class ModelFiles:
                 variable.assign(weights[name])
         return task, model
 
-    def _export_classifier(self, path: str) -> None:
+    def _export_classifier(self, path: str, precision: str = FLOAT32) -> None:
         task, model = self.classifier()
+        export = task_export(task, model, precision)
         with folders.new_folder(path) as folder:
-            publish(classifier_export(task, model), folder, ModelFacts("inference", model.config))
+            publish(export, folder, ModelFacts("inference", model.config))
 
     def write_inputs(self, path: str, rows: int, length: int) -> str:
         """Writes texts of `length` tokens, their ids, and the outputs that every way should have.

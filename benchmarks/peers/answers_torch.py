@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers of transformers and ONNX Runtime, for benchmarks.inference. See answers.py.
 
-The way is "eager" or "compile", of transformers for PyTorch with the setup's "dtype", or "onnx".
+The way is "eager" or "compile", of transformers for PyTorch with the setup's "dtype", or "onnx", of
+transformers' model or of this project's export.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import protocol
+
+_NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def build(setup: dict[str, Any]) -> Callable[[int], float]:
@@ -32,10 +35,15 @@ def _onnx(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[
     session = onnxruntime.InferenceSession(
         setup["model"], options, providers=["CPUExecutionProvider"]
     )
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    # The export leaves out an input that the model does not read.
-    taken = {value.name for value in session.get_inputs()}
-    feed = {name: value for name, value in zip(names, arguments) if name in taken}
+    types = {value.name: value.type for value in session.get_inputs()}
+    exported_here = "input_word_ids" in types
+    names = ("input_word_ids", "input_mask", "input_type_ids") if exported_here else _NAMES
+    # torch's export leaves out an input that the model does not read.
+    feed = {
+        name: value.astype(np.int32 if types[name] == "tensor(int32)" else np.int64)
+        for name, value in zip(names, arguments)
+        if name in types
+    }
     return lambda: session.run(["pooled_output"], feed)[0]
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """export_tfhub.py: exports folders with models as SavedModels with the same outputs."""
 
+import collections
 import json
 import random
 import subprocess
@@ -323,6 +324,13 @@ def test_models_that_take_text_compute_in_bfloat16(name, sentencepiece_tokenizer
     assert 1e-6 < largest_difference(report) < report["tolerance"]
     # The probes of multiple choice have neither strings nor integers.
     assert all(("equal" in probe) == (name != "multiple_choice") for probe in report["probes"])
+    # Nobody trains them, so the weights of products are stored in the type that computes.
+    variables = tf.train.load_checkpoint(f"{path}/variables/variables").get_variable_to_dtype_map()
+    variables = {n: t for n, t in variables.items() if t in (tf.float32, tf.bfloat16)}
+    counts = collections.Counter(variables.values())
+    dense = sum(n.endswith("/kernel") for n in task.build_model().named_weights())
+
+    assert counts[tf.bfloat16] == dense and dense > 5 and counts[tf.float32] > 10
 
 
 def test_a_model_for_another_task_is_refused(sentencepiece_tokenizer, run_script, tmp_path):
