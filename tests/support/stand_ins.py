@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The vocabulary of the bundled model, in English.
 VOCABULARY = ROOT / "albert_tf/pretrained/albert_tiny_books/spiece.model"
 AUTHORS = ("darwin", "dickens", "doyle", "smith", "spinoza", "washington")
-#: Texts that are longer than this many sequences of 128 tokens are cut, or become windows.
+#: Sentences of a text that is longer than the sequences on the pages, so that it is cut.
 _LONG = 30
 
 
