@@ -168,3 +168,22 @@ def self_check_here():
 
     with checked_in_this_process():
         yield
+
+
+@pytest.fixture
+def hub(tmp_path_factory, monkeypatch):
+    """Environment variables for a server that offers the bundled model as albert/albert-base-v2."""
+    from tests.support.web_server import serving
+
+    for name in [name for name in os.environ if name.startswith(("HF_", "HUGGING_FACE"))]:
+        monkeypatch.delenv(name)
+    with serving() as server:
+        bundled = Path(__file__).parents[1] / "albert_tf/pretrained/albert_tiny_books"
+        files = {path.name: path.read_bytes() for path in bundled.iterdir()}
+        server.models["albert/albert-base-v2"] = files
+        yield {
+            "HF_ENDPOINT": server.url,
+            "HF_HOME": str(tmp_path_factory.mktemp("hf")),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+        assert any("model.safetensors" in path for path in server.paths())

@@ -5,7 +5,6 @@
 import csv
 import gzip
 import json
-import os
 import re
 
 import numpy as np
@@ -13,33 +12,15 @@ import pytest
 
 from tests.support.pages import ROOT, code_blocks, replaced, run_page, run_python_blocks
 from tests.support.small_tasks import squad_content
-from tests.support.web_server import serving
 
 GUIDES = ROOT / "docs/guides"
 BOOKS = ROOT / "demo/data/books"
-BUNDLED = ROOT / "albert_tf/pretrained/albert_tiny_books"
 #: The share of searches that find a neighbour, in a line of the search guide's output.
 SHARES = re.compile(r"^(mean vectors|TF-IDF|both) +([\d.]+)% +([\d.]+)% +([\d.]+)%$", flags=re.M)
 
 
 def guide(name):
     return (GUIDES / f"{name}.md").read_text("utf-8")
-
-
-@pytest.fixture
-def hub(tmp_path_factory, monkeypatch):
-    """Environment variables for a server that offers the bundled model as albert/albert-base-v2."""
-    for name in [name for name in os.environ if name.startswith(("HF_", "HUGGING_FACE"))]:
-        monkeypatch.delenv(name)
-    with serving() as server:
-        files = {path.name: path.read_bytes() for path in BUNDLED.iterdir()}
-        server.models["albert/albert-base-v2"] = files
-        yield {
-            "HF_ENDPOINT": server.url,
-            "HF_HOME": str(tmp_path_factory.mktemp("hf")),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
-        assert any("model.safetensors" in path for path in server.paths())
 
 
 def test_every_guide_is_run_here():

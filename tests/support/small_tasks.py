@@ -17,6 +17,7 @@ from albert_tf.data import records
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
+from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
@@ -170,9 +171,13 @@ def squad_content(version: str, examples: int) -> Mapping[str, object]:
 
 def write_run(task: Task, folder: Path) -> None:
     """Writes an output directory of the task, with random weights."""
-    model = task.build_model()
+    write_best(task.build_model(), folder)
+    task.save_files(str(folder))
+
+
+def write_best(model: AlbertModel, folder: Path) -> None:
+    """Changes a model's weights at random and writes them as the best of an output directory."""
     for variable in model.named_weights().values():
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))
-    task.save_files(str(folder))
     optimizer = keras.optimizers.legacy.SGD()
     CheckpointStore(str(folder), model.named_weights(), optimizer, {}, 1).save_best(1, "x", 1.0)

@@ -6,15 +6,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from pathlib import Path
+import types
 
 import numpy as np
 import pytest
 
 from albert_tf import RunConfig
 from albert_tf.training.divergence import DivergenceDetector, Plateau
+from albert_tf.training.task import Task
+from tests.support.pages import ROOT, assert_shown, code_blocks
 
-BOOKS = Path(__file__).resolve().parents[2] / "docs/results/books_pretraining.md"
+BOOKS = ROOT / "docs/results/books_pretraining.md"
 UNIGRAM = 6.542  # The entropy of the pieces, from that page.
 
 
@@ -160,6 +162,14 @@ def test_objectives_that_stay_at_chance_are_named_once_each(seed):
     ]
     assert "in the 500 steps before step 800, where 6.542 needs no learning" in raised[0].text
     assert "in the 625 steps before step 925, where 50% needs no learning" in raised[1].text
+
+
+def test_the_warning_of_a_task_that_is_not_learned_is_that_of_the_page():
+    task = types.SimpleNamespace(chance_loss=lambda data_description: 0.6931)
+    (raised,) = alarms({"loss": np.full(600, 0.695)}, plateaus=Task.plateaus(task, {}))
+    blocks = code_blocks((ROOT / "docs/finetuning.md").read_text("utf-8"))
+    (shown,) = [text for _, text in blocks if text.startswith("Warning: the loss is")]
+    assert_shown(shown, f"Warning: {raised.text}. {raised.advice}")
 
 
 def test_a_masked_lm_loss_that_is_high_but_falls_is_no_plateau():

@@ -14,6 +14,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.training import devices
 from albert_tf.training import strategy as strategy_module
 from albert_tf.training.strategy import fast_precisions, make_strategy, precisions_of_gpu
+from tests.support.pages import ROOT, assert_shown, code_blocks
 
 HOSTS = ["host0:2222", "host1:2222"]
 NO_CLUSTER = "needs the environment variable TF_CONFIG with a JSON object"
@@ -118,4 +119,9 @@ def test_a_gpu_that_tensorflow_does_not_see_is_explained(monkeypatch, capsys, tm
     assert devices.missing_gpu().endswith(install)
     devices.print_once.cache_clear()
     devices.announce_devices(make_strategy(RunConfig("runs/a")))
-    assert capsys.readouterr().out.splitlines() == ["Devices: 1 CPU.", devices.missing_gpu()]
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == ["Devices: 1 CPU.", devices.missing_gpu()]
+    if tf.test.is_built_with_cuda():
+        blocks = code_blocks((ROOT / "docs/clusters.md").read_text("utf-8"))
+        (shown,) = [text for _, text in blocks if text.startswith("Devices: 1 CPU.")]
+        assert_shown(shown, printed)

@@ -1,0 +1,406 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of pages run as pasted, on small files and models, and print what the pages show.
+
+The commands of a page run in their order in one shell. Settings that take long are replaced.
+OTHER_PAGES and NOT_RUN_PAGES list the pages with code that is not run here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.keras2 import keras
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.weights.checkpoint import write_tf1, write_tf2
+from tests.support import stand_ins
+from tests.support.pages import (
+    ROOT,
+    assert_shown,
+    code_blocks,
+    replaced,
+    run_commands,
+    run_python_blocks,
+    shell_commands,
+)
+from tests.support.releases import write_archive, write_release
+from tests.support.weights import weights_of
+
+GLUE = ("cola", "sst-2", "sts-b", "rte", "wnli")
+#: Commands that are not run, by their beginnings, and why; all others of these pages are.
+NOT_RUN = {
+    "README": {
+        "make demo": "tests/test_any_file_system.py runs the demo, `make test` is this",
+        "make setup": "tests/test_setup.py",
+        "python run_classifier.py --do_train --do_eval --train_file=demo": "tests/test_wheel.py",
+    },
+    "command_line": {},
+    "finetuning": {},
+    "export": {
+        "export TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "a setting of any process; only speed changes",
+    },
+    "checkpoints": {
+        "python -m benchmarks.interchange": "it needs environments with other libraries",
+    },
+    "troubleshooting": {},
+    "scale": {
+        "build '--runner=DataflowRunner": "it needs a project on Google Cloud",
+        "build '--runner=FlinkRunner": "it needs a cluster",
+        "build '--runner=SparkRunner": "it needs a cluster",
+    },
+    "clusters": {
+        "export TF_CONFIG": "tests/distributed/test_scripts_in_a_cluster.py starts such workers",
+        "sbatch": "tests/test_cluster_scripts.py has a stand-in for the cluster",
+        "kubectl": "tests/test_cluster_scripts.py has a stand-in for the cluster",
+    },
+}
+
+#: Pages whose code other tests run: all of it, or what can be.
+OTHER_PAGES = {
+    "docs/guides/fine_tune.md": "tests/test_guides.py",
+    "docs/guides/pretrain_at_scale.md": "tests/test_guides.py",
+    "docs/guides/question_answering.md": "tests/test_guides.py",
+    "docs/guides/search.md": "tests/test_guides.py",
+    "docs/languages.md": "tests/test_languages_page.py",
+    "docs/pretraining.md": "tests/test_pretraining_page.py",
+    "docs/python.md": "tests/test_python_page.py",
+}
+#: Pages with code that nobody runs as it is there: the number of such blocks, and why.
+NOT_RUN_PAGES = {
+    "benchmarks/README.md": (6, "environments of other libraries; GPUs"),
+    "docs/cloud_tpu.md": (11, "they need a TPU"),
+    "docs/index.md": (1, "tests/test_setup.py"),
+    "docs/performance.md": (7, "benchmarks with whole data sets, other libraries or large models"),
+    "docs/reproduction.md": (5, "hours; tests/benchmarks/paper runs smaller tables"),
+    "docs/results/books_pretraining.md": (1, "how an old result was made"),
+    "docs/results/finetuning.md": (4, "how old results were made; see docs/finetuning.md"),
+    "docs/results/paper.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
+    "docs/results/tpu_compile.md": (2, "they need a TPU's compiler"),
+    "docs/results/tuning.md": (1, "benchmarks with other libraries or large models"),
+    "docs/serving.md": (12, "tests/export/test_serving.py runs what needs no server"),
+    "docs/tensorboard.md": (2, "tests/test_tensorboard_page.py; the other starts a server"),
+}
+#: Languages of blocks: of commands, of programs, and of what is not run.
+LANGUAGES = {"bash", "sh", "python", "text", "json", "proto", "dockerfile"}
+
+
+def page(name):
+    return path_of(name).read_text("utf-8")
+
+
+def path_of(name):
+    return ROOT / ("README.md" if name == "README" else f"docs/{name}.md")
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def is_run(name, command):
+    return not command.text.startswith(tuple(NOT_RUN[name]))
+
+
+def run_page_commands(name, replacements, folder, before=(), environment=None):
+    """Runs a page's commands and checks that they print what the page shows.
+
+    Args:
+      name: of the page.
+      replacements: parts of the page and what to run or to expect in place of them.
+      folder: the working folder.
+      before: commands for the same shell that are not on the page.
+      environment: environment variables to add.
+
+    Returns:
+      What each command of the page has printed.
+    """
+    commands = [c for c in shell_commands(replaced(page(name), replacements)) if is_run(name, c)]
+    given = [*before, *(command.text for command in commands)]
+    printed = run_commands(given, folder, environment)[len(before) :]
+    for command, output in zip(commands, printed):
+        assert_shown(command.shown, output)
+    return printed
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    keras.utils.set_random_seed(1)
+
+
+@pytest.mark.parametrize("name", NOT_RUN)
+def test_every_command_of_a_page_is_run_but_for_these(name):
+    commands = shell_commands(page(name))
+    for beginning in NOT_RUN[name]:
+        assert sum(command.text.startswith(beginning) for command in commands) == 1
+    assert any(is_run(name, command) for command in commands)
+
+
+def _outside_blocks(text):
+    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+
+
+def test_every_page_with_code_is_run_or_listed():
+    pages = [ROOT / "README.md", ROOT / "benchmarks/README.md", *(ROOT / "docs").rglob("*.md")]
+    here = {path_of(name) for name in NOT_RUN}
+    with_code = {}
+    for path in pages:
+        text = path.read_text("utf-8")
+        blocks = code_blocks(text)
+        assert {block.language for block in blocks} <= LANGUAGES, path
+        assert len(re.findall(r"^ *(?:```|~~~)", text, flags=re.M)) == 2 * len(blocks), path
+        if path.name != "flags.md":  # Written from the scripts' --help.
+            assert not re.search(r"^    (python|pip|make|albert) ", _outside_blocks(text), re.M), (
+                path
+            )
+        programs = [block for block in blocks if block.language == "python"]
+        if path in here:
+            # These Python blocks are run below, and by tests/test_wheel.py.
+            assert not programs or path.stem in ("export", "checkpoints", "README")
+        elif count := len(shell_commands(text)) + len(programs):
+            with_code[str(path.relative_to(ROOT))] = count
+    for test in OTHER_PAGES.values():
+        assert (ROOT / test).exists()
+    listed = {path: count for path, (count, _) in NOT_RUN_PAGES.items()}
+    assert listed == {path: n for path, n in with_code.items() if path not in OTHER_PAGES}
+    assert {*OTHER_PAGES} <= {*with_code}
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("Written to runs/a.", "Written to runs/a; b."),
+        ("a\nb", "b a"),
+        ("loss 1.5  accuracy 2%", "loss 1.5"),
+        ("weights match", "3 weights matched"),
+        ("5 answers, mean of […] runs", "5 answers, runs"),
+    ],
+)
+def test_an_output_that_differs_is_found(shown, printed):
+    with pytest.raises(AssertionError, match="not printed"):
+        assert_shown(shown, printed)
+
+
+def test_figures_and_what_a_page_leaves_out_may_differ():
+    shown = "read 5 of […]\n…\n[[ 1.5e-3 [b'x'] True […]]]"
+    assert_shown(shown, "W\nread -1 of a\n[[0.2\n [b''] False a]]")
+
+
+def write_squad(folder):
+    for part in ("train-v1.1", "dev-v1.1", "train-v2.0", "dev-v2.0"):
+        (folder / f"{part}.json").write_text(json.dumps(stand_ins.squad_file(part[-3:])))
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path):
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_glue(tmp_path / "glue", GLUE[1:3])
+    stand_ins.write_race(tmp_path / "RACE")
+    write_squad(tmp_path)
+    output = "--output_dir=runs/"
+    shorter = {
+        f"{output}{name}": f"{output}{name} --train_step=2" for name in ("glue", "squad", "race")
+    }
+    (printed,) = run_page_commands("README", shorter, tmp_path)
+    assert "average" in printed.partition("GLUE, dev")[2]
+    assert "exact" in read(tmp_path / "runs/squad/eval_results.json")
+    assert (tmp_path / "runs/race/predictions.tsv").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_of_albert_run(tmp_path):
+    stand_ins.write_classifier(tmp_path / "runs/rte", ("entailment", "not_entailment"))
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_race_run(tmp_path / "runs/race")
+    for name in ("texts.txt", "article.txt"):
+        (tmp_path / name).write_text("Ada wrote it.\nIn 1843.\n")
+    with gzip.open(tmp_path / "reviews.txt.gz", "wt") as f:
+        f.write("A fine book.\nA dull one.\n")
+    printed = run_page_commands(
+        "command_line", {"--num_train_epochs=25": "--train_step=2"}, tmp_path
+    )
+    text = page("command_line")
+    (shown,) = [block.text for block in code_blocks(text) if block.language == "text"]
+    assert_shown(shown, printed[1])
+    assert np.load(tmp_path / "vectors.npy").shape == (2, 256)
+    assert len((tmp_path / "labels.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_the_page_about_fine_tuning_runs(tmp_path):
+    text = page("finetuning")
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_glue(tmp_path / "glue", GLUE)
+    stand_ins.write_race(tmp_path / "race")
+    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
+    write_squad(tmp_path)
+    paragraph = {"context": "Ada wrote it.", "qas": [{"id": "n", "question": "Who wrote it?"}]}
+    new = {"version": "2.0", "data": [{"title": "T", "paragraphs": [paragraph]}]}
+    (tmp_path / "new.json").write_text(json.dumps(new))
+    answers = {f"{kind}{i}": "sea" for kind in "qn" for i in range(21)}
+    (tmp_path / "predictions.json").write_text(json.dumps(answers))
+    (row,) = [block.text for block in code_blocks(text) if block.language == "json"]
+    pairs = "question,answer,score\nWho?,Ada.,1\nWhen?,Now.,2.5\nWhy?,It is.,4\n"
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.jsonl").write_text(row)
+    for part in ("pairs", "dev"):
+        (tmp_path / f"{part}.csv").write_text(pairs)
+    typed = re.findall(r"\((?:one line, empty to end|empty for another text)\): (.*)\n", text)
+    (tmp_path / "typed.txt").write_text("\n".join([*typed, "\n"]))
+    assert len(typed) == 2
+    shorter = {
+        "--train_step=150 --eval_every_steps=50": "--train_step=4 --eval_every_steps=2",
+        "--train_step=1500": "--train_step=2",
+        "--num_train_epochs=3": "--train_step=2",
+        "--num_train_epochs=2 \\\n    --eval_every_steps=100": "--train_step=2",
+        "--output_dir=runs/score": "--output_dir=runs/score --train_step=2",
+        "--output_dir=runs/mine": "--output_dir=runs/mine --train_step=2",
+        # Without a terminal, what is typed is not shown.
+        "--interactive --output_dir=runs/squad": "--interactive --output_dir=runs/squad <typed.txt",
+        **{f": {line}\n": ":\n" for line in typed},
+        "\n  rainforest\n": "\n…\n",
+        # Runs whose predictions are averaged.
+        "$ python -m albert_tf.tasks.squad ensemble": "$ mkdir runs/random; for seed "
+        "in 12345 12346 12347; do cp -r runs/squad11 runs/random/seed-$seed; done\n"
+        "$ python -m albert_tf.tasks.squad ensemble",
+        "```bash\npython -m albert_tf.tasks.multiple_choice ensemble": "```bash\n"
+        "python run_race.py --do_predict --data_dir=race --output_dir=runs/race\n"
+        "cp -r runs/race runs/race2\npython -m albert_tf.tasks.multiple_choice ensemble",
+    }
+    run_page_commands("finetuning", shorter, tmp_path)
+    assert "exact_match" in read(tmp_path / "runs/ensemble/eval_results.json")
+    assert len((tmp_path / "runs/ensemble/predictions.tsv").read_text().splitlines()) == 9
+    assert "pearson" in read(tmp_path / "runs/score/eval_results.json")
+
+
+@pytest.mark.slow
+def test_the_page_about_exports_runs(tmp_path, monkeypatch):
+    text = page("export")
+    stand_ins.write_pretrained(tmp_path / "runs/base")
+    stand_ins.write_squad_run(tmp_path / "runs/squad")
+    stand_ins.write_race_run(tmp_path / "runs/race")
+    stand_ins.write_classifier(tmp_path / "runs/authors")
+    (cli,) = re.findall(r"^\$ (python -c '.*saved_model_cli\.main\(\)') \\$", text, flags=re.M)
+    before = [
+        f'saved_model_cli() {{\n{cli} "$@"\n}}',
+        "python export_tfhub.py --albert_directory=runs/race --export_type=multiple_choice "
+        "--export_path=exports/race",
+    ]
+    changes = {"pip install '.[onnx]'": "true"}
+    run_page_commands("export", changes, tmp_path, before)
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "first": ["A text."],
+        "second": ["Another one."],
+        "inputs": {
+            f"input_{name}": tf.ones([1, 4], tf.int32) for name in ("word_ids", "mask", "type_ids")
+        },
+        "positions": tf.constant([[1, 2]]),
+        "tokenizer": stand_ins.tokenizer(),
+    }
+    if not importlib.util.find_spec("ai_edge_litert"):
+        module = "from tensorflow.lite.python.interpreter"
+        text = replaced(text, {"from ai_edge_litert.interpreter": module})
+    names, _ = run_python_blocks(text, given)
+    assert np.isfinite(names["pooled"]).all() and names["pooled"].shape == (1, 16)
+
+
+@pytest.mark.slow
+def test_the_page_about_checkpoints_runs(tmp_path, hub, monkeypatch):
+    write_archive(tmp_path / "albert_base_v2.tar.gz")
+    pretrained = AlbertPretrainer(stand_ins.config())
+    folder = tmp_path / "runs/demo/pretrained"
+    write_tf2(str(folder), pretrained.config, stand_ins.tokenizer(), weights_of(pretrained))
+    (tmp_path / "train.tsv").write_text("text\tlabel\nA\tx\nB\ty\n")
+    paragraphs = "\n\n".join("\n".join(stand_ins.sentences()[i : i + 8]) for i in range(0, 480, 8))
+    (tmp_path / "heldout.txt").write_text(paragraphs)
+    shorter = {
+        "pip install -e '.[hub]'": "true",
+        "--output_dir=runs/mine": "--output_dir=runs/mine --train_step=2 --max_seq_length=16",
+    }
+    run_page_commands("checkpoints", shorter, tmp_path, environment=hub)
+    monkeypatch.chdir(tmp_path)
+    ones = np.ones([1, 4], np.int32)
+    given = {"ids": ones, "mask": ones, "types": 0 * ones, "positions": ones[:, :2]}
+    names, _ = run_python_blocks(page("checkpoints"), given)
+    assert set(names["outputs"]) >= {"sequence_output", "mlm_logits", "sop_logits"}
+    inputs = {"input_word_ids": ones, "input_mask": ones, "input_type_ids": 0 * ones}
+    assert names["own"](inputs).shape == (1, 3)
+
+
+@pytest.mark.slow
+def test_the_commands_about_problems_run(tmp_path):
+    write_release(tmp_path / "albert_base", "vocab.txt")
+    model = AlbertPretrainer(stand_ins.config())
+    release = tmp_path / "albert_xlarge_v2"
+    write_tf1(str(release), model.config, stand_ins.tokenizer(), weights_of(model))
+    before = ["tar czf albert_xlarge_v2.tar.gz albert_xlarge_v2"]
+    exported, verified = run_page_commands("troubleshooting", {}, tmp_path, before)
+    assert "The SavedModel is in exports/encoder" in exported
+    assert "Verdict: untrained" in verified
+
+
+@pytest.mark.slow
+def test_records_are_built_by_beam_in_several_processes(tmp_path):
+    (tmp_path / "text").mkdir()
+    for name in ("darwin", "doyle"):
+        text = (ROOT / f"demo/data/books/heldout/{name}.txt").read_text("utf-8")
+        with gzip.open(tmp_path / f"text/{name}.txt.gz", "wt") as f:
+            f.write(text)
+    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
+    shutil.copy(ROOT / "demo/data/books/heldout/darwin.txt", tmp_path / "text.txt")
+    smaller = {
+        "pip install apache-beam": "true",
+        "--num_shards=1000": "--num_shards=4",
+        "workers=4": "workers=2",
+        "30k-clean.model\n```\n\nThis command measures": "30k-clean.model --turns=1\n```\n\nThis "
+        "command measures",
+    }
+    run_page_commands("scale", smaller, tmp_path, ["FILES=."])
+    assert len(read(tmp_path / "records/manifest.json")["shards"]) == 4
+
+
+TWO_DEVICES = """
+import runpy
+import sys
+
+import tensorflow as tf
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_several_devices_train(tmp_path):
+    (tmp_path / "two_devices.py").write_text(TWO_DEVICES)
+    stand_ins.config().to_json(str(tmp_path / "config.json"))
+    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
+    build = "python data_prep/create_pretraining_data.py --spm_model_file=30k-clean.model"
+    before = []
+    for part, name in (("train", "darwin"), ("heldout", "doyle")):
+        shutil.copy(ROOT / f"demo/data/books/heldout/{name}.txt", tmp_path / f"{part}.txt")
+        before.append(
+            f"{build} --input_file={part}.txt --output_dir=records/{part} --max_seq_length=64"
+        )
+    changes = {
+        "make setup && .venv/bin/python -m pip install -e '.[gpu]'": "true",
+        ".venv/bin/python -c": "python -c",
+        "keep_running.sh python run_pretraining.py": "keep_running.sh python two_devices.py "
+        "run_pretraining.py",
+        "albert_base_v2 --output_dir=runs/base \\\n  --train_batch_size=4096": "config.json "
+        "--output_dir=runs/base \\\n  --num_train_steps=2 --max_eval_steps=2 --train_batch_size=32",
+    }
+    devices, trained = run_page_commands("clusters", changes, tmp_path, before)
+    assert devices.splitlines()[-1] == "[]" or "PhysicalDevice" in devices
+    assert "Devices: 2 CPUs" in trained
+    assert np.isfinite(read(tmp_path / "runs/base/eval_results.json")["masked_lm_loss"])
