@@ -7,18 +7,20 @@
 
 The same model, with random weights, reads the same texts in batches padded to a few lengths and in
 batches padded to the maximum length, in turns: training and evaluation on SST-2 and CoLA, and
-prediction on SQuAD. Then each step of SQuAD is timed, from text to records and from outputs to
-scores. Prints tables and one line of JSON.
+prediction on SQuAD. With --peer_python, transformers trains and evaluates in the same turns, in
+batches grouped by length and padded to a multiple of 8, as its Trainer can. Then each step of SQuAD
+is timed, from text to records and from outputs to scores. Prints tables and one line of JSON.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,10 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
+from albert_tf.config import AlbertConfig
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.io import files
+from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
@@ -48,12 +52,15 @@ from albert_tf.training.specs import RunConfig
 from albert_tf.training.strategy import fast_precisions, make_strategy
 from albert_tf.training.task import Task
 from benchmarks import machine
+from benchmarks.peers.protocol import Peer
 
 #: Milliseconds a question of google-research/albert squad_utils.convert_examples_to_features, for
 #: contexts of 735 characters; measured once, on one core of a similar machine.
 OFFICIAL_MILLISECONDS = 25.0
 #: Which batches may be padded to a few lengths, and which are all padded to the longest.
 WAYS = {"by length": False, "padded": True}
+#: The other library, if there is one.
+PEER = "transformers"
 #: Where the processor is shared, wall time depends on the others and processor time hardly does.
 CLOCKS = ("wall", "processor")
 TOP = 20
@@ -75,6 +82,8 @@ def define_flags() -> None:
     flags.DEFINE_integer("batches", 32, "Training batches a turn; 64 hold all lengths evenly.", 1)
     flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)
     flags.DEFINE_enum("precision", "auto", ["auto", "float32", "mixed_bfloat16"], "Precision.")
+    define_path("peer_python", None, "Python of transformers, which then takes turns in GLUE too.")
+    flags.DEFINE_enum("peer_mode", "eager", ["eager", "compile"], "How the peer runs its model.")
     flags.DEFINE_integer("workers", 0, "Also cut windows of SQuAD with so many processes.", 0)
     define_path("json", None, "File to write the figures to.")
 
@@ -130,14 +139,69 @@ class Contestant:
         return {name: values[order] for name, values in outputs.items()}
 
 
+class PeerContestant:
+    """transformers, on the same examples.
+
+    Args:
+      config: of the model.
+      tokenizer: of the texts.
+      policy: the precision.
+      examples: for "training" and "evaluating", with one text each, and all labels.
+      folder: for files that last as long as the contestant.
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        policy: str,
+        examples: Mapping[str, tuple[list[TextExample], Sequence[str]]],
+        folder: str,
+    ) -> None:
+        setup = {
+            "config": config.to_dict(), "policy": policy, "mode": FLAGS.peer_mode,
+            "threads": machine.describe()["cores"], "batch_size": FLAGS.batch_size,
+        }  # fmt: skip
+        self._peers = {}
+        for what, (rows, labels) in examples.items():
+            path = os.path.join(folder, f"{what}.npz")
+            _write_ids(path, tokenizer, rows, labels)
+            of_peer = {**setup, "examples": path, "train": what == "training"}
+            self._peers[what] = Peer("fine_tuning_transformers", FLAGS.peer_python, of_peer)
+        steps = {"training": FLAGS.batches, "evaluating": 1}
+        self.work = {what: functools.partial(p, steps[what]) for what, p in self._peers.items()}
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for peer in self._peers.values():
+            peer.close()
+
+
+def _write_ids(
+    path: str, tokenizer: Tokenizer, examples: Sequence[TextExample], labels: Sequence[str]
+) -> None:
+    pieces = tokenizer.encode_batch([example.text for example in examples])
+    longest = FLAGS.glue_length - 2
+    ids = [[tokenizer.cls_id, *text[:longest], tokenizer.sep_id] for text in pieces]
+    np.savez(
+        path,
+        ids=np.concatenate(ids).astype(np.int32),
+        lengths=[len(text) for text in ids],
+        labels=[labels.index(example.label) for example in examples],
+    )
+
+
 def compare(
-    task: Task, open_sources: Callable[[bool], tuple[RecordSource | None, RecordSource]]
+    task: Task,
+    open_sources: Callable[[bool], tuple[RecordSource | None, RecordSource]],
+    open_peer: Callable[[str], PeerContestant] | None = None,
 ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
     """Lets both ways of padding take turns.
 
     Args:
       task: whose model is used.
       open_sources: makes what to train on and what to evaluate, given whether to pad.
+      open_peer: starts the other library, given the precision.
 
     Returns:
       The figures, and what each way gave for the examples evaluated.
@@ -152,6 +216,8 @@ def compare(
     contestants = {
         way: Contestant(task, model, strategy, config, *pair) for way, pair in sources.items()
     }
+    if open_peer:
+        contestants[PEER] = open_peer(precision)
     seconds: dict[str, dict[str, list[tuple[float, float]]]] = {}
     outputs = {}
     for turn in range(FLAGS.turns + 1):
@@ -162,15 +228,18 @@ def compare(
                 wall, processor = time.perf_counter() - wall, time.process_time() - processor
                 if turn:  # The first one also traces and compiles.
                     seconds.setdefault(what, {}).setdefault(way, []).append((wall, processor))
-                if what == "evaluating":
+                if what == "evaluating" and way in WAYS:
                     outputs[way] = result
+    if open_peer:
+        contestants[PEER].close()
     examples = {
         "training": FLAGS.batches * FLAGS.batch_size,
         "evaluating": sources["padded"][1].num_examples,
     }
     figures = {what: _figures(examples[what], taken) for what, taken in seconds.items()}
     if "training" in figures:
-        for way, contestant in contestants.items():
+        for way in WAYS:
+            contestant = contestants[way]
             share = 1.0 - contestant.tokens / contestant.positions
             figures["training"][way]["padding_share"] = round(float(share), 3)
     return {"precision": precision, **figures}, outputs
@@ -184,10 +253,19 @@ def _figures(examples: int, seconds: dict[str, list[tuple[float, float]]]) -> di
         for way, values in taken.items():
             figures[way][f"per_{clock}_second"] = round(examples / statistics.median(values), 1)
         # Turns stand beside each other in time, so other load on the machine hits both.
-        ratios = [slow / fast for slow, fast in zip(taken["padded"], taken["by length"])]
-        middle, low, high = statistics.median(ratios), min(ratios), max(ratios)
-        figures[f"{clock}_ratio"] = [round(value, 2) for value in (middle, low, high)]
+        figures[f"{clock}_ratio"] = _ratio(taken["padded"], taken["by length"])
+    if PEER in figures:
+        # The peer's processor time is another process's.
+        figures[PEER].pop("per_processor_second")
+        walls = [[pair[0] for pair in seconds[way]] for way in (PEER, "by length")]
+        figures["peer_ratio"] = _ratio(*walls)
     return figures
+
+
+def _ratio(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
+    """Returns the median, the least and the largest ratio of the turns."""
+    ratios = [a / b for a, b in zip(slow, fast)]
+    return [round(value, 2) for value in (statistics.median(ratios), min(ratios), max(ratios))]
 
 
 def measure_glue(name: str, folder: str) -> dict[str, Any]:
@@ -208,7 +286,14 @@ def measure_glue(name: str, folder: str) -> dict[str, Any]:
             task.open_examples(splits[1], "dev", folder, pad_to_max=pad).source,
         )
 
-    figures, outputs = compare(task, open_sources)
+    def open_peer(policy: str) -> PeerContestant:
+        examples = {
+            what: (rows, glue.labels)
+            for what, rows in (("training", train), ("evaluating", splits[1]))
+        }
+        return PeerContestant(task.config, task.tokenizer, policy, examples, folder)
+
+    figures, outputs = compare(task, open_sources, open_peer if FLAGS.peer_python else None)
     by_length, padded = (outputs[way]["probabilities"] for way in WAYS)
     same = float(np.mean(by_length.argmax(-1) == padded.argmax(-1)))
     return {
@@ -320,6 +405,13 @@ def _print_comparison(name: str, result: dict[str, Any]) -> None:
                 rates = "  ".join(f"{figures[way][f'per_{clock}_second']:10.1f}" for way in WAYS)
                 middle, low, high = figures[f"{clock}_ratio"]
                 print(f"{name:6} {what:10} {clock:9} {rates}   {middle:.2f} ({low} to {high}) ×")
+            if PEER in figures:
+                rate = figures[PEER]["per_wall_second"]
+                middle, low, high = figures["peer_ratio"]
+                print(
+                    f"{name:6} {what:10} {PEER} {rate:.1f}: by length is "
+                    f"{middle:.2f} ({low} to {high}) times as fast"
+                )
     for name in ("largest_difference_of_a_probability", "largest_difference_of_a_score"):
         if name in result:
             print(f"       {name.replace('_', ' ')}: {result[name]:.1e}", end="; ")
