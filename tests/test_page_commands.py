@@ -82,6 +82,7 @@ NOT_RUN_PAGES = {
     "docs/reproduction.md": (5, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/books_pretraining.md": (1, "how an old result was made"),
     "docs/results/finetuning.md": (4, "how old results were made; see docs/finetuning.md"),
+    "docs/results/inference.md": (1, "other libraries and large models"),
     "docs/results/paper.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/tpu_compile.md": (2, "they need a TPU's compiler"),
     "docs/results/tuning.md": (1, "benchmarks with other libraries or large models"),
