@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """demo/data: held-out text is not in the training text, and labels are balanced."""
 
+import ast
 import collections
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "demo/data"
+README = (ROOT / "README.md").read_text("utf-8")
 AUTHORS = ["darwin", "dickens", "doyle", "smith", "spinoza", "washington"]
 
 
@@ -67,3 +70,16 @@ def test_a_collection_without_the_book_is_refused(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"^error: 0 chapters open with"):
         runpy.run_path(str(ROOT / "scripts/make_demo_data.py"), run_name="__main__")
     assert not (tmp_path / "data").exists()
+
+
+def test_the_readme_shows_what_the_demo_asks_and_where_the_texts_are_from():
+    # Parsed, as importing the script would define its required flags here.
+    program = ast.parse((ROOT / "demo/ask.py").read_text("utf-8"))
+    (texts,) = [
+        ast.literal_eval(node.value)
+        for node in program.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "TEXTS"
+    ]
+    (block,) = re.findall(r"The exported SavedModel answers\n(.*?)```", README, flags=re.S)
+    answers = re.findall(r"(.*?)→ \w+ +[\d.]+%  (.*?)\n", block, flags=re.S)
+    assert {" ".join(text.split()): source for text, source in answers} == texts

@@ -80,7 +80,7 @@ WAYS = {
     "python": Way(_OURS, "python", ""),
     "tflite": Way(_OURS, "tflite", "tflite_none"),
     "tflite_int8": Way(_OURS, "tflite", "tflite_int8"),
-    "onnx_export": Way(_TORCH, "onnx", "onnx_export/model.onnx"),
+    "onnx_export": Way(_TORCH, "onnx_export", "onnx_export"),
     "torch_eager": Way(_TORCH, "eager", "hf"),
     "torch_compile": Way(_TORCH, "compile", "hf"),
     "torch_eager_bf16": Way(_TORCH, "eager", "hf", "bfloat16"),
@@ -217,7 +217,7 @@ def _run() -> None:
     try:
         for name in FLAGS.models:
             model = ModelFiles(os.path.join(FLAGS.output_dir, os.path.basename(name)), name)
-            model.prepare({way.model.split("/")[0] for way in ways.values()}, FLAGS.peer_python)
+            model.prepare({way.model for way in ways.values()}, FLAGS.peer_python)
             for shape in FLAGS.shapes:
                 known = {x["way"] for x in lines if (x["model"], x["shape"]) == (name, shape)}
                 missing = {key: way for key, way in ways.items() if key not in known}

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers of transformers and ONNX Runtime, for benchmarks.inference. See answers.py.
 
-The way is "eager" or "compile", of transformers for PyTorch with the setup's "dtype", or "onnx", of
-transformers' model or of this project's export.
+The way is "eager" or "compile", of transformers for PyTorch with the setup's "dtype"; or "onnx" for
+transformers' model or "onnx_export" for the folder of this project's, in ONNX Runtime.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +16,18 @@ import numpy as np
 
 from benchmarks.peers import protocol
 
-_NAMES = ("input_ids", "attention_mask", "token_type_ids")
+#: Inputs of ONNX models, and their type.
+_ONNX_INPUTS = {
+    "onnx": (("input_ids", "attention_mask", "token_type_ids"), np.int64),
+    "onnx_export": (("input_word_ids", "input_mask", "input_type_ids"), np.int32),
+}
 
 
 def build(setup: dict[str, Any]) -> Callable[[int], float]:
     """Returns a function that answers as often as it is asked to."""
     ids = np.load(setup["inputs"])["ids"].astype(np.int64)
     arguments = (ids, np.ones_like(ids), np.zeros_like(ids))
-    answer = (_onnx if setup["way"] == "onnx" else _torch)(setup, arguments)
+    answer = (_onnx if setup["way"] in _ONNX_INPUTS else _torch)(setup, arguments)
     np.save(setup["outputs"], answer())
     return protocol.repeated(answer)
 
@@ -32,18 +37,13 @@ def _onnx(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = setup["threads"]
-    session = onnxruntime.InferenceSession(
-        setup["model"], options, providers=["CPUExecutionProvider"]
-    )
-    types = {value.name: value.type for value in session.get_inputs()}
-    exported_here = "input_word_ids" in types
-    names = ("input_word_ids", "input_mask", "input_type_ids") if exported_here else _NAMES
+    path = setup["model"]
+    path = os.path.join(path, "model.onnx") if os.path.isdir(path) else path
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names, dtype = _ONNX_INPUTS[setup["way"]]
     # torch's export leaves out an input that the model does not read.
-    feed = {
-        name: value.astype(np.int32 if types[name] == "tensor(int32)" else np.int64)
-        for name, value in zip(names, arguments)
-        if name in types
-    }
+    taken = {value.name for value in session.get_inputs()}
+    feed = {n: value.astype(dtype) for n, value in zip(names, arguments) if n in taken}
     return lambda: session.run(["pooled_output"], feed)[0]
 
 

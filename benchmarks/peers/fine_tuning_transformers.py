@@ -1,12 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning with transformers' ALBERT for PyTorch, as its Trainer does it. See protocol.py.
+"""Fine-tuning with transformers' ALBERT for PyTorch, as its Trainer does. See protocol.py.
 
 Batches are grouped by length with the Trainer's own sampler and padded to a multiple of 8. The
-setup has "config", "policy", "mode", "threads" and
+setup has "config", "policy", "mode", "threads", "num_labels" and
   examples: path of an .npz file with "ids" (all texts one after the other), "lengths" and "labels".
   batch_size: examples of a batch.
-  train: whether a step trains on a batch; otherwise it computes the logits of all examples.
+  train: whether a step trains on a batch; otherwise it evaluates all examples.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     activation = ACTIVATIONS.get(config["hidden_act"], config["hidden_act"])
     model = transformers.AlbertForSequenceClassification(
         transformers.AlbertConfig(
-            **{**config, "hidden_act": activation}, num_labels=2, attn_implementation="sdpa"
+            **{**config, "hidden_act": activation},
+            num_labels=setup["num_labels"],
+            attn_implementation="sdpa",
         )
     )
     function = torch.compile(model, dynamic=True) if setup["mode"] == "compile" else model

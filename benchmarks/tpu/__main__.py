@@ -215,19 +215,19 @@ def used_gib(line: dict[str, Any]) -> float:
 def largest_batch(results: Results, step: Step, chip: str) -> int:
     """Returns about the most rows for which a step fits into a chip's memory.
 
-    If another chip's largest batch is known, the search begins at as many rows as the ratio of
-    memories gives. Otherwise, the memory of a small batch gives a first estimate, a quarter above
-    which the search begins, as the compiler saves memory where it must and refuses fast. From
-    there, the last two accepted programs give the next estimate. At the end the search goes up or
-    down in steps of an eighth until a program is accepted and the next larger one is refused. Rows
-    are multiples of 8; 0 if 8 rows do not fit.
+    If a program of this step fills most of a chip's memory, of this or another chip, the search
+    begins at its rows times the ratio of the memories. Otherwise, the memory of a small batch gives
+    a first estimate, a quarter above which the search begins, as the compiler saves memory where it
+    must and refuses fast. From there, the last two accepted programs give the next estimate. At the
+    end the search goes up or down in steps of an eighth until a program is accepted and the next
+    larger one is refused. Rows are multiples of 8; 0 if 8 rows do not fit.
     """
 
     def compiled(rows: int) -> dict[str, Any]:
         (line,) = results.compiled(dataclasses.replace(step, rows=rows), [chip])
         return line
 
-    if rows := _from_other_chips(results.lines, step, chip):
+    if rows := _rows_from_full_programs(results.lines, step, chip):
         return _search(lambda rows: fits(compiled(rows)), rows)
     small = compiled(step.rows)
     if not fits(small):
@@ -242,8 +242,11 @@ def largest_batch(results: Results, step: Step, chip: str) -> int:
     return _search(lambda rows: fits(compiled(rows)), max(rows, last["rows"]))
 
 
-def _from_other_chips(lines: Iterable[dict[str, Any]], step: Step, chip: str) -> int:
-    """Returns the rows that other chips' programs of a step suggest; 0 without a large one."""
+def _rows_from_full_programs(lines: Iterable[dict[str, Any]], step: Step, chip: str) -> int:
+    """Returns the rows that programs which fill a chip's memory suggest; 0 without such a program.
+
+    The chip itself counts most, and then the one whose memory is closest in size.
+    """
     step_key = _key({**dataclasses.asdict(step), "rows": 0, "chip": chip})
     large = [
         line
@@ -261,7 +264,7 @@ def _from_other_chips(lines: Iterable[dict[str, Any]], step: Step, chip: str) ->
 
     nearest = min(large, key=distance)
     state = nearest["argument_bytes"] / _GIB
-    # Its memory counts as full: the largest batch leaves less free than one more step takes.
+    # Its memory counts as full: the largest batch leaves less free than the next step would take.
     free = CHIPS[nearest["chip"]].hbm_gib - state
     return int(nearest["rows"] * max(limit - state, 0) / free) // 8 * 8
 

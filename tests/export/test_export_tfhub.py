@@ -329,7 +329,6 @@ def test_models_that_take_text_compute_in_bfloat16(name, sentencepiece_tokenizer
     variables = {n: t for n, t in variables.items() if t in (tf.float32, tf.bfloat16)}
     counts = collections.Counter(variables.values())
     dense = sum(n.endswith("/kernel") for n in task.build_model().named_weights())
-
     assert counts[tf.bfloat16] == dense and dense > 5 and counts[tf.float32] > 10
 
 

@@ -36,7 +36,8 @@ class GraphMode:
         for further training: a SavedModel cannot hold a gradient function that uses values of the
         forward pass, and not every machine has XLA.
       served: the graph only answers, in an exported SavedModel. Its operations are plain, too, in
-        the forms that TensorFlow's graph optimizer fuses into oneDNN's products.
+        the forms that TensorFlow's graph optimizer fuses into oneDNN's products. Models that are
+        built in this mode keep the kernels of dense layers in the compute type.
       compiled: the graph becomes part of one XLA program, which fuses operations by itself.
       tpu: the program is for a TPU, even if the strategy is none of TPUs; see `for_tpu`.
       recompute: keep only the output of each transformer layer for the backward pass, which

@@ -58,7 +58,7 @@ def _sum_in_float32(*tensors: tf.Tensor) -> tf.Tensor:
 
 
 def shared(weights: Sequence[tf.Tensor], dtype: tf.DType, uses: int) -> list[tuple[tf.Tensor, ...]]:
-    """Casts float32 weights once, and returns a copy of all for each of the `uses` layers.
+    """Casts weights once, and returns a copy of all for each of the `uses` layers.
 
     One kernel adds up the gradients of the layers in float32. TensorFlow's own sum would be rounded
     to `dtype` and take four times as long in bfloat16.

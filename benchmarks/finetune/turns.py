@@ -1,0 +1,172 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Ways of padding, and another library, that train and evaluate in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.keras2 import keras
+from albert_tf.optimization.optimizer import create_optimizer
+from albert_tf.optimization.schedule import WarmupPolynomialDecay
+from albert_tf.training.loop import Predictor, TrainLoop, distribute
+from albert_tf.training.specs import RunConfig
+from albert_tf.training.strategy import fast_precisions, make_strategy
+from albert_tf.training.task import Task
+from benchmarks.finetune.peer import PeerContestant
+
+#: Which batches may be padded to a few lengths, and which are all padded to the longest.
+WAYS = {"by length": False, "padded": True}
+#: The other library, if there is one.
+PEER = "transformers"
+#: Where the processor is shared, wall time depends on the others and processor time hardly does.
+CLOCKS = ("wall", "processor")
+
+#: Wall and processor time of each turn, by work and by contestant.
+Seconds = dict[str, dict[str, list[tuple[float, float]]]]
+
+FLAGS = flags.FLAGS
+
+
+class Contestant:
+    """One way of padding: trains without end, and evaluates again and again.
+
+    Args:
+      task: whose model it is.
+      model: shared with the other contestant.
+      strategy: in whose scope it was made.
+      config: of the run.
+      training: what to train on, if anything.
+      held_out: what to evaluate.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        config: RunConfig,
+        training: RecordSource | None,
+        held_out: RecordSource,
+    ) -> None:
+        size = config.train_batch_size
+        self._held_out = distribute(strategy, held_out.eval_input_fn, size)
+        self._predictor = Predictor(strategy, task, model, jit_compile=False)
+        self.tokens = self.positions = 0.0
+        self.work: dict[str, Callable[[], Any]] = {"evaluating": self.evaluate}
+        if training is None:
+            return
+        # At a rate of 0 both keep the same weights.
+        schedule = WarmupPolynomialDecay(learning_rate=1e-9, num_train_steps=1, num_warmup_steps=0)
+        with strategy.scope():
+            optimizer = create_optimizer("adamw", schedule, model.named_weights())
+        self._loop = TrainLoop(strategy, task, model, optimizer, schedule, config)
+        self._batches = iter(distribute(strategy, training.train_input_fn, size))
+        self.work["training"] = self.train
+
+    def train(self) -> None:
+        """Trains for a turn."""
+        metrics = self._loop.run(self._batches, FLAGS.batches)
+        self.tokens += metrics["tokens"].sum()
+        self.positions += metrics["positions"].sum()
+
+    def evaluate(self) -> dict[str, np.ndarray]:
+        """Outputs for all examples, in their order."""
+        batches = iter(self._held_out)
+        parts = list(iter(lambda: self._predictor(batches), None))
+        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        order = np.argsort(outputs.pop("example_index"))
+        return {name: values[order] for name, values in outputs.items()}
+
+
+def compare(
+    task: Task,
+    open_sources: Callable[[bool], tuple[RecordSource | None, RecordSource]],
+    open_peer: Callable[[str], PeerContestant] | None = None,
+) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+    """Lets both ways of padding take turns.
+
+    Args:
+      task: whose model is used.
+      open_sources: makes what to train on and what to evaluate, given whether to pad.
+      open_peer: starts the other library, given the precision.
+
+    Returns:
+      The figures, and what each way gave for the examples evaluated.
+    """
+    config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=1e-9)
+    strategy = make_strategy(config)
+    precision = fast_precisions(strategy)[0] if FLAGS.precision == "auto" else FLAGS.precision
+    keras.mixed_precision.set_global_policy(precision)
+    with strategy.scope():
+        model = task.build_model()
+    sources = {way: open_sources(pad) for way, pad in WAYS.items()}
+    contestants = {
+        way: Contestant(task, model, strategy, config, *pair) for way, pair in sources.items()
+    }
+    with contextlib.ExitStack() as stack:
+        if open_peer:
+            contestants[PEER] = stack.enter_context(contextlib.closing(open_peer(precision)))
+        seconds, outputs = _take_turns(contestants)
+    examples = {
+        "training": FLAGS.batches * FLAGS.batch_size,
+        "evaluating": sources["padded"][1].num_examples,
+    }
+    figures = {what: _figures(examples[what], taken) for what, taken in seconds.items()}
+    if "training" in figures:
+        for way in WAYS:
+            contestant = contestants[way]
+            share = 1.0 - contestant.tokens / contestant.positions
+            figures["training"][way]["padding_share"] = round(float(share), 3)
+    return {"precision": precision, **figures}, outputs
+
+
+def _take_turns(
+    contestants: Mapping[str, Contestant | PeerContestant],
+) -> tuple[Seconds, dict[str, dict[str, np.ndarray]]]:
+    """Returns the times of each turn, and what each way of padding gave."""
+    seconds: Seconds = {}
+    outputs = {}
+    for turn in range(FLAGS.turns + 1):
+        for what in contestants["padded"].work:
+            for way, contestant in contestants.items():
+                wall, processor = time.perf_counter(), time.process_time()
+                result = contestant.work[what]()
+                wall, processor = time.perf_counter() - wall, time.process_time() - processor
+                if turn:  # The first one also traces and compiles.
+                    seconds.setdefault(what, {}).setdefault(way, []).append((wall, processor))
+                if what == "evaluating" and way in WAYS:
+                    outputs[way] = result
+    return seconds, outputs
+
+
+def _figures(examples: int, seconds: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
+    """Examples a second of each way, and the ratio; by wall time and by processor time."""
+    figures: dict[str, Any] = {way: {} for way in seconds}
+    for i, clock in enumerate(CLOCKS):
+        taken = {way: [pair[i] for pair in turns] for way, turns in seconds.items()}
+        for way, values in taken.items():
+            figures[way][f"per_{clock}_second"] = round(examples / statistics.median(values), 1)
+        # Turns stand beside each other in time, so other load on the machine hits both.
+        figures[f"{clock}_ratio"] = _ratio(taken["padded"], taken["by length"])
+    if PEER in figures:
+        # The peer's processor time is another process's.
+        figures[PEER].pop("per_processor_second")
+        walls = [[pair[0] for pair in seconds[way]] for way in (PEER, "by length")]
+        figures["peer_ratio"] = _ratio(*walls)
+    return figures
+
+
+def _ratio(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
+    """Returns the median, the least and the largest ratio of the turns."""
+    ratios = [a / b for a, b in zip(slow, fast)]
+    return [round(value, 2) for value in (statistics.median(ratios), min(ratios), max(ratios))]
