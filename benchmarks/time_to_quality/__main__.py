@@ -59,6 +59,9 @@ def define_flags() -> None:
     flags.DEFINE_list("seeds", ["1"], "Seeds; each is another model.")
     flags.DEFINE_float("peer_learning_rate", 1e-3, "Peak learning rate of transformers' AdamW.")
     flags.DEFINE_integer("peer_batch_size", 32, "Sequences of 128 in its batch.")
+    flags.DEFINE_float(
+        "peer_short_share", 0.0, "Share of its time that goes to blocks of 32 first."
+    )
 
 
 def train_budget(folder: str, minutes: float, seed: int) -> dict[str, Any]:
@@ -102,6 +105,7 @@ def train_transformers(folder: str, minutes: float, seed: int) -> dict[str, Any]
         "minutes": minutes,
         "learning_rate": FLAGS.peer_learning_rate,
         "batch_size": FLAGS.peer_batch_size,
+        "short_share": FLAGS.peer_short_share,
         "seed": seed,
     }
     printed = _run([*command, *(f"--{name}={value}" for name, value in options.items())])

@@ -4,8 +4,9 @@
 
 As transformers' example for masked language models does it (run_mlm_no_trainer.py): the tokens of
 all text in a row, cut into blocks, masked anew in every epoch, AdamW with a linear schedule; here
-with torch.compile and bfloat16. The schedule follows the clock, so that it ends with the time. Runs
-in the peer's environment, without this project or TensorFlow; writes a Hugging Face folder.
+with torch.compile and bfloat16. The schedule follows the clock, so that it ends with the time. A
+share of the time can go to short blocks first. Runs in the peer's environment, without this project
+or TensorFlow; writes a Hugging Face folder.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch.nn import functional
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu"}
 MASKED_SHARE = 0.15
 WARM_UP_SHARE = 0.06
+SHORT_LENGTH = 32
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -39,14 +41,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--learning_rate", type=float, default=1e-3)
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--seq_length", type=int, default=128)
+    parser.add_argument("--short_share", type=float, default=0.0, help="of the time")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 
-def read_blocks(
-    paths: list[str], tokenizer: transformers.AlbertTokenizer, length: int
-) -> np.ndarray:
-    """Returns the text's tokens as blocks ``[CLS] … [SEP]``, int64 [n, length]."""
+def read_ids(paths: list[str], tokenizer: transformers.AlbertTokenizer) -> np.ndarray:
+    """Returns the text's tokens in a row, int64 [n]."""
     ids: list[int] = []
     for path in paths:
         with open(path, encoding="utf-8") as f:
@@ -55,8 +56,13 @@ def read_blocks(
             encoded = tokenizer(lines[begin : begin + 10_000], add_special_tokens=False)
             for line in encoded["input_ids"]:
                 ids += line
+    return np.array(ids, np.int64)
+
+
+def cut(ids: np.ndarray, tokenizer: transformers.AlbertTokenizer, length: int) -> np.ndarray:
+    """Returns tokens as blocks ``[CLS] … [SEP]``, int64 [n, length]; drops what is left over."""
     inner = length - 2
-    rows = np.array(ids[: len(ids) // inner * inner], np.int64).reshape(-1, inner)
+    rows = ids[: len(ids) // inner * inner].reshape(-1, inner)
     edge = np.ones((len(rows), 1), np.int64)
     return np.hstack([tokenizer.cls_token_id * edge, rows, tokenizer.sep_token_id * edge])
 
@@ -91,7 +97,8 @@ def main() -> None:
     args = parse_arguments()
     torch.manual_seed(args.seed)
     tokenizer = transformers.AlbertTokenizer.from_pretrained(args.tokenizer_dir)
-    blocks = read_blocks(args.text, tokenizer, args.seq_length)
+    ids = read_ids(args.text, tokenizer)
+    blocks = {length: cut(ids, tokenizer, length) for length in (SHORT_LENGTH, args.seq_length)}
     with open(args.albert_config_file, encoding="utf-8") as f:
         values = json.load(f)
     values.pop("parameter_sharing", None)
@@ -109,30 +116,35 @@ def main() -> None:
             logits = model.predictions(hidden.gather(1, index))
             return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
 
-    compiled = torch.compile(loss_of)
-    steps, losses, shown = 0, [], began
-    for batch in batches(blocks, args.batch_size, tokenizer, args.seed):
-        share = (time.monotonic() - began) / (60 * args.minutes)
-        if share >= 1:
-            break
+    compiled = torch.compile(loss_of, dynamic=False)
+    steps = dict.fromkeys(blocks, 0)
+    losses, shown = [], began
+    positions = args.batch_size * args.seq_length
+    streams = {
+        length: batches(rows, positions // length, tokenizer, args.seed)
+        for length, rows in blocks.items()
+    }
+    while (share := (time.monotonic() - began) / (60 * args.minutes)) < 1:
+        length = SHORT_LENGTH if share < args.short_share else args.seq_length
         rate = min(share / WARM_UP_SHARE, (1 - share) / (1 - WARM_UP_SHARE))
         for group in optimizer.param_groups:
             group["lr"] = args.learning_rate * rate
         optimizer.zero_grad()
-        loss = compiled(*batch)
+        loss = compiled(*next(streams[length]))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        steps += 1
+        steps[length] += 1
         losses.append(loss.item())
         if time.monotonic() - shown > 60:
             shown = time.monotonic()
-            print(f"{share:.0%} step {steps} loss {np.mean(losses[-100:]):.3f}", flush=True)
+            loss_now = np.mean(losses[-100:])
+            print(f"{share:.0%} step {sum(steps.values())} loss {loss_now:.3f}", flush=True)
     model.save_pretrained(args.output_dir)
     shutil.copy(os.path.join(args.tokenizer_dir, "spiece.model"), args.output_dir)
     result = {
         "steps": steps,
-        "positions": steps * args.batch_size * args.seq_length,
+        "positions": sum(steps.values()) * positions,
         "loss": float(np.mean(losses[-100:])),
         "minutes": (time.monotonic() - began) / 60,
     }
