@@ -37,11 +37,10 @@ from albert_tf.pretrained.locate import find_local
 from albert_tf.tasks.pretraining.time_budget import (
     SHORT_FOLDER,
     Stage,
-    base_batch_size,
     load_plan,
     make_plan,
+    outline_stages,
     save_plan,
-    stage_lengths,
 )
 from albert_tf.tasks.training_flags import (
     check_modes,
@@ -56,11 +55,13 @@ from albert_tf.weights.config_files import config_in
 FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
 TRAINING_ONLY = ("num_train_steps", "num_warmup_steps", "start_warmup_step", "learning_rate",
-                 "poly_power", "sop_weight", "time_budget")  # fmt: skip
+                 "poly_power", "sop_weight", "masked_lm_prob", "ngram",
+                 "time_budget")  # fmt: skip
 #: Flags that --time_budget sets.
 PLANNED = ("train_batch_size", "num_train_steps", "num_warmup_steps", "start_warmup_step",
-           "learning_rate", "poly_power", "max_seq_length", "init_checkpoint",
-           "save_checkpoints_steps", "optimizer")  # fmt: skip
+           "learning_rate", "poly_power", "max_seq_length", "max_predictions_per_seq",
+           "masked_lm_prob", "ngram", "init_checkpoint", "save_checkpoints_steps",
+           "optimizer")  # fmt: skip
 
 
 def define_flags() -> None:
@@ -98,6 +99,14 @@ def define_flags() -> None:
         "--record_format=compact. auto: depends on the records in --input_file. Held-out records "
         "are always read as they were built, and masks drawn for them never change."
     )  # fmt: skip
+    flags.DEFINE_float(
+        "masked_lm_prob", None, "Share of the tokens to predict when training on compact records. "
+        "Default: the one they were built for. Held-out records are not affected.", 0.01, 1.0
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "ngram", None, "The most words that are masked as one span when training on compact "
+        "records. Default: as they were built.", 1, 512
+    )  # fmt: skip
     flags.DEFINE_integer(
         "max_corrupt_records", 0, "Skip up to this many corrupt records in --input_file, and as "
         "many in --eval_input_file; a record is corrupt if data_prep/verify_records.py reports it. "
@@ -113,8 +122,8 @@ def define_flags() -> None:
     define_duration(
         "time_budget", None, "Train for about this long on this machine. Plans lengths, batch, "
         "steps and learning rates from the measured speed, and keeps the plan in plan.json: with "
-        "compact records short sequences come first, from which small models learn faster. For "
-        "models trained from random weights within minutes to days."
+        "compact records short sequences with many masks come first, from which small models learn "
+        "faster. For models trained from random weights within minutes to days."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
     flags.DEFINE_integer("num_train_steps", 125000, "Training steps.", 1, MAX_STEPS)
@@ -177,16 +186,24 @@ def _plan(run_config: RunConfig) -> list[Stage]:
     began = time.monotonic()
     model = model_config(FLAGS.albert_config_file, FLAGS.input_file)
     whole = open_records(FLAGS.input_file, model)
-    lengths = stage_lengths(sequence_length(whole), can_shorten=whole.masking is not None)
-    measured = {}
-    for length in lengths:
+    outlines = outline_stages(sequence_length(whole), is_compact=whole.masking is not None)
+    measured = []
+    for outline in outlines:
+        length = outline.max_seq_length
         print(f"Measuring the speed at length {length}.")
-        source = open_records(FLAGS.input_file, model, expected={"max_seq_length": length})
-        config = dataclasses.replace(run_config, train_batch_size=base_batch_size(length))
-        measured[length] = step_seconds(PretrainingTask(model, source), config, source)
+        expected = {"max_seq_length": length}
+        source = open_records(
+            FLAGS.input_file,
+            model,
+            expected=expected,
+            masked_lm_prob=outline.masked_lm_prob,
+            ngram=outline.ngram,
+        )
+        config = dataclasses.replace(run_config, train_batch_size=outline.batch_size)
+        measured.append(step_seconds(PretrainingTask(model, source), config, source))
     # Each stage starts about as long as its measurement took.
     seconds = FLAGS.time_budget - 2 * (time.monotonic() - began)
-    stages = make_plan(seconds, lengths, measured.__getitem__)
+    stages = make_plan(seconds, outlines, measured)
     save_plan(FLAGS.output_dir, FLAGS.time_budget, stages)
     return stages
 
@@ -233,7 +250,7 @@ def _run(run_config: RunConfig, num_train_steps: int, stage: Stage | None = None
     if run_config.init_checkpoint:
         check_architecture(config, run_config.init_checkpoint)
     sizes = {name: FLAGS[name].value for name in ("max_seq_length", "max_predictions_per_seq")}
-    do_eval = FLAGS.do_eval
+    do_eval, masks = FLAGS.do_eval, stage or FLAGS
     if stage:
         sizes["max_seq_length"] = stage.max_seq_length
         if not stage.is_last:
@@ -242,7 +259,13 @@ def _run(run_config: RunConfig, num_train_steps: int, stage: Stage | None = None
             do_eval = False
     given = {"expected": sizes, "max_corrupt_records": FLAGS.max_corrupt_records}
     source = open_records(
-        input_file, config, masking=FLAGS.masking, seed=FLAGS.random_seed, **given
+        input_file,
+        config,
+        masking=FLAGS.masking,
+        masked_lm_prob=masks.masked_lm_prob,
+        ngram=masks.ngram,
+        seed=FLAGS.random_seed,
+        **given,
     )
     eval_spec = None
     if FLAGS.eval_input_file and (do_eval or not stage):

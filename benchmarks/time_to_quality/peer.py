@@ -25,7 +25,6 @@ from torch.nn import functional
 
 #: Names of the same functions in transformers.
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu"}
-MASKED_SHARE = 0.15
 WARM_UP_SHARE = 0.06
 SHORT_LENGTH = 32
 
@@ -42,6 +41,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--seq_length", type=int, default=128)
     parser.add_argument("--short_share", type=float, default=0.0, help="of the time")
+    parser.add_argument("--masked_share", type=float, default=0.15, help="of the positions")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -68,7 +68,11 @@ def cut(ids: np.ndarray, tokenizer: transformers.AlbertTokenizer, length: int) -
 
 
 def batches(
-    blocks: np.ndarray, batch_size: int, tokenizer: transformers.AlbertTokenizer, seed: int
+    blocks: np.ndarray,
+    batch_size: int,
+    masked_share: float,
+    tokenizer: transformers.AlbertTokenizer,
+    seed: int,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Yields ids, masked positions and labels: 80 % [MASK], 10 % another piece, 10 % kept.
 
@@ -76,7 +80,7 @@ def batches(
     other positions need not be computed.
     """
     rng = np.random.default_rng(seed)
-    count = round(MASKED_SHARE * blocks.shape[1])
+    count = round(masked_share * blocks.shape[1])
     while True:
         order = rng.permutation(len(blocks))
         for begin in range(0, len(order) - batch_size + 1, batch_size):
@@ -92,7 +96,7 @@ def batches(
 
 
 def main() -> None:
-    """Trains and saves the model; prints a line of JSON about the run."""
+    """Trains and saves the model, with training.json about the run."""
     began = time.monotonic()
     args = parse_arguments()
     torch.manual_seed(args.seed)
@@ -121,7 +125,7 @@ def main() -> None:
     losses, shown = [], began
     positions = args.batch_size * args.seq_length
     streams = {
-        length: batches(rows, positions // length, tokenizer, args.seed)
+        length: batches(rows, positions // length, args.masked_share, tokenizer, args.seed)
         for length, rows in blocks.items()
     }
     while (share := (time.monotonic() - began) / (60 * args.minutes)) < 1:
@@ -148,7 +152,8 @@ def main() -> None:
         "loss": float(np.mean(losses[-100:])),
         "minutes": (time.monotonic() - began) / 60,
     }
-    print(json.dumps({**vars(args), **result}))
+    with open(os.path.join(args.output_dir, "training.json"), "w", encoding="utf-8") as f:
+        json.dump({**vars(args), **result}, f)
 
 
 if __name__ == "__main__":

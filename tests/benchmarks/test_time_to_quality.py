@@ -1,17 +1,22 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Scores by whole words: the same words for every vocabulary, and right for a known model."""
+"""Time to quality: scores by whole words, training for a given time, and the plot."""
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.weights.load import load_pretrained
+from benchmarks.json_lines import read_lines
 from benchmarks.time_to_quality import scoring
+from benchmarks.time_to_quality.plot import draw
 from benchmarks.time_to_quality.scoring import read_passages, score
 from tests.support.cases import slow
 
@@ -76,3 +81,38 @@ def test_the_probability_of_a_word_is_that_of_all_its_pieces(text, monkeypatch):
 def test_the_bundled_model_finds_words_of_its_books(model):
     found = score(model, read_passages("benchmarks/data/books_heldout.txt.gz", 100))
     assert 0.2 < found["word_accuracy"] < 0.6 and 1 < found["bits_per_character"] < 2
+
+
+def test_the_plot_joins_the_medians_of_each_method():
+    pytest.importorskip("matplotlib")
+    scores = {("a", 20): (0.1, 0.5, 0.2), ("a", 60): (0.3,), ("b", 20): (0.0, 0.1, 0.2)}
+    lines = [
+        {"method": method, "minutes": minutes, "word_accuracy": value, "bits_per_character": 2.0}
+        for (method, minutes), values in scores.items()
+        for value in values
+    ]
+    words, bits = draw(lines).axes
+    medians = {line.get_label(): line.get_xydata().tolist() for line in words.get_lines()[1::2]}
+    assert medians["a"] == [[20, pytest.approx(20)], [60, pytest.approx(30)]]
+    assert medians["b"] == [[20, pytest.approx(10)]]
+    assert words.get_legend() and bits.get_ylabel() == "bits per character of masked words"
+
+
+@pytest.mark.parametrize("method", slow("budget", "release"))
+def test_a_method_trains_for_its_time_and_is_not_repeated(method, text, tmp_path):
+    config = {
+        "vocab_size": 8000, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 128,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    command = [
+        sys.executable, "-m", "benchmarks.time_to_quality", "run", f"--methods={method}",
+        f"--train_file={text}", f"--heldout_file={text}", f"--output_dir={tmp_path}/out",
+        "--spm_model_file=albert_tf/pretrained/albert_tiny_books/spiece.model", "--minutes=2",
+        f"--albert_config_file={tmp_path}/config.json",
+    ]  # fmt: skip
+    for _ in range(2):
+        subprocess.run(command, check=True)
+        (line,) = read_lines(f"{tmp_path}/out/results.jsonl")
+    assert 1.5 < line["took_minutes"] < 3 and line["method"] == method
+    assert line["bits_per_character"] > 0 and line["training"]

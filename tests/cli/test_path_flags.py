@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 #: Flags for text or a list other than paths.
 NO_PATHS = {
     *("beam_options", "checkpoint_name", "chips", "columns", "context", "gcp_project"),
-    *("glue_tasks", "layers", "question"),
+    *("glue_tasks", "layers", "methods", "question"),
     *(
         "micro_batches",
         "minutes",

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 from collections.abc import Mapping
 
@@ -42,6 +44,8 @@ def open_records(
     *,
     expected: Mapping[str, int | None] | None = None,
     masking: str = AUTO,
+    masked_lm_prob: float | None = None,
+    ngram: int | None = None,
     seed: int = 12345,
     max_corrupt_records: int = 0,
 ) -> RecordSource:
@@ -55,6 +59,7 @@ def open_records(
       expected: `max_seq_length` and `max_predictions_per_seq` that the records must have; None, or
         no entry, accepts any. Compact records may be longer, and are shortened; see DynamicMasking.
       masking: "static" requires records that hold masks, "dynamic" compact ones; "auto" takes both.
+      masked_lm_prob, ngram: for compact records, other options than those in their manifest.
       seed: seed of the training order and of dynamic masks.
       max_corrupt_records: see RecordSource.
 
@@ -85,10 +90,20 @@ def open_records(
             "data_prep/create_pretraining_data.py --record_format="
             f"{'masked' if compact else 'compact'}."
         )
+    other_options = {"masked_lm_prob": masked_lm_prob, "ngram": ngram}
+    other_options = {name: value for name, value in other_options.items() if value is not None}
+    if other_options and not compact:
+        name = next(iter(other_options))
+        raise AlbertError(
+            f"The records {patterns} are masked already, so `{name}` cannot be changed; leave it "
+            "out, or build them with --record_format=compact."
+        )
     expected = dict(expected or {})
     if compact:
         wanted = expected.get("max_seq_length")
-        dynamic_masking = _dynamic_masking(os.path.dirname(paths[0]), manifest, wanted)
+        dynamic_masking = _dynamic_masking(
+            os.path.dirname(paths[0]), manifest, wanted, other_options
+        )
         predictions = dynamic_masking.options.max_predictions_per_seq
         length = dynamic_masking.length
     else:
@@ -151,19 +166,26 @@ def _list_length(features: records.Features, name: str) -> int:
     return shape[0] if shape else 1  # A list of one number looks like a scalar.
 
 
-def _dynamic_masking(folder: str, manifest: Manifest, length: int | None) -> DynamicMasking:
+def _dynamic_masking(
+    folder: str, manifest: Manifest, length: int | None, other_options: Mapping[str, float]
+) -> DynamicMasking:
     """Returns the masking that the manifest of compact records asks for.
 
     Args:
       folder: of the records.
       manifest: of the records.
       length: of the sequences, at most that of the records; None: that of the records.
+      other_options: `masked_lm_prob` and `ngram`, where they differ from the manifest's.
     """
     stored = _list_length(manifest.features, "text_ids")
     vocab_size = manifest.tokenizer_value("vocab_size", int)
     if manifest.features != records.compact_features(stored, vocab_size):
         raise AlbertError("The layout in manifest.json is not that of compact records.")
     options = _masking_options(manifest)
+    options = dataclasses.replace(options, **other_options)
+    if "masked_lm_prob" in other_options:
+        predictions = math.ceil(options.masked_lm_prob * stored)
+        options = dataclasses.replace(options, max_predictions_per_seq=predictions)
     path = os.path.join(folder, SPEC_FILE)
     if not tf.io.gfile.exists(path):
         raise AlbertError(f"The compact records in {folder or '.'} need {SPEC_FILE} beside them.")

@@ -1,16 +1,16 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans pretraining for a given time: lengths, batches, steps and learning rates of its stages.
+"""Plans pretraining for a given time: lengths, masks, batches, steps and rates of its stages.
 
-Small models learn context in a fraction of the time on short sequences, so training begins with
-those and goes on with the length of the records (docs/results/time_to_quality.md).
+Small models learn context in a fraction of the time on short sequences with many masks, so training
+begins with those and goes on with the length of the records (docs/results/time_to_quality.md).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
@@ -18,20 +18,45 @@ from albert_tf.io.json_values import from_json
 from albert_tf.training.specs import RunConfig
 
 PLAN_FILE = "plan.json"
-#: Length of the first stage, and the share of the time that it takes.
-SHORT_LENGTH, SHORT_SHARE = 32, 0.4
+#: Length of the first stage.
+SHORT_LENGTH = 32
 #: Folder of its run, below the output directory.
 SHORT_FOLDER = f"length-{SHORT_LENGTH}"
 #: Positions of a training step, at least; longer runs have larger batches, up to the largest one.
 _POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
 #: Steps of a stage above which the batch doubles.
 _MOST_STEPS = 12_000
-#: Peak learning rates of LAMB for steps of _POSITIONS, of the first stage and of the last one. They
-#: grow with the square root of the batch (You et al., 2020, section 4.3).
-_SHORT_RATE, _RATE = 0.008, 0.005
 _WARMUP_SHARE = 0.04
 #: Checkpoints of a stage.
 _SAVES = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Outline:
+    """A stage before its steps are known.
+
+    Attributes:
+      max_seq_length: tokens of a sequence.
+      masked_lm_prob, ngram: share of the tokens to predict, and the most words of a span; None:
+        those of the records.
+      time_share: of the whole run.
+      learning_rate: peak rate of LAMB for steps of _POSITIONS. It grows with the square root of
+        the batch (You et al., 2020, section 4.3).
+    """
+
+    max_seq_length: int
+    masked_lm_prob: float | None
+    ngram: int | None
+    time_share: float
+    learning_rate: float
+
+    @property
+    def batch_size(self) -> int:
+        """Sequences of the smallest step, whose seconds `make_plan` wants."""
+        return max(1, _POSITIONS // self.max_seq_length)
+
+
+_SHORT = Outline(SHORT_LENGTH, masked_lm_prob=0.4, ngram=1, time_share=0.4, learning_rate=0.008)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +68,7 @@ class Stage:
       max_seq_length: tokens of a sequence.
       train_batch_size: sequences of a step.
       num_train_steps, num_warmup_steps, learning_rate: of its own schedule.
+      masked_lm_prob, ngram: see Outline.
     """
 
     folder: str
@@ -51,6 +77,8 @@ class Stage:
     num_train_steps: int
     num_warmup_steps: int
     learning_rate: float
+    masked_lm_prob: float | None = None
+    ngram: int | None = None
 
     @property
     def is_last(self) -> bool:
@@ -73,64 +101,65 @@ class Stage:
 
     def __str__(self) -> str:
         """Describes the stage for the terminal."""
+        masks = f", {self.masked_lm_prob:.0%} of them masked" if self.masked_lm_prob else ""
         return (
             f"{self.num_train_steps:,} steps of {self.train_batch_size} sequences of "
-            f"{self.max_seq_length} tokens, peak learning rate {self.learning_rate:.3g}"
+            f"{self.max_seq_length} tokens{masks}, peak learning rate {self.learning_rate:.3g}"
         )
 
 
-def stage_lengths(max_seq_length: int, can_shorten: bool) -> list[int]:
-    """Returns the sequence lengths of the stages.
+def outline_stages(max_seq_length: int, is_compact: bool) -> list[Outline]:
+    """Returns the stages for records.
 
     Args:
       max_seq_length: of the records.
-      can_shorten: whether the records can be read at shorter lengths, as compact ones can.
+      is_compact: whether they can be shortened and masked otherwise.
     """
-    begins_short = can_shorten and max_seq_length >= 2 * SHORT_LENGTH
-    return [SHORT_LENGTH, max_seq_length] if begins_short else [max_seq_length]
-
-
-def base_batch_size(max_seq_length: int) -> int:
-    """Returns the sequences of the smallest step, of which `make_plan` wants the seconds."""
-    return max(1, _POSITIONS // max_seq_length)
+    last = Outline(max_seq_length, None, None, time_share=1.0, learning_rate=0.005)
+    if not is_compact:
+        return [last]
+    if max_seq_length < 2 * SHORT_LENGTH:
+        return [dataclasses.replace(_SHORT, max_seq_length=max_seq_length, time_share=1.0)]
+    return [_SHORT, dataclasses.replace(last, time_share=1 - _SHORT.time_share)]
 
 
 def make_plan(
-    seconds: float, lengths: Sequence[int], step_seconds: Callable[[int], float]
+    seconds: float, outlines: Sequence[Outline], step_seconds: Sequence[float]
 ) -> list[Stage]:
     """Plans the stages of a run.
 
     Args:
       seconds: how long all stages may take together.
-      lengths: of `stage_lengths`.
-      step_seconds: measures how long a step of `base_batch_size` sequences of a length takes.
+      outlines: of `outline_stages`.
+      step_seconds: how long a step of `batch_size` sequences of each takes.
 
     Raises:
       AlbertError: the time is too short for a single step.
     """
     stages = []
-    for length in lengths:
-        is_last = length == lengths[-1]
-        share = 1.0 if len(lengths) == 1 else 1 - SHORT_SHARE if is_last else SHORT_SHARE
-        steps = share * seconds / step_seconds(length)
+    for outline, step in zip(outlines, step_seconds, strict=True):
+        length, left = outline.max_seq_length, outline.time_share * seconds
+        steps = left / step
         factor = 1
         while steps / factor > _MOST_STEPS and factor * _POSITIONS < _MOST_POSITIONS:
             factor *= 2
         steps = int(steps / factor)
         if steps < 1:
             raise AlbertError(
-                f"The time is too short: {max(0.0, share * seconds):.0f} seconds are left for "
-                f"sequences of {length} tokens, and one step takes {step_seconds(length):.2g}. "
-                "Give more time, or a smaller model."
+                f"The time is too short: {max(0.0, left):.0f} seconds are left for sequences of "
+                f"{length} tokens, and one step takes {step:.2g}. Give more time, or a smaller "
+                "model."
             )
         stages.append(
             Stage(
-                folder="" if is_last else SHORT_FOLDER,
+                folder="" if outline is outlines[-1] else SHORT_FOLDER,
                 max_seq_length=length,
-                train_batch_size=factor * base_batch_size(length),
+                train_batch_size=factor * outline.batch_size,
                 num_train_steps=steps,
                 num_warmup_steps=int(_WARMUP_SHARE * steps),
-                learning_rate=(_RATE if is_last else _SHORT_RATE) * factor**0.5,
+                learning_rate=outline.learning_rate * factor**0.5,
+                masked_lm_prob=outline.masked_lm_prob,
+                ngram=outline.ngram,
             )
         )
     return stages

@@ -103,6 +103,26 @@ def test_compact_records_are_read_at_shorter_lengths_and_not_at_longer_ones(comp
             open_records(str(folder), config, expected={"max_seq_length": length})
 
 
+def test_another_share_of_compact_records_can_be_masked(compact):
+    folder, config = compact
+    source = open_records(str(folder), config, expected={"max_seq_length": 12}, masked_lm_prob=0.5)
+    batch = next(iter(source.train_input_fn(InputContext(8))))
+    tokens = batch["input_mask"].numpy().sum(axis=1)
+    masked = batch["masked_lm_weights"].numpy().sum(axis=1)
+    assert masked.max() <= 6
+    # A span that would exceed the share is left out, so some sequences have a little less.
+    assert 0.4 < masked.sum() / tokens.sum() <= 0.5
+    built = open_records(str(folder), config)
+    assert open_records(str(folder), config, masked_lm_prob=0.5).fingerprint != built.fingerprint
+
+
+@pytest.mark.parametrize("option", [{"masked_lm_prob": 0.4}, {"ngram": 1}])
+def test_masks_of_masked_records_cannot_be_changed(write_records, config, option):
+    sentence = f"masked already, so `{next(iter(option))}` cannot be changed"
+    with pytest.raises(AlbertError, match=sentence):
+        open_records(write_records(4), config, **option)
+
+
 def test_compact_records_need_their_tokenizer(compact, tmp_path):
     records_folder, config = compact
     folder = shutil.copytree(records_folder, tmp_path / "records")

@@ -1,0 +1,154 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The methods of training that are compared. Each includes its start-up and processing of text."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from absl import flags
+
+from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from benchmarks.json_lines import read_lines
+
+LOG_FILE = "log.txt"
+_PEER = os.path.join(os.path.dirname(__file__), "peer.py")
+#: The release's method has the paper's learning rate, scaled to this batch as run_pretraining.py
+#: does, and its share of steps that warm up.
+_RELEASE_BATCH, _RELEASE_WARM_UP = 64, 0.025
+
+FLAGS = flags.FLAGS
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One model to train.
+
+    Attributes:
+      folder: of its files; log.txt in it has the output of all commands.
+      minutes: how long to train it.
+      seed: of its weights, masks and order of examples.
+    """
+
+    folder: str
+    minutes: float
+    seed: int
+
+    @property
+    def model(self) -> str:
+        """Folder of the model."""
+        return f"{self.folder}/run"
+
+    def run(self, command: Sequence[str]) -> None:
+        """Runs a command.
+
+        Raises:
+          AlbertError: it failed.
+        """
+        os.makedirs(self.folder, exist_ok=True)
+        path = f"{self.folder}/{LOG_FILE}"
+        with open(path, "a", encoding="utf-8") as log:
+            code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode
+        if code:
+            raise AlbertError(f"{' '.join(command[:3])} failed; the last lines of {path} say why.")
+
+    def build_records(self, *options: str) -> str:
+        """Builds the records to train on, and returns their folder."""
+        output = f"{self.folder}/records"
+        self.run(
+            [
+                *(sys.executable, "data_prep/create_pretraining_data.py", "--max_seq_length=128"),
+                *(f"--input_file={FLAGS.train_file}", f"--spm_model_file={FLAGS.spm_model_file}"),
+                *(f"--output_dir={output}", "--num_workers=2", *options),
+            ]
+        )
+        return output
+
+    def pretrain(self, records: str, output_dir: str, *options: str) -> None:
+        """Trains with run_pretraining.py."""
+        self.run(
+            [
+                *(sys.executable, "run_pretraining.py", "--do_train", f"--input_file={records}"),
+                *(f"--albert_config_file={FLAGS.albert_config_file}", f"--output_dir={output_dir}"),
+                *("--precision=auto", "--log_every_steps=10", f"--random_seed={self.seed}"),
+                *options,
+            ]
+        )
+
+    def fine_tune(self, glue_dir: str) -> float:
+        """Fine-tunes the model on SST-2, and returns its accuracy on the development set."""
+        output_dir = f"{self.folder}/sst-2"
+        self.run(
+            [
+                *(sys.executable, "run_classifier.py", "--do_train", "--do_eval"),
+                *("--task_name=sst-2", f"--data_dir={glue_dir}", f"--init_checkpoint={self.model}"),
+                *("--train_step=500", "--max_seq_length=64", "--eval_every_steps=125"),
+                *(f"--output_dir={output_dir}", f"--random_seed={self.seed}"),
+            ]
+        )
+        return files.read_object(f"{output_dir}/eval_results.json")["accuracy"]
+
+
+def train_budget(trial: Trial) -> dict[str, Any]:
+    """Trains as `--time_budget` plans."""
+    began = time.monotonic()
+    records = trial.build_records("--record_format=compact")
+    left = 60 * trial.minutes - (time.monotonic() - began)
+    trial.pretrain(records, trial.model, f"--time_budget={left:.0f}s")
+    return {"plan": files.read_object(f"{trial.model}/plan.json")}
+
+
+def train_release(trial: Trial) -> dict[str, Any]:
+    """Trains as the paper does, for as many steps as fit into the time."""
+    began = time.monotonic()
+    records = trial.build_records("--dupe_factor=10")
+    batch = f"--train_batch_size={_RELEASE_BATCH}"
+    # The schedule needs the number of steps, so a short run measures the speed.
+    short = f"{trial.folder}/speed"
+    trial.pretrain(records, short, batch, "--num_train_steps=30")
+    logged = read_lines(f"{short}/metrics.jsonl")
+    rate = max(line.get("examples_per_second", 0) for line in logged)
+    left = 60 * trial.minutes - (time.monotonic() - began)
+    steps = max(1, int(left * rate / _RELEASE_BATCH))
+    warm_up = int(_RELEASE_WARM_UP * steps)
+    schedule = (f"--num_train_steps={steps}", f"--num_warmup_steps={warm_up}")
+    trial.pretrain(records, trial.model, batch, *schedule)
+    return {"steps": steps}
+
+
+def train_transformers(trial: Trial) -> dict[str, Any]:
+    """Trains AlbertForMaskedLM of transformers; see peer.py."""
+    if not FLAGS.peer_python:
+        raise AlbertError("The method transformers needs --peer_python.")
+    tokenizer = f"{trial.folder}/tokenizer"
+    os.makedirs(tokenizer, exist_ok=True)
+    shutil.copy(FLAGS.spm_model_file, f"{tokenizer}/spiece.model")
+    options = {
+        "tokenizer_dir": tokenizer,
+        "albert_config_file": FLAGS.albert_config_file,
+        "output_dir": trial.model,
+        "minutes": trial.minutes,
+        "learning_rate": FLAGS.peer_learning_rate,
+        "batch_size": FLAGS.peer_batch_size,
+        "short_share": FLAGS.peer_short_share,
+        "masked_share": FLAGS.peer_masked_share,
+        "seed": trial.seed,
+    }
+    command = [FLAGS.peer_python, _PEER, "--text", *FLAGS.train_file.split(",")]
+    trial.run([*command, *(f"--{name}={value}" for name, value in options.items())])
+    return files.read_object(f"{trial.model}/training.json")
+
+
+METHODS: dict[str, Callable[[Trial], dict[str, Any]]] = {
+    "budget": train_budget,
+    "release": train_release,
+    "transformers": train_transformers,
+}
