@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans pretraining for a given time: lengths, masks, batches, steps and rates of its stages.
 
-Small models learn context in a fraction of the time on short sequences with many masks, so training
-begins with those and goes on with the length of the records (docs/results/time_to_quality.md).
+Small models learn context in a fraction of the time on short sequences with many masks. So training
+begins with short sequences and goes on with the length of the records, with many masks throughout
+(docs/results/time_to_quality.md).
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from albert_tf.io.json_values import from_json
 from albert_tf.training.specs import RunConfig
 
 PLAN_FILE = "plan.json"
-#: Length of the first stage.
-SHORT_LENGTH = 32
+#: Length of the first stage, and the share of the time that it takes.
+SHORT_LENGTH, SHORT_SHARE = 32, 0.4
 #: Folder of its run, below the output directory.
 SHORT_FOLDER = f"length-{SHORT_LENGTH}"
 #: Positions of a training step, at least; longer runs have larger batches, up to the largest one.
 _POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
 #: Steps of a stage above which the batch doubles.
 _MOST_STEPS = 12_000
+#: Peak learning rates of LAMB for steps of _POSITIONS, of the first stage and of the last one.
+_SHORT_RATE, _RATE = 0.008, 0.005
+#: Share of the tokens to predict, and the most words of a span.
+_MASKED_LM_PROB, _NGRAM = 0.4, 1
 _WARMUP_SHARE = 0.04
 #: Checkpoints of a stage.
 _SAVES = 20
@@ -54,9 +59,6 @@ class Outline:
     def batch_size(self) -> int:
         """Sequences of the smallest step, whose seconds `make_plan` wants."""
         return max(1, _POSITIONS // self.max_seq_length)
-
-
-_SHORT = Outline(SHORT_LENGTH, masked_lm_prob=0.4, ngram=1, time_share=0.4, learning_rate=0.008)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +117,15 @@ def outline_stages(max_seq_length: int, is_compact: bool) -> list[Outline]:
       max_seq_length: of the records.
       is_compact: whether they can be shortened and masked otherwise.
     """
-    last = Outline(max_seq_length, None, None, time_share=1.0, learning_rate=0.005)
     if not is_compact:
-        return [last]
+        return [Outline(max_seq_length, None, None, 1.0, _RATE)]
+    masks = (_MASKED_LM_PROB, _NGRAM)
     if max_seq_length < 2 * SHORT_LENGTH:
-        return [dataclasses.replace(_SHORT, max_seq_length=max_seq_length, time_share=1.0)]
-    return [_SHORT, dataclasses.replace(last, time_share=1 - _SHORT.time_share)]
+        return [Outline(max_seq_length, *masks, 1.0, _SHORT_RATE)]
+    return [
+        Outline(SHORT_LENGTH, *masks, SHORT_SHARE, _SHORT_RATE),
+        Outline(max_seq_length, *masks, 1 - SHORT_SHARE, _RATE),
+    ]
 
 
 def make_plan(

@@ -32,10 +32,10 @@ def whole_run(length):
     return outline_stages(length, is_compact=False)
 
 
-def test_compact_records_begin_short_with_many_masks():
+def test_compact_records_begin_short_and_have_many_masks():
     short, last = outline_stages(128, is_compact=True)
     assert (short.max_seq_length, short.masked_lm_prob, short.ngram) == (32, 0.4, 1)
-    assert (last.max_seq_length, last.masked_lm_prob, last.ngram) == (128, None, None)
+    assert (last.max_seq_length, last.masked_lm_prob, last.ngram) == (128, 0.4, 1)
     assert short.learning_rate > last.learning_rate
     assert short.time_share + last.time_share == 1
 
