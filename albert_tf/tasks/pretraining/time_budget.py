@@ -31,7 +31,9 @@ _MOST_STEPS = 12_000
 _SHORT_RATE, _RATE = 0.008, 0.005
 #: Share of the tokens to predict, and the most words of a span.
 _MASKED_LM_PROB, _NGRAM = 0.4, 1
-_WARMUP_SHARE = 0.04
+#: Share of a stage's steps that warm up, at least so many, at most this share. Models that warm up
+#: in a few dozen steps stay at the unigram baseline for hundreds (docs/results/tuning.md).
+_WARMUP_SHARE, _WARMUP_STEPS, _MOST_WARMUP_SHARE = 0.04, 200, 0.2
 #: Checkpoints of a stage.
 _SAVES = 20
 
@@ -161,13 +163,18 @@ def make_plan(
                 max_seq_length=length,
                 train_batch_size=factor * outline.batch_size,
                 num_train_steps=steps,
-                num_warmup_steps=int(_WARMUP_SHARE * steps),
+                num_warmup_steps=_warmup_steps(steps),
                 learning_rate=outline.learning_rate * factor**0.5,
                 masked_lm_prob=outline.masked_lm_prob,
                 ngram=outline.ngram,
             )
         )
     return stages
+
+
+def _warmup_steps(steps: int) -> int:
+    wanted = max(int(_WARMUP_SHARE * steps), _WARMUP_STEPS)
+    return min(wanted, int(_MOST_WARMUP_SHARE * steps))
 
 
 def save_plan(folder: str, seconds: float, stages: Sequence[Stage]) -> None:

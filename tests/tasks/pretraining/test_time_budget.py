@@ -80,6 +80,12 @@ def test_the_learning_rate_grows_with_the_square_root_of_the_batch():
     assert many.learning_rate == pytest.approx(2 * few.learning_rate)
 
 
+@pytest.mark.parametrize(("steps", "warmup"), [(4, 0), (400, 80), (2000, 200), (11_000, 440)])
+def test_short_stages_warm_up_for_a_larger_share_of_their_steps(steps, warmup):
+    (stage,) = make_plan(steps + 0.5, whole_run(128), [1.0])
+    assert (stage.num_train_steps, stage.num_warmup_steps) == (steps, warmup)
+
+
 def test_too_short_a_time_is_an_error():
     with pytest.raises(AlbertError, match=r"too short: 1 seconds are left .* one step takes 4"):
         make_plan(1.0, whole_run(128), [4.0])
@@ -102,5 +108,5 @@ def test_a_stage_sets_its_own_schedule_and_keeps_all_other_settings():
     assert (config.seed, config.precision, config.init_checkpoint) == (
         7, "mixed_bfloat16", "run/length-32",
     )  # fmt: skip
-    assert (config.train_batch_size, config.num_warmup_steps) == (16, 20)
+    assert (config.train_batch_size, config.num_warmup_steps) == (16, 100)
     assert config.save_checkpoints_steps == 25
