@@ -151,14 +151,16 @@ def main() -> None:
             print(f"{share:.0%} step {sum(steps.values())} loss {loss_now:.3f}", flush=True)
     model.save_pretrained(args.output_dir)
     shutil.copy(os.path.join(args.tokenizer_dir, "spiece.model"), args.output_dir)
+    settings = ("learning_rate", "batch_size", "seq_length", "short_share", "masked_share")
     result = {
+        **{name: getattr(args, name) for name in settings},
         "steps": steps,
         "positions": sum(steps.values()) * positions,
         "loss": float(np.mean(losses[-100:])),
         "minutes": (time.monotonic() - began) / 60,
     }
     with open(os.path.join(args.output_dir, "training.json"), "w", encoding="utf-8") as f:
-        json.dump({**vars(args), **result}, f)
+        json.dump(result, f)
 
 
 if __name__ == "__main__":
