@@ -84,6 +84,10 @@ NOT_RUN_PAGES = {
     "docs/results/finetuning.md": (4, "how old results were made; see docs/finetuning.md"),
     "docs/results/inference.md": (1, "other libraries and large models"),
     "docs/results/paper.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
+    "docs/results/time_to_quality.md": (
+        1,
+        "hours, and transformers; tests/benchmarks/test_time_to_quality.py",
+    ),
     "docs/results/tpu_compile.md": (2, "they need a TPU's compiler"),
     "docs/results/tuning.md": (1, "benchmarks with other libraries or large models"),
     "docs/serving.md": (12, "tests/export/test_serving.py runs what needs no server"),
