@@ -84,7 +84,6 @@ def test_the_bundled_model_finds_words_of_its_books(model):
 
 
 def test_the_plot_joins_the_medians_of_each_method():
-    pytest.importorskip("matplotlib")
     scores = {("a", 20): (0.1, 0.5, 0.2), ("a", 60): (0.3,), ("b", 20): (0.0, 0.1, 0.2)}
     lines = [
         {"method": method, "minutes": minutes, "word_accuracy": value, "bits_per_character": 2.0}

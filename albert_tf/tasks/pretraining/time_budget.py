@@ -144,7 +144,7 @@ def make_plan(
       AlbertError: the time is too short for a single step.
     """
     stages = []
-    for outline, step in zip(outlines, step_seconds, strict=True):
+    for outline, step in zip(outlines, step_seconds):
         length, left = outline.max_seq_length, outline.time_share * seconds
         steps = left / step
         factor = 1
