@@ -18,7 +18,6 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
     end_on_interrupt()
 
 import dataclasses
-import os
 import sys
 import time
 
@@ -35,12 +34,12 @@ from albert_tf.optimization import scaled_learning_rate
 from albert_tf.pretrained import NONE
 from albert_tf.pretrained.locate import find_local
 from albert_tf.tasks.pretraining.time_budget import (
-    SHORT_FOLDER,
-    Stage,
+    Plan,
     load_plan,
     make_plan,
-    outline_stages,
+    masks,
     save_plan,
+    smallest_batch,
 )
 from albert_tf.tasks.training_flags import (
     check_modes,
@@ -56,12 +55,11 @@ FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
 TRAINING_ONLY = ("num_train_steps", "num_warmup_steps", "start_warmup_step", "learning_rate",
                  "poly_power", "sop_weight", "masked_lm_prob", "ngram",
-                 "time_budget")  # fmt: skip
+                 "neighbor_attention", "time_budget")  # fmt: skip
 #: Flags that --time_budget sets.
 PLANNED = ("train_batch_size", "num_train_steps", "num_warmup_steps", "start_warmup_step",
-           "learning_rate", "poly_power", "max_seq_length", "max_predictions_per_seq",
-           "masked_lm_prob", "ngram", "init_checkpoint", "save_checkpoints_steps",
-           "optimizer")  # fmt: skip
+           "learning_rate", "poly_power", "masked_lm_prob", "ngram", "neighbor_attention",
+           "init_checkpoint", "save_checkpoints_steps", "optimizer")  # fmt: skip
 
 
 def define_flags() -> None:
@@ -107,6 +105,11 @@ def define_flags() -> None:
         "ngram", None, "The most words that are masked as one span when training on compact "
         "records. Default: as they were built.", 1, 512
     )  # fmt: skip
+    flags.DEFINE_boolean(
+        "neighbor_attention", False, "Start from random weights with which two attention heads "
+        "look at the previous and at the next token. Small models learn context several times "
+        "sooner. The paper starts without."
+    )  # fmt: skip
     flags.DEFINE_integer(
         "max_corrupt_records", 0, "Skip up to this many corrupt records in --input_file, and as "
         "many in --eval_input_file; a record is corrupt if data_prep/verify_records.py reports it. "
@@ -120,10 +123,11 @@ def define_flags() -> None:
         "4096), which is the paper's rate for its batch of 4096.", 0.0
     )  # fmt: skip
     define_duration(
-        "time_budget", None, "Train for about this long on this machine. Plans lengths, batch, "
-        "steps and learning rates from the measured speed, and keeps the plan in plan.json: with "
-        "compact records short sequences come first, and 40 % of the tokens are masked, from which "
-        "small models learn faster. For models trained from random weights within minutes to days."
+        "time_budget", None, "Train for about this long on this machine. Plans batch, steps "
+        "and learning rate from the measured speed, and keeps the plan in plan.json. Small models "
+        "learn more in the same time this way: with --neighbor_attention and, on compact records, "
+        "--masked_lm_prob=0.4 --ngram=1. For models trained from random weights within minutes to "
+        "days."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
     flags.DEFINE_integer("num_train_steps", 125000, "Training steps.", 1, MAX_STEPS)
@@ -147,6 +151,11 @@ def _check_flags() -> None:
         raise AlbertError("--do_train needs --input_file with training records.")
     check_modes({"do_eval": "eval_input_file"}, TRAINING_ONLY)
     check_number("--sop_weight", FLAGS.sop_weight)
+    if FLAGS.neighbor_attention and FLAGS.init_checkpoint not in (None, NONE):
+        raise AlbertError(
+            "--neighbor_attention is for random weights, but --init_checkpoint has trained ones; "
+            "leave one of them out."
+        )
     if FLAGS.time_budget:
         refuse_flags(PLANNED, "--time_budget plans it; leave it out.")
         if FLAGS.strategy == "multi_worker":
@@ -161,51 +170,42 @@ def _main() -> None:
     rate = scaled_learning_rate(FLAGS.train_batch_size) if rate is None else rate
     run_config = RunConfig(**{**run_settings(), "learning_rate": rate})
     _check_settings(run_config)
-    if not (FLAGS.time_budget and FLAGS.do_train):
-        with lock_for_training():
-            _run(run_config, FLAGS.num_train_steps)
-        return
-    with lock_for_training(SHORT_FOLDER):
-        init_checkpoint = None
-        for stage in _plan(run_config):
-            print(f"{stage.folder or 'Last stage'}: {stage}.")
-            folder = os.path.join(FLAGS.output_dir, stage.folder).rstrip("/")
-            config = stage.run_config(run_config, folder, init_checkpoint)
-            _run(config, stage.num_train_steps, stage)
-            init_checkpoint = folder
+    with lock_for_training():
+        if FLAGS.time_budget and FLAGS.do_train:
+            plan = _plan(run_config)
+            _run(plan.run_config(run_config), plan)
+        else:
+            _run(run_config, FLAGS)
 
 
-def _plan(run_config: RunConfig) -> list[Stage]:
-    """Returns the stages of a run with --time_budget: those of its plan, or of a new one."""
-    if stages := load_plan(FLAGS.output_dir, FLAGS.time_budget):
-        return stages
+def _plan(run_config: RunConfig) -> Plan:
+    """Returns the plan of a run with --time_budget: the one it began with, or a new one."""
+    if plan := load_plan(FLAGS.output_dir, FLAGS.time_budget):
+        return plan
     from albert_tf.tasks.pretraining.data import open_records, sequence_length
     from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
     from albert_tf.training.timing import step_seconds
 
     began = time.monotonic()
     model = model_config(FLAGS.albert_config_file, FLAGS.input_file)
-    whole = open_records(FLAGS.input_file, model)
-    outlines = outline_stages(sequence_length(whole), is_compact=whole.masking is not None)
-    measured = []
-    for outline in outlines:
-        length = outline.max_seq_length
-        print(f"Measuring the speed at length {length}.")
-        expected = {"max_seq_length": length}
-        source = open_records(
-            FLAGS.input_file,
-            model,
-            expected=expected,
-            masked_lm_prob=outline.masked_lm_prob,
-            ngram=outline.ngram,
-        )
-        config = dataclasses.replace(run_config, train_batch_size=outline.batch_size)
-        measured.append(step_seconds(PretrainingTask(model, source), config, source))
-    # Each stage starts about as long as its measurement took.
-    seconds = FLAGS.time_budget - 2 * (time.monotonic() - began)
-    stages = make_plan(seconds, outlines, measured)
-    save_plan(FLAGS.output_dir, FLAGS.time_budget, stages)
-    return stages
+    given = {"masking": FLAGS.masking, **_record_settings()}
+    is_compact = open_records(FLAGS.input_file, model, **given).masking is not None
+    source = open_records(FLAGS.input_file, model, **given, **masks(is_compact))
+    length = sequence_length(source)
+    print("Measuring the speed.")
+    config = dataclasses.replace(run_config, train_batch_size=smallest_batch(length))
+    measured = step_seconds(PretrainingTask(model, source), config, source)
+    # The run starts about as long as the measurement took.
+    left = FLAGS.time_budget - 2 * (time.monotonic() - began)
+    plan = make_plan(FLAGS.time_budget, left, measured, length, is_compact)
+    save_plan(FLAGS.output_dir, plan)
+    return plan
+
+
+def _record_settings() -> dict[str, object]:
+    """Returns the arguments of open_records that hold for training and for held-out records."""
+    sizes = {name: FLAGS[name].value for name in ("max_seq_length", "max_predictions_per_seq")}
+    return {"expected": sizes, "max_corrupt_records": FLAGS.max_corrupt_records}
 
 
 def _check_settings(run_config: RunConfig) -> None:
@@ -232,11 +232,8 @@ def _check_settings(run_config: RunConfig) -> None:
         config.check_length(length)
 
 
-def _run(run_config: RunConfig, num_train_steps: int, stage: Stage | None = None) -> None:
-    """Trains and evaluates as the flags say; with a stage, with its sequences.
-
-    Stages before the last one are not evaluated.
-    """
+def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
+    """Trains and evaluates as the flags say, or within a plan."""
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.tasks.pretraining.data import check_held_out, open_records
     from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
@@ -249,46 +246,38 @@ def _run(run_config: RunConfig, num_train_steps: int, stage: Stage | None = None
     config = model_config(FLAGS.albert_config_file, input_file, run_config.init_checkpoint)
     if run_config.init_checkpoint:
         check_architecture(config, run_config.init_checkpoint)
-    sizes = {name: FLAGS[name].value for name in ("max_seq_length", "max_predictions_per_seq")}
-    do_eval, masks = FLAGS.do_eval, stage or FLAGS
-    if stage:
-        sizes["max_seq_length"] = stage.max_seq_length
-        if not stage.is_last:
-            # The next stage repeats the positions of this one.
-            config = dataclasses.replace(config, max_position_embeddings=stage.max_seq_length)
-            do_eval = False
-    given = {"expected": sizes, "max_corrupt_records": FLAGS.max_corrupt_records}
     source = open_records(
         input_file,
         config,
         masking=FLAGS.masking,
-        masked_lm_prob=masks.masked_lm_prob,
-        ngram=masks.ngram,
+        masked_lm_prob=settings.masked_lm_prob,
+        ngram=settings.ngram,
         seed=FLAGS.random_seed,
-        **given,
+        **_record_settings(),
     )
     eval_spec = None
-    if FLAGS.eval_input_file and (do_eval or not stage):
+    if FLAGS.eval_input_file:
         if FLAGS.input_file:
             check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
-        held_out = open_records(FLAGS.eval_input_file, config, **given)
+        held_out = open_records(FLAGS.eval_input_file, config, **_record_settings())
         steps = min(FLAGS.max_eval_steps, held_out.num_batches(FLAGS.eval_batch_size))
         eval_spec = EvalSpec(held_out.eval_input_fn, FLAGS.eval_every_steps, steps)
-    estimator = Estimator(PretrainingTask(config, source, FLAGS.sop_weight), run_config)
+    task = PretrainingTask(config, source, FLAGS.sop_weight, settings.neighbor_attention)
+    estimator = Estimator(task, run_config)
     if FLAGS.do_train:
         if source.manifest and (warning := source.manifest.order_warning()):
             print(warning, file=sys.stderr)
         print(
-            f"Pretraining on {source.num_examples:,} examples: {num_train_steps:,} steps of "
-            f"{run_config.train_batch_size}, {run_config.optimizer}, peak learning rate "
+            f"Pretraining on {source.num_examples:,} examples: {settings.num_train_steps:,} steps "
+            f"of {run_config.train_batch_size}, {run_config.optimizer}, peak learning rate "
             f"{run_config.learning_rate:.3g}."
         )
         estimator.train_and_evaluate(
-            TrainSpec.of(source, num_train_steps), eval_spec if do_eval else None
+            TrainSpec.of(source, settings.num_train_steps), eval_spec if FLAGS.do_eval else None
         )
         if source.num_corrupt:
             print(f"Trained without {source.num_corrupt:,} corrupt records; they are listed above.")
-    if do_eval:
+    if FLAGS.do_eval:
         results = estimator.evaluate(eval_spec)
         print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
         write_results(FLAGS.output_dir, results, estimator.chief)

@@ -300,6 +300,10 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(with_warnings):
         (["--optimizer=lamp"], "value should be one of <lamb|adamw>"),
         (["--no_such_flag=1"], "Unknown command line flag 'no_such_flag'"),
         (["stray"], "unexpected argument 'stray'"),
+        (
+            ["--neighbor_attention", "--init_checkpoint=albert_tiny_books"],
+            "--neighbor_attention is for random weights",
+        ),
         (["--time_budget=1h"], "would be ignored: --time_budget plans it"),
         (["--time_budget=1h30"], "expected a length of time, such as 90s, 20m"),
     ],

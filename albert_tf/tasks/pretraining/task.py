@@ -21,6 +21,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
+from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining.data import max_predictions
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
@@ -42,13 +43,22 @@ class PretrainingTask(Task):
       source: the training records.
       sop_weight: factor of the sentence order loss. 0 trains the masked LM alone, as do records
         without a sentence objective and shortened ones.
+      neighbor_attention: whether two heads look at the previous and the next token at the start,
+        see albert_tf.modeling.neighbor_attention.
     """
 
     name = "pretraining"
     best_metric = "masked_lm_accuracy"
 
-    def __init__(self, config: AlbertConfig, source: RecordSource, sop_weight: float = 1.0) -> None:
+    def __init__(
+        self,
+        config: AlbertConfig,
+        source: RecordSource,
+        sop_weight: float = 1.0,
+        neighbor_attention: bool = False,
+    ) -> None:
         self.config = config
+        self.neighbor_attention = neighbor_attention
         self.sop_weight = sop_weight
         if source.manifest and source.manifest.options.get("sentence_objective") == "none":
             self.sop_weight = 0.0
@@ -57,8 +67,14 @@ class PretrainingTask(Task):
         self._source = source
 
     def description(self) -> dict[str, object]:
-        """Returns the model's configuration and the weight of the sentence order loss."""
-        return {"name": self.name, "config": self.config.to_dict(), "sop_weight": self.sop_weight}
+        """Returns the model's configuration, the loss and how the attention starts."""
+        return {
+            "name": self.name,
+            "config": self.config.to_dict(),
+            "sop_weight": self.sop_weight,
+            # Runs of versions without it have no such entry.
+            "neighbor_attention": self.neighbor_attention or None,
+        }
 
     def save_files(self, folder: str) -> None:
         """Writes albert_config.json and, if it lies beside the records, the tokenizer."""
@@ -98,7 +114,10 @@ class PretrainingTask(Task):
 
     def build_model(self) -> AlbertPretrainer:
         """Builds the encoder, the masked LM head and the sentence order head."""
-        return AlbertPretrainer(self.config)
+        model = AlbertPretrainer(self.config)
+        if self.neighbor_attention:
+            attend_to_neighbors(model.encoder)
+        return model
 
     def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Returns the numbers of masked positions and of examples."""

@@ -112,6 +112,18 @@ def test_pooler_and_sentence_head_are_trained_only_by_a_sentence_loss(
     assert changed == moved == weights - (set() if has_loss else SENTENCE_WEIGHTS)
 
 
+def test_two_heads_start_with_neighbors_if_asked_to(write_records, config):
+    source = open_records(write_records(4), config)
+    plain = PretrainingTask(config, source)
+    started = PretrainingTask(config, source, neighbor_attention=True)
+    assert plain.description() != started.description()
+    name = "bert/embeddings/position_embeddings"
+    positions = [task.build_model().named_weights()[name].numpy() for task in (plain, started)]
+    # Sines and cosines: every position has the same length.
+    lengths = [np.linalg.norm(rows, axis=1) for rows in positions]
+    assert np.ptp(lengths[0]) > 0.01 and np.ptp(lengths[1]) < 1e-6
+
+
 def test_records_without_a_sentence_objective_have_no_sop_loss(write_records, config):
     path = write_records(4, sentence_objective="none")
     assert PretrainingTask(config, open_records(path, config)).sop_weight == 0.0

@@ -1,0 +1,105 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Initial weights with which two attention heads look at the previous and the next token.
+
+With random weights, every head attends to all tokens alike. A small model then spends most of a
+short run on finding out which positions are close to each other. The weights here give it that at
+the start: positions are sinusoids (Vaswani et al., 2017, section 3.5), for which a rotation is a
+shift, and query and key of a head differ by the rotation for one offset. All weights are trained
+like any others. Structured initial attention: Trockman & Kolter, 2023, "Mimetic initialization of
+self-attention layers". Its effect: docs/results/tuning.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.encoder import AlbertEncoder
+
+#: The tokens that the first heads look at, relative to their own. Others keep random weights.
+_OFFSETS = (-1, 1)
+#: Shortest and longest wavelength of the sinusoids, in tokens.
+_WAVELENGTHS = (3.0, 64.0)
+#: Standard deviation of the sinusoids, relative to that of the word embeddings.
+_AMPLITUDE = 1.5
+#: Attention score (before the softmax) of the token at the offset; a random one has 0.
+_PEAK = 12.0
+
+
+def attend_to_neighbors(encoder: AlbertEncoder) -> None:
+    """Changes initial weights so that two heads look at the previous and the next token.
+
+    Assigns the position embeddings, the projection of the embeddings (if there is one), and query
+    and key of every attention block. The result depends on the random weights alone. Models with
+    heads or embeddings too small for a sinusoid stay as they are.
+
+    Args:
+      encoder: with random weights.
+    """
+    config, weights = encoder.config, encoder.named_weights()
+    rates = _rates(config)
+    if not len(rates):
+        return
+    positions = weights["bert/embeddings/position_embeddings"]
+    positions.assign(_sinusoids(config, rates))
+    unproject = np.eye(config.hidden_size)
+    projection = weights.get("bert/encoder/embedding_hidden_mapping_in/kernel")
+    if projection is not None:
+        # A projection that keeps lengths, so that its transpose finds the positions again.
+        left, _, right = np.linalg.svd(projection.numpy(), full_matrices=False)
+        scale = np.sqrt(config.hidden_size / config.embedding_size)
+        projection.assign(scale * left @ right)
+        unproject = (left @ right).T / scale
+    for name, kernel in weights.items():
+        if name.endswith(("attention_1/self/query/kernel", "attention_1/self/key/kernel")):
+            is_key = "/key/" in name
+            kernel.assign(_kernel(config, rates, unproject, kernel.numpy(), is_key))
+
+
+def _rates(config: AlbertConfig) -> np.ndarray:
+    """Returns the angles per token of the sinusoids, [sinusoids]."""
+    head_size = config.hidden_size // config.num_attention_heads
+    # The other half of the embedding, at least, is left to the words.
+    count = min(head_size, config.embedding_size // 2) // 2
+    return 2 * np.pi / np.geomspace(*_WAVELENGTHS, count)
+
+
+def _sinusoids(config: AlbertConfig, rates: np.ndarray) -> np.ndarray:
+    """Returns position embeddings [positions, E]: a sine and a cosine for each rate, then zeros."""
+    angles = np.arange(config.max_position_embeddings)[:, None] * rates
+    waves = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(len(angles), -1)
+    embeddings = np.zeros([len(angles), config.embedding_size])
+    embeddings[:, : waves.shape[1]] = _AMPLITUDE * config.initializer_range * np.sqrt(2) * waves
+    return embeddings
+
+
+def _kernel(
+    config: AlbertConfig,
+    rates: np.ndarray,
+    unproject: np.ndarray,
+    random: np.ndarray,
+    is_key: bool,
+) -> np.ndarray:
+    """Returns the kernel [H, H] of a query or a key."""
+    head_size = config.hidden_size // config.num_attention_heads
+    used = 2 * len(rates)
+    # Variance of words, segments and positions before the normalization of the embeddings.
+    squares = 2 + used * _AMPLITUDE**2 / config.embedding_size
+    share = _AMPLITUDE**2 / squares
+    gain = np.sqrt(_PEAK * np.sqrt(head_size) / (used * share))
+    kernel = np.array(random)
+    for head, offset in zip(range(config.num_attention_heads), _OFFSETS):
+        turned = _rotation(rates, -offset) if is_key else np.eye(used)
+        columns = slice(head * head_size, head * head_size + used)
+        kernel[:, columns] += gain * unproject[:, :used] @ turned
+    return kernel
+
+
+def _rotation(rates: np.ndarray, tokens: int) -> np.ndarray:
+    """Returns the matrix that moves sinusoids, as rows, by a number of tokens."""
+    matrix = np.zeros([2 * len(rates), 2 * len(rates)])
+    for i, angle in enumerate(rates * tokens):
+        pair = slice(2 * i, 2 * i + 2)
+        matrix[pair, pair] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    return matrix
