@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,10 @@ _ONE_REQUEST_SECONDS = 0.5
 #: How long an interrupted main thread may take to clean up. No exception may reach it, for example
 #: while TensorFlow waits for other machines.
 _CLEAN_UP_SECONDS = 20.0
+#: Written to the watcher instead of a signal's number: raise the discarded exception again.
+_DISCARDED = 0
+#: By then sys.unraisablehook has returned; an exception in it would be discarded as well.
+_HOOK_SECONDS = 0.05
 
 
 class StopSignals:
@@ -61,12 +66,14 @@ class StopSignals:
         self._former = {n: handler for n, handler in former.items() if handler != signal.SIG_IGN}
         for number in self._former:
             signal.signal(number, self._handle)
+        self._former_hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
         return self
 
     def __exit__(self, *exception: object) -> None:
         """Restores the former handlers."""
         if self._watcher is None:
             return
+        sys.unraisablehook = self._former_hook
         for number, handler in self._former.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._former_fd)
@@ -80,8 +87,17 @@ class StopSignals:
             self._raised = True
             raise KeyboardInterrupt
 
+    def _unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
+        # Python discards exceptions in finalizers and callbacks of weak references; each import
+        # ends with such a callback.
+        if self._raised and unraisable.exc_type is KeyboardInterrupt:
+            self._writer.send(bytes([_DISCARDED]))
+        else:
+            self._former_hook(unraisable)
+
     def _watch(self) -> None:
         began = None
+        sent_again = 0
         while True:
             try:
                 received = self._reader.recv(1)
@@ -90,6 +106,16 @@ class StopSignals:
             if not received:
                 return
             number = received[0]
+            if number == _DISCARDED:
+                time.sleep(_HOOK_SECONDS)
+                if signal.getsignal(self.received) == self._handle:
+                    sent_again += 1
+                    self._raised = False
+                    os.kill(os.getpid(), self.received)
+                continue
+            if number == self.received and sent_again:
+                sent_again -= 1
+                continue
             if signal.getsignal(number) != self._handle:
                 continue  # Other code handles it for now.
             self.received = self.received or number

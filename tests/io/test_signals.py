@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
-import hashlib, os, sys, time
+import hashlib, os, sys, time, weakref
 from albert_tf.cli import script
 from albert_tf.io import interrupts, signals
 
@@ -27,6 +27,15 @@ def sleep():
         time.sleep(60)
     finally:
         print("cleaned up", flush=True)
+
+def sleep_in_callback():
+    class Key:
+        pass
+
+    key = Key()
+    reference = weakref.ref(key, lambda _: sleep())
+    del key  # Python discards exceptions in the callback.
+    sleep()
 
 def compute():  # In C, where no exception comes.
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
@@ -78,6 +87,16 @@ def test_a_signal_ends_a_script_with_its_status_and_one_line(start, number):
     out, err = process.communicate(timeout=30)
     assert process.returncode == 128 + number
     assert (out, err) == ("cleaned up\n", f"Stopped by {number.name}.\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_a_callback_whose_exceptions_are_discarded_ends_a_script(start, number):
+    process = start("sleep_in_callback", "asleep")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert err == f"Stopped by {number.name}.\n"
+    assert out == "cleaned up\nasleep\ncleaned up\n"
 
 
 def test_a_signal_ends_a_script_even_in_native_code(start):
