@@ -70,4 +70,10 @@ class FileInput:
         import tensorflow as tf
 
         # AutoGraph would take longer than building the data set, which does not need it.
-        return tf.autograph.experimental.do_not_convert(self.batches)(context)
+        dataset = tf.autograph.experimental.do_not_convert(self.batches)(context)
+        # With autotuning, deleting an iterator can wait for the next round of tuning. Rounds double
+        # in length, up to a minute: an evaluation may wait as long as it has computed. Without it,
+        # tf.data.AUTOTUNE stands for one call per processor core.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return dataset.with_options(options)

@@ -29,9 +29,14 @@ def print_once(text: str) -> None:
     print(text)
 
 
+def devices_of(strategy: tf.distribute.Strategy) -> list[tf.DeviceSpec]:
+    """Returns the devices that a strategy uses in this process."""
+    return [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+
+
 def describe_devices(strategy: tf.distribute.Strategy) -> str:
     """Describes the devices of a strategy, as in "2 GPUs (NVIDIA A100-SXM4-40GB)"."""
-    devices = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+    devices = devices_of(strategy)
     kind, count = devices[0].device_type, len(devices)
     text = f"{count} {kind}{'s' if count > 1 else ''}"
     if kind == "GPU":
@@ -51,7 +56,7 @@ def gpu_details(strategy: tf.distribute.Strategy) -> list[dict[str, Any]]:
 
     Of NVIDIA's, `device_name` and `compute_capability`, a pair of ints; of others maybe nothing.
     """
-    devices = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+    devices = devices_of(strategy)
     gpus = tf.config.list_physical_devices("GPU")
     used = [gpus[d.device_index % len(gpus)] for d in devices if d.device_type == "GPU"]
     return [tf.config.experimental.get_device_details(gpu) for gpu in used]

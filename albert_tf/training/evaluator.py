@@ -62,7 +62,7 @@ class Evaluator:
             _freeze(self.model, run_config.freeze)
         self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
         # Evaluations are often repeated, and creating the input takes much of a short one.
-        self._inputs: dict[InputFn, tf.distribute.DistributedDataset] = {}
+        self._inputs: dict[InputFn, tf.data.Dataset | tf.distribute.DistributedDataset] = {}
 
     def _precision(self, run_config: RunConfig) -> str:
         """Resolves "auto": the precision of an existing run, or else the best fast one."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.optimization.loss_scale import LossScale
 from albert_tf.training.compilation import chooses_xla
+from albert_tf.training.devices import devices_of
 from albert_tf.training.specs import FLOAT16, RunConfig
 from albert_tf.training.task import Batch, Task
 
@@ -30,8 +31,12 @@ _without_autograph = tf.autograph.experimental.do_not_convert
 
 def distribute(
     strategy: tf.distribute.Strategy, input_fn: InputFn, batch_size: int, start_step: int = 0
-) -> tf.distribute.DistributedDataset:
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """Distributes an input function: each pipeline's part of a global batch, split by replica."""
+    if strategy.num_replicas_in_sync == 1 and devices_of(strategy)[0].device_type == "CPU":
+        # There is nothing to distribute, and tf.distribute would put another data set around this
+        # one, with autotuning; see FileInput.
+        return _without_autograph(input_fn)(InputContext(batch_size, start_step))
 
     def dataset_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
         pipelines = context.num_input_pipelines
@@ -153,7 +158,7 @@ class TrainLoop:
         self._sum_names: list[str] = []
         self._metric_names: list[str] = []
 
-    def run(self, iterator: tf.distribute.DistributedIterator, steps: int) -> dict[str, np.ndarray]:
+    def run(self, iterator: Iterator[Any], steps: int) -> dict[str, np.ndarray]:
         """Runs `steps` steps.
 
         Returns:
@@ -165,7 +170,7 @@ class TrainLoop:
         values = self._loop(iterator, tf.constant(steps)).numpy()
         return dict(zip([*self._metric_names, "input_wait"], values.T))
 
-    def _steps(self, iterator: tf.distribute.DistributedIterator, steps: tf.Tensor) -> tf.Tensor:
+    def _steps(self, iterator: Iterator[Any], steps: tf.Tensor) -> tf.Tensor:
         def step(i: tf.Tensor, history: tf.TensorArray, finished: tf.Tensor) -> tuple:
             # TensorFlow may begin a step, and ask for its batch, before the previous step has
             # finished. Waiting for input starts when both have happened.
@@ -301,7 +306,7 @@ class Predictor:
         self._chooses_xla = chooses_xla(strategy, jit_compile)
         self._compute = _graphs(self._predict, strategy)
 
-    def __call__(self, iterator: tf.distribute.DistributedIterator) -> dict[str, np.ndarray] | None:
+    def __call__(self, iterator: Iterator[Any]) -> dict[str, np.ndarray] | None:
         """Returns the outputs of the next batch and `example_index`, without padding rows.
 
         Returns None after the last batch.
@@ -313,9 +318,7 @@ class Predictor:
         real = outputs["example_index"] >= 0
         return {k: v[real] for k, v in outputs.items()}
 
-    def _distributed_step(
-        self, iterator: tf.distribute.DistributedIterator
-    ) -> dict[str, tf.Tensor]:
+    def _distributed_step(self, iterator: Iterator[Any]) -> dict[str, tf.Tensor]:
         # `next` inside the graph: batches of other lengths do not need another graph.
         outputs = self._strategy.run(self._replica_step, args=(next(iterator),))
         if self._strategy.num_replicas_in_sync == 1:

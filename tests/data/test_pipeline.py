@@ -202,6 +202,13 @@ def test_batches_have_static_shapes_without_length_buckets(sequences, shards):
     assert fixed.eval_input_fn(context).element_spec["input_mask"].shape == [6, 16]
 
 
+def test_iterators_are_not_autotuned(sequences):
+    # Deleting them would wait for the end of a round of tuning.
+    context = InputContext(8)
+    for dataset in (sequences[0].train_input_fn(context), sequences[0].eval_input_fn(context)):
+        assert dataset.options().autotune.enabled is False
+
+
 def test_length_buckets_end_with_the_maximum():
     assert length_buckets(100, few=True) == (16, 32, 64, 96, 100)
     assert length_buckets(30) == (8, 12, 16, 20, 24, 28, 30)

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.training import loop as loop_module
+from albert_tf.training.loop import distribute
 from albert_tf.training.run import TrainingRun
 from tests.training.conftest import TINY_CONFIG
 
@@ -296,3 +298,13 @@ class NoEncoderTask(PretrainingTask):
 def test_impossible_freezing_is_one_sentence(task, freeze, sentence, tmp_path, new_run):
     with pytest.raises(AlbertError, match=sentence):
         new_run(tmp_path, task=task, freeze=freeze).run()
+
+
+def test_one_cpu_reads_the_data_set_itself(make, tmp_path):
+    # tf.distribute would add a data set that is autotuned.
+    estimator, spec, _ = make(tmp_path, TINY_CONFIG, steps=2)
+    batches = distribute(estimator.strategy, spec.input_fn, 4, start_step=3)
+    assert batches.options().autotune.enabled is False
+    expected = spec.input_fn(InputContext(4, start_step=3))
+    for got, wanted in zip(batches.take(2), expected.take(2)):
+        np.testing.assert_array_equal(got["input_word_ids"], wanted["input_word_ids"])
