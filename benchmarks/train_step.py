@@ -101,13 +101,23 @@ def step_products(config: AlbertConfig, seq_length: int, batch_size: int) -> lis
     layers = config.num_hidden_layers * config.inner_group_num
     heads = batch_size * config.num_attention_heads
     head_size = h // config.num_attention_heads
+    # The last layer computes the masked positions and that of [CLS].
+    read = predictions_of(seq_length) + 1
     products = [
-        Product(layers, 1, rows, h, 3 * h),
-        Product(layers, heads, seq_length, head_size, seq_length, transposed=True),
-        Product(layers, heads, seq_length, seq_length, head_size),
-        Product(layers, 1, rows, h, h),
-        Product(layers, 1, rows, h, f),
-        Product(layers, 1, rows, f, h),
+        Product(layers - 1, 1, rows, h, 3 * h),
+        Product(1, 1, batch_size * read, h, h),
+        Product(2, 1, rows, h, h),
+        *(
+            product
+            for count, positions in ((layers - 1, seq_length), (1, read))
+            for product in (
+                Product(count, heads, positions, head_size, seq_length, transposed=True),
+                Product(count, heads, positions, seq_length, head_size),
+                Product(count, 1, batch_size * positions, h, h),
+                Product(count, 1, batch_size * positions, h, f),
+                Product(count, 1, batch_size * positions, f, h),
+            )
+        ),
         Product(1, 1, batch_size, h, h),
         Product(1, 1, batch_size, h, 2, transposed=True),
         Product(1, 1, masked, h, e),

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Optional
 
 import tensorflow as tf
 
@@ -16,6 +17,9 @@ from albert_tf.modeling.kernels.layer_norm import layer_norm
 from albert_tf.modeling.kernels.linear import affine, shared
 from albert_tf.modeling.kernels.tpu_attention import tpu_attention
 from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer, dimension
+
+#: Chooses the positions whose outputs are read: maps [B, S, H] to [B, P, H].
+Select = Optional[Callable[[tf.Tensor], tf.Tensor]]
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
@@ -57,7 +61,12 @@ class Attention(WeightedLayer):
         return shared(weights, self.compute_dtype, uses)
 
     def call(
-        self, x: tf.Tensor, mask: tf.Tensor, weights: PackedWeights, training: bool = False
+        self,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        weights: PackedWeights,
+        training: bool = False,
+        select: Select = None,
     ) -> tf.Tensor:
         """Applies the block.
 
@@ -66,44 +75,79 @@ class Attention(WeightedLayer):
           mask: float32 [B, 1, 1, S], see `additive_mask`.
           weights: a copy from `packed_weights`, made in this forward pass.
           training: whether dropout is active.
+          select: chooses the positions that attend to all others; None: all of them do.
 
         Returns:
-          A tensor like x.
+          A tensor like x; of the P positions that `select` chooses, not of all S.
         """
         *inputs, output_kernel, output_bias = weights
+        count = length = dimension(mask, 3)
+        chosen = x
+        if select is not None:
+            chosen = select(tf.reshape(x, [-1, length, x.shape[-1]]))
+            count = dimension(chosen, 1)
+            if x.shape.rank == 2:
+                chosen = tf.reshape(chosen, [-1, x.shape[1]])
         attend = self._context_on_tpu if current_mode().for_tpu() else self._context
-        output = affine(attend(x, mask, inputs, training), output_kernel, output_bias)
+        context = attend(chosen, count, x, mask, inputs, training)
+        output = affine(context, output_kernel, output_bias)
         output = dropout(output, self._hidden_dropout, training)
-        return layer_norm(output, *self._norm, residual=x, training=training)
+        return layer_norm(output, *self._norm, residual=chosen, training=training)
 
     def _context(
-        self, x: tf.Tensor, mask: tf.Tensor, weights: Sequence[tf.Tensor], training: bool
+        self,
+        chosen: tf.Tensor,
+        count: int | tf.Tensor,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        weights: Sequence[tf.Tensor],
+        training: bool,
     ) -> tf.Tensor:
-        """Returns the heads' outputs side by side, [B * S, H]."""
-        length, heads, head_size = dimension(mask, 3), self._heads, self._head_size
-        if current_mode().served:
-            shape = [-1, length, heads, head_size]
-            query, key, value = (
-                tf.transpose(tf.reshape(affine(x, *part), shape), [0, 2, 1, 3])  # [B, N, S, d]
-                for part in zip(weights[:3], weights[3:])
-            )
-        else:
-            qkv = tf.reshape(affine(x, *weights), [-1, length, 3, heads, head_size])
+        """Returns the heads' outputs side by side, [B * P, H]."""
+        heads, head_size = self._heads, self._head_size
+        if chosen is x and not current_mode().served:
+            qkv = tf.reshape(affine(x, *weights), [-1, count, 3, heads, head_size])
             query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
-        probs = attention_probs(query, key, mask, training)  # [B, N, S, S]
+        else:
+            projections = self._projections(chosen, count, x, mask, weights)
+            query, key, value = (tf.transpose(y, [0, 2, 1, 3]) for y in projections)
+        probs = attention_probs(query, key, mask, training)  # [B, N, P, S]
         probs = dropout(probs, self._probs_dropout, training)
-        context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, S, N, d]
+        context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, P, N, d]
         return tf.reshape(context, [-1, heads * head_size])
 
     def _context_on_tpu(
-        self, x: tf.Tensor, mask: tf.Tensor, weights: Sequence[tf.Tensor], training: bool
+        self,
+        chosen: tf.Tensor,
+        count: int | tf.Tensor,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        weights: Sequence[tf.Tensor],
+        training: bool,
     ) -> tf.Tensor:
-        """Returns the heads' outputs side by side, [B, S, H]."""
-        kernel, bias = weights
+        """Returns the heads' outputs side by side, [B, P, H]."""
         # Of one product [B, S, 3 H] the compiler would have to cut out and copy each of the three.
-        parts = zip(tf.split(kernel, 3, axis=1), tf.split(bias, 3))
-        shape = [-1, dimension(mask, 3), self._heads, self._head_size]
-        query, key, value = (tf.reshape(affine(x, *part), shape) for part in parts)
+        projections = self._projections(chosen, count, x, mask, weights)
         drop = dropout_function(self._probs_dropout, training)
-        context = tpu_attention((query, key, value), mask, drop)
-        return tf.reshape(context, [*shape[:2], self._heads * self._head_size])
+        context = tpu_attention(projections, mask, drop)
+        return tf.reshape(context, [-1, count, self._heads * self._head_size])
+
+    def _projections(
+        self,
+        chosen: tf.Tensor,
+        count: int | tf.Tensor,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        weights: Sequence[tf.Tensor],
+    ) -> tuple[tf.Tensor, ...]:
+        """Returns query [B, P, N, d], key and value [B, S, N, d], each of its own product."""
+        if len(weights) == 2:
+            kernel, bias = weights
+            parts = zip(tf.split(kernel, 3, axis=1), tf.split(bias, 3))
+        else:
+            parts = zip(weights[:3], weights[3:])
+        length = dimension(mask, 3)
+        return tuple(
+            tf.reshape(affine(y, *part), [-1, positions, self._heads, self._head_size])
+            for (y, positions), part in zip([(chosen, count), (x, length), (x, length)], parts)
+        )

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, first_position
 from albert_tf.modeling.heads import ClassificationHead
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.layers import Policy
@@ -52,7 +52,8 @@ class AlbertClassifier(AlbertModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Classifies a batch; see the class."""
-        pooled = self.encoder(inputs, training=training)["pooled_output"]
+        outputs = self.encoder(inputs, training=training, select=first_position)
+        pooled = outputs["pooled_output"]
         return {
             "logits": self.head(dropout(pooled, self.dropout_rate, training)),
             "pooled_output": pooled,

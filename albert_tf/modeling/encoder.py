@@ -14,7 +14,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import shown, shown_names
 from albert_tf.keras2 import check_same_keras, keras
-from albert_tf.modeling.attention import additive_mask
+from albert_tf.modeling.attention import Select, additive_mask
 from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings
 from albert_tf.modeling.heads import Pooler
 from albert_tf.modeling.kernels.graph_mode import current_mode
@@ -74,6 +74,11 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
                 f"{name} has the shape {value_shape}, but input_word_ids {ids_shape}; the shapes "
                 "must be equal."
             )
+
+
+def first_position(x: tf.Tensor) -> tf.Tensor:
+    """Chooses the position of [CLS], [B, 1, H] of [B, S, H]; see `AlbertEncoder.call`."""
+    return x[:, :1]
 
 
 class AlbertModel(keras.Model):
@@ -217,8 +222,17 @@ class AlbertEncoder(AlbertModel):
         x = self.projection(tf.reshape(x, [-1, self.config.embedding_size]))  # [B * S, H]
         return tf.reshape(x, [-1, length, self.config.hidden_size])
 
-    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
+    def call(
+        self, inputs: Mapping[str, tf.Tensor], training: bool = False, select: Select = None
+    ) -> dict[str, Any]:
         """Encodes a batch; see the class.
+
+        Args:
+          inputs: the dict of tensors.
+          training: whether dropout is active.
+          select: for models that do not read all outputs: maps [B, S, H] to the positions
+            [B, P, H] that are read, the first of which must be that of [CLS]. The last layer
+            computes only these, and `sequence_output` is [B, P, H].
 
         Raises:
           AlbertError: the inputs have a wrong form, or are longer than max_position_embeddings.
@@ -231,8 +245,13 @@ class AlbertEncoder(AlbertModel):
         if not current_mode().for_tpu():
             # Two dimensions from here on, so that every product is one plain matrix product.
             x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * S, H]
-        outputs = self.transformer(x, additive_mask(mask), training=training)
-        outputs = [tf.reshape(y, [-1, length, self.config.hidden_size]) for y in outputs]
+        outputs = self.transformer(x, additive_mask(mask), training=training, select=select)
+        shape = [-1, length, self.config.hidden_size]
+        *others, last = outputs
+        outputs = [tf.reshape(y, shape) for y in others]
+        if select is not None:
+            shape[:2] = dimension(mask, 0), -1
+        outputs.append(tf.reshape(last, shape))
         return {
             "sequence_output": outputs[-1],
             "pooled_output": self.pooler(outputs[-1]),

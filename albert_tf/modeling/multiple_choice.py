@@ -11,7 +11,12 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
+from albert_tf.modeling.encoder import (
+    AlbertEncoder,
+    AlbertModel,
+    check_inputs,
+    first_position,
+)
 from albert_tf.modeling.heads import ClassificationHead
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.layers import Policy, dimension
@@ -52,7 +57,8 @@ class AlbertMultipleChoice(AlbertModel):
         check_inputs(inputs, "[batch, options, length]")
         choices, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))
         rows = {name: tf.reshape(value, [-1, length]) for name, value in inputs.items()}
-        pooled = self.encoder(rows, training=training)["pooled_output"]  # [B * C, H]
+        outputs = self.encoder(rows, training=training, select=first_position)
+        pooled = outputs["pooled_output"]  # [B * C, H]
         scores = self.head(dropout(pooled, self.dropout_rate, training))  # [B * C, 1]
         return {
             "logits": tf.reshape(scores, [-1, choices]),

@@ -22,7 +22,7 @@ class AlbertPretrainer(AlbertModel):
     Called with the encoder's dict and optionally `masked_lm_positions`, int32 [B, P]. Returns a
     dict:
 
-      sequence_output: [B, S, H] in the compute type.
+      sequence_output: [B, S, H] in the compute type; without `masked_lm_positions` only.
       pooled_output: float32 [B, H].
       mlm_logits: float32 [B, P, V], or [B, S, V] without `masked_lm_positions`.
       sop_logits: float32 [B, 2]; class 1 means that the segments are swapped.
@@ -41,15 +41,25 @@ class AlbertPretrainer(AlbertModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Predicts masked tokens and sentence order; see the class."""
-        outputs = self.encoder(inputs, training=training)
+        positions = inputs.get("masked_lm_positions")
+        if positions is None:
+            outputs = self.encoder(inputs, training=training)
+            sequence = outputs["sequence_output"]
+            kept = {"sequence_output": sequence}
+        else:
+            # The gradient computes with the positions; with int32 it would run on the CPU.
+            positions = tf.cast(positions, tf.int64)
+            of_cls = tf.zeros_like(positions[:, :1])
+            positions = tf.concat([of_cls, positions], axis=1)  # [B, 1 + P]
+            outputs = self.encoder(
+                inputs, training, select=lambda x: tf.gather(x, positions, batch_dims=1)
+            )
+            sequence = outputs["sequence_output"][:, 1:]
+            kept = {}
+        table = self.encoder.embeddings.word_embeddings
         return {
-            "sequence_output": outputs["sequence_output"],
+            **kept,
             "pooled_output": outputs["pooled_output"],
-            "mlm_logits": self.mlm_head(
-                outputs["sequence_output"],
-                self.encoder.embeddings.word_embeddings,
-                inputs.get("masked_lm_positions"),
-                training=training,
-            ),
+            "mlm_logits": self.mlm_head(sequence, table, training=training),
             "sop_logits": self.sop_head(outputs["pooled_output"]),
         }

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.attention import Attention
+from albert_tf.modeling.attention import Attention, Select
 from albert_tf.modeling.kernels.activations import get_activation
 from albert_tf.modeling.kernels.dropout import dropout
 from albert_tf.modeling.kernels.graph_mode import current_mode
@@ -83,8 +83,13 @@ class Transformer(keras.layers.Layer):
             named.update(block.named_weights())
         return named
 
-    def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
-        """Applies the stack to x, see `Attention`; returns the output of every step, like x."""
+    def call(
+        self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, select: Select = None
+    ) -> list[tf.Tensor]:
+        """Applies the stack to x, see `Attention`; returns the output of every step, like x.
+
+        The last step computes only what `select` chooses.
+        """
         uses = collections.Counter(index for step in self._steps for index in step)
         # With recomputation a layer hands its weights to the next layer that shares them.
         chained = current_mode().recompute
@@ -93,8 +98,9 @@ class Transformer(keras.layers.Layer):
             for index, block in enumerate(self.blocks)
         ]
         outputs = []
-        for step in self._steps:
-            layer = functools.partial(self._layer, step, mask, training)
+        for i, step in enumerate(self._steps, 1):
+            chosen = select if i == len(self._steps) else None
+            layer = functools.partial(self._layer, step, mask, training, chosen)
             x, *weights = recomputed(layer, x, *(packed[block].pop() for block in step))
             if chained:
                 for block, block_weights in zip(step, weights):
@@ -107,10 +113,11 @@ class Transformer(keras.layers.Layer):
         step: tuple[int, int],
         mask: tf.Tensor,
         training: bool,
+        select: Select,
         x: tf.Tensor,
         attention_weights: PackedWeights,
         ffn_weights: PackedWeights,
     ) -> tf.Tensor:
         attention, ffn = (self.blocks[block] for block in step)
-        x = attention(x, mask, attention_weights, training=training)
+        x = attention(x, mask, attention_weights, training=training, select=select)
         return ffn(x, ffn_weights, training=training)

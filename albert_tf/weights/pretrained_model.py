@@ -18,6 +18,8 @@ from albert_tf.data.length_batches import length_batches
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import shown
 from albert_tf.keras2 import keras
+from albert_tf.modeling.attention import Select
+from albert_tf.modeling.encoder import first_position
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sentencepiece_model import WORD_START
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
@@ -207,8 +209,8 @@ class _Graphs:
         inputs = dict.fromkeys(names, tf.TensorSpec([None, None], tf.int32))
         positions = tf.TensorSpec([None, None], tf.int32)
 
-        def sequence_output(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-            return tf.cast(model.encoder(batch)["sequence_output"], tf.float32)
+        def sequence_output(batch: dict[str, tf.Tensor], select: Select = None) -> tf.Tensor:
+            return tf.cast(model.encoder(batch, select=select)["sequence_output"], tf.float32)
 
         def mean(batch: dict[str, tf.Tensor]) -> tf.Tensor:
             present = tf.cast(batch["input_mask"], tf.float32)[..., None]
@@ -222,7 +224,7 @@ class _Graphs:
         #: Vectors [B, H] by `pooling`, and log-probabilities [B, P, V].
         self.mean = tf.function(mean, [inputs], autograph=False)
         self.cls = tf.function(
-            lambda batch: sequence_output(batch)[:, 0], [inputs], autograph=False
+            lambda batch: sequence_output(batch, first_position)[:, 0], [inputs], autograph=False
         )
         self.predicted = tf.function(predicted, [inputs, positions], autograph=False)
 

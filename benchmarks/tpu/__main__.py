@@ -198,7 +198,9 @@ def model_flops(step: Step) -> float:
     predictions = predictions_of(step.seq_length) if has_predictions else 0
     sequences = step.rows * (4 if step.task == "multiple_choice" else 1)
     passes = PASSES + step.recompute if step.stage == TRAIN else 1
-    return sequences * passes * forward_flops(config, step.seq_length, predictions)
+    reads_all = has_predictions or step.task.startswith("squad")
+    num_read = None if reads_all else 1
+    return sequences * passes * forward_flops(config, step.seq_length, predictions, num_read)
 
 
 def fits(line: dict[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.kernels.graph_mode import DropoutStream, graph_mode
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.question_answering import AlbertBeamAnswerer, AlbertSpanAnswerer
@@ -39,6 +40,55 @@ def test_encoder_outputs_has_the_output_of_each_application_of_a_block(golden):
     assert all(layer.shape == [2, 7, 12] for layer in layers)
     np.testing.assert_array_equal(layers[-1], outputs["sequence_output"])
     assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(layers, layers[1:]))
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        {},
+        {"portable": True},
+        {"portable": True, "served": True},
+        {"recompute": True},
+        {"compiled": True},
+        {"compiled": True, "tpu": True},
+        {"compiled": True, "tpu": True, "recompute": True},
+    ],
+    ids=lambda mode: ", ".join(mode) or "plain",
+)
+def test_the_last_layer_can_compute_some_positions_alone(small_config, small_inputs, mode):
+    config = dataclasses.replace(
+        small_config,
+        initializer_range=0.2,
+        inner_group_num=2,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    with graph_mode(served=mode.get("served", False)):
+        encoder = AlbertEncoder(config)
+    positions = tf.constant([[0, 7, 3, 3], [0, 2, 5, 0]], tf.int64)
+    weights = list(encoder.named_weights().values())
+
+    def choose(x):
+        return tf.gather(x, positions, batch_dims=1)
+
+    @tf.function(autograph=False, jit_compile=mode.get("compiled"))
+    def results(select):
+        seeds = DropoutStream(tf.constant([1, 2]))
+        with graph_mode(**mode, dropout=seeds):
+            with tf.GradientTape() as tape:
+                outputs = encoder(small_inputs, training=True, select=select)
+                sequence = outputs["sequence_output"]
+                sequence = sequence if select else choose(sequence)
+                loss = tf.reduce_sum(sequence**3) + tf.reduce_sum(outputs["pooled_output"])
+            gradients = tape.gradient(loss, weights)
+        return sequence, outputs["pooled_output"], [tf.convert_to_tensor(g) for g in gradients]
+
+    (sequence, pooled, gradients), expected = results(choose), results(None)
+    assert sequence.shape == [2, 4, 32]
+    np.testing.assert_allclose(sequence, expected[0], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(pooled, expected[1], rtol=0, atol=1e-5)
+    for name, a, b in zip(encoder.named_weights(), gradients, expected[2]):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * max(1, np.abs(b).max()), err_msg=name)
 
 
 def test_padding_changes_no_real_position(small_config, small_inputs):

@@ -18,6 +18,7 @@ from albert_tf.io.json_values import from_json
 from albert_tf.io.text_tables import TextColumns, TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.flops import training_flops
 from albert_tf.tasks.base import (
     ExampleSet,
     FineTuningTask,
@@ -136,6 +137,10 @@ class TextClassificationTask(FineTuningTask):
         """Computes it from the label statistics of the training records."""
         statistics = data_description.get("statistics", {})
         return chance_loss(statistics, self.spec.labels) if "labels" in statistics else None
+
+    def training_flops(self, length: float) -> float:
+        """See albert_tf.modeling.flops."""
+        return training_flops(self.config, length, num_read=1)
 
     def export(self, model: AlbertClassifier) -> Export:
         """See albert_tf.tasks.classification.export."""

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.keras2 import keras
+from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.base import (
     ExampleSet,
@@ -59,7 +60,7 @@ class MultipleChoiceTask(FineTuningTask):
     def training_flops(self, length: float) -> float:
         """Returns the operations for all options; `length` is the sum of their lengths."""
         choices = self.spec.num_choices
-        return choices * super().training_flops(length / choices)
+        return choices * training_flops(self.config, length / choices, num_read=1)
 
     def make_records(
         self, examples: Sequence[MultipleChoiceExample], name: str, options: InputOptions
