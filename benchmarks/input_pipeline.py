@@ -36,6 +36,7 @@ from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.training_order import SHUFFLE_WINDOW, TrainingOrder
+from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
@@ -172,6 +173,11 @@ def measure(folder: str) -> dict[str, Any]:
     """All figures of one folder of records."""
     config = model_config(FLAGS.albert_config_file or "albert_base_v2", folder)
     source = open_records(folder, config)
+    if source.masking:
+        raise AlbertError(
+            f"{folder} holds compact records, which the TF1 release's method cannot read; build "
+            "them without --record_format=compact."
+        )
     ways = ways_to_read(source)
     rates: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(FLAGS.turns):
