@@ -232,7 +232,7 @@ class AlbertEncoder(AlbertModel):
           training: whether dropout is active.
           select: for models that do not read all outputs: maps [B, S, H] to the positions
             [B, P, H] that are read, the first of which must be that of [CLS]. The last layer
-            computes only these, and `sequence_output` is [B, P, H].
+            computes only these: `sequence_output`, and the last of `encoder_outputs`, is [B, P, H].
 
         Raises:
           AlbertError: the inputs have a wrong form, or are longer than max_position_embeddings.

@@ -23,13 +23,13 @@ def attention_probs(
     """Returns softmax(query · key / √d + mask).
 
     Args:
-      query: [B, N, S, d].
+      query: [B, N, P, d], of the P positions that attend.
       key: [B, N, S, d] of the same type.
       mask: float32 [B, 1, 1, S], see `attention.additive_mask`.
       training: whether a backward pass follows.
 
     Returns:
-      [B, N, S, S] in the type of query.
+      [B, N, P, S] in the type of query.
     """
     scale = query.shape[3] ** -0.5
     is_float16 = query.dtype == tf.float16

@@ -26,12 +26,13 @@ def tpu_attention(
     The exponentials are kept for the backward pass.
 
     Args:
-      projections: query, key and value, each [B, S, N, d] of one type.
+      projections: query [B, P, N, d] of the P positions that attend, key and value [B, S, N, d];
+        of one type.
       mask: float32 [B, 1, 1, S], see `attention.additive_mask`.
       drop: of the probabilities, see `dropout_function`.
 
     Returns:
-      [B, S, N, d] in the type of the projections.
+      [B, P, N, d] in the type of the projections.
     """
     dtype, scale = projections[0].dtype, projections[0].shape[3] ** -0.5
 
@@ -42,17 +43,17 @@ def tpu_attention(
     def function(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
         scores = float32(tf.einsum("bqnd,bknd->bnqk", query, key)) * scale + mask
         exponentials = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
-        sums = tf.reduce_sum(exponentials, axis=-1)  # [B, N, S]
+        sums = tf.reduce_sum(exponentials, axis=-1)  # [B, N, P]
         # Without a barrier the compiler stores the scores and computes the exponentials four times.
         exponentials, sums = xla.optimization_barrier(tf.cast(exponentials, dtype), sums)
-        of_rows = (1.0 / sums)[..., None]  # [B, N, S, 1]
-        of_context = tf.transpose(of_rows, [0, 2, 1, 3])  # [B, S, N, 1]
+        of_rows = (1.0 / sums)[..., None]  # [B, N, P, 1]
+        of_context = tf.transpose(of_rows, [0, 2, 1, 3])  # [B, P, N, 1]
         context = tf.einsum("bnqk,bknd->bqnd", drop(exponentials), value)
         context = tf.cast(float32(context) * of_context, dtype)
 
         def grad(dcontext: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            products = tf.reduce_sum(float32(dcontext) * float32(context), axis=-1)  # [B, S, N]
-            products = tf.transpose(products, [0, 2, 1])[..., None]  # [B, N, S, 1]
+            products = tf.reduce_sum(float32(dcontext) * float32(context), axis=-1)  # [B, P, N]
+            products = tf.transpose(products, [0, 2, 1])[..., None]  # [B, N, P, 1]
             dprobs = drop(tf.einsum("bqnd,bknd->bnqk", dcontext, value))
             dscores = float32(exponentials) * (float32(dprobs) - products) * (scale * of_rows)
             dscores = tf.cast(dscores, dtype)
