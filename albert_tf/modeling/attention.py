@@ -75,10 +75,10 @@ class Attention(WeightedLayer):
           mask: float32 [B, 1, 1, S], see `additive_mask`.
           weights: a copy from `packed_weights`, made in this forward pass.
           training: whether dropout is active.
-          select: chooses the positions that attend to all others; None: all of them do.
+          select: chooses the P positions to compute; they attend to all S. None: all positions.
 
         Returns:
-          A tensor like x; of the P positions that `select` chooses, not of all S.
+          A tensor like x, with P positions in place of S if there is `select`.
         """
         *inputs, output_kernel, output_bias = weights
         count = length = dimension(mask, 3)
@@ -88,8 +88,7 @@ class Attention(WeightedLayer):
             count = dimension(chosen, 1)
             if x.shape.rank == 2:
                 chosen = tf.reshape(chosen, [-1, x.shape[1]])
-        attend = self._context_on_tpu if current_mode().for_tpu() else self._context
-        context = attend(chosen, count, x, mask, inputs, training)
+        context = self._context(chosen, count, x, mask, inputs, training)
         output = affine(context, output_kernel, output_bias)
         output = dropout(output, self._hidden_dropout, training)
         return layer_norm(output, *self._norm, residual=chosen, training=training)
@@ -103,51 +102,45 @@ class Attention(WeightedLayer):
         weights: Sequence[tf.Tensor],
         training: bool,
     ) -> tf.Tensor:
-        """Returns the heads' outputs side by side, [B * P, H]."""
-        heads, head_size = self._heads, self._head_size
-        if chosen is x and not current_mode().served:
-            qkv = tf.reshape(affine(x, *weights), [-1, count, 3, heads, head_size])
+        """Returns the heads' outputs side by side, [B * P, H], or [B, P, H] on a TPU.
+
+        Args:
+          chosen: like x, of the P positions that attend.
+          count: P.
+          x: see `call`.
+          mask: see `call`.
+          weights: of query, key and value; see `packed_weights`.
+          training: whether dropout is active.
+        """
+        length, heads, head_size = dimension(mask, 3), self._heads, self._head_size
+        mode = current_mode()
+        if chosen is x and not mode.served and not mode.for_tpu():
+            qkv = tf.reshape(affine(x, *weights), [-1, length, 3, heads, head_size])
             query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
+            return self._weighted_values(query, key, value, mask, training)
+        if mode.served:
+            parts = zip(weights[:3], weights[3:])
         else:
-            projections = self._projections(chosen, count, x, mask, weights)
-            query, key, value = (tf.transpose(y, [0, 2, 1, 3]) for y in projections)
+            # Of one product [B, S, 3 H], XLA on TPUs would have to cut out and copy each part.
+            kernel, bias = weights
+            parts = zip(tf.split(kernel, 3, axis=1), tf.split(bias, 3))
+        rows = ((chosen, count), (x, length), (x, length))
+        projections = tuple(
+            tf.reshape(affine(y, *part), [-1, positions, heads, head_size])
+            for (y, positions), part in zip(rows, parts)
+        )  # Query [B, P, N, d], key and value [B, S, N, d].
+        if mode.for_tpu():
+            drop = dropout_function(self._probs_dropout, training)
+            context = tpu_attention(projections, mask, drop)
+            return tf.reshape(context, [-1, count, heads * head_size])
+        query, key, value = (tf.transpose(y, [0, 2, 1, 3]) for y in projections)
+        return self._weighted_values(query, key, value, mask, training)
+
+    def _weighted_values(
+        self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor, training: bool
+    ) -> tf.Tensor:
+        """Attends with query [B, N, P, d] to key and value [B, N, S, d]; returns [B * P, H]."""
         probs = attention_probs(query, key, mask, training)  # [B, N, P, S]
         probs = dropout(probs, self._probs_dropout, training)
         context = tf.transpose(tf.matmul(probs, value), [0, 2, 1, 3])  # [B, P, N, d]
-        return tf.reshape(context, [-1, heads * head_size])
-
-    def _context_on_tpu(
-        self,
-        chosen: tf.Tensor,
-        count: int | tf.Tensor,
-        x: tf.Tensor,
-        mask: tf.Tensor,
-        weights: Sequence[tf.Tensor],
-        training: bool,
-    ) -> tf.Tensor:
-        """Returns the heads' outputs side by side, [B, P, H]."""
-        # Of one product [B, S, 3 H] the compiler would have to cut out and copy each of the three.
-        projections = self._projections(chosen, count, x, mask, weights)
-        drop = dropout_function(self._probs_dropout, training)
-        context = tpu_attention(projections, mask, drop)
-        return tf.reshape(context, [-1, count, self._heads * self._head_size])
-
-    def _projections(
-        self,
-        chosen: tf.Tensor,
-        count: int | tf.Tensor,
-        x: tf.Tensor,
-        mask: tf.Tensor,
-        weights: Sequence[tf.Tensor],
-    ) -> tuple[tf.Tensor, ...]:
-        """Returns query [B, P, N, d], key and value [B, S, N, d], each of its own product."""
-        if len(weights) == 2:
-            kernel, bias = weights
-            parts = zip(tf.split(kernel, 3, axis=1), tf.split(bias, 3))
-        else:
-            parts = zip(weights[:3], weights[3:])
-        length = dimension(mask, 3)
-        return tuple(
-            tf.reshape(affine(y, *part), [-1, positions, self._heads, self._head_size])
-            for (y, positions), part in zip([(chosen, count), (x, length), (x, length)], parts)
-        )
+        return tf.reshape(context, [-1, self._heads * self._head_size])
