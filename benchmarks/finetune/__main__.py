@@ -6,10 +6,10 @@
     --glue_dir=glue --squad_file=dev-v1.1.json
 
 The same model, with random weights, reads the same texts in batches padded to a few lengths and in
-batches padded to the maximum length, in turns: training and evaluation on SST-2 and CoLA, and
-prediction on SQuAD. With --peer_python, transformers trains and evaluates in the same turns, in
-batches grouped by length and padded to a multiple of 8, as its Trainer can. Then each step of SQuAD
-is timed, from text to records and from outputs to scores. Prints tables and one line of JSON.
+batches padded to the maximum length, in turns: training and evaluation on SST-2, CoLA and SQuAD.
+With --peer_python, transformers trains and evaluates in the same turns, in batches grouped by
+length and padded to a multiple of 8, as its Trainer can. Then each step of SQuAD is timed, from
+text to records and from outputs to scores. Prints tables and one line of JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.io import files
-from albert_tf.tasks.base import load_model_files
+from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.glue.data import read_split
@@ -38,7 +38,7 @@ from albert_tf.tasks.squad.task import SquadTask
 from benchmarks import machine
 from benchmarks.finetune.peer import PeerContestant
 from benchmarks.finetune.squad_features import measure_features
-from benchmarks.finetune.turns import CLOCKS, PEER, WAYS, compare
+from benchmarks.finetune.turns import CLOCKS, PEER, WAYS, OpenPeer, compare
 
 FLAGS = flags.FLAGS
 
@@ -50,14 +50,14 @@ def define_flags() -> None:
     define_path("glue_dir", None, "Folder with SST-2/ and CoLA/; none: they are left out.")
     flags.DEFINE_list("glue_tasks", ["SST-2", "CoLA"], "Tasks of GLUE to train on.")
     define_path("squad_file", None, "Questions of SQuAD 1.1; none: they are left out.")
-    flags.DEFINE_integer("questions", 500, "Questions to answer, at random.", 1)
+    flags.DEFINE_integer("questions", 500, "Questions to train on and to answer, at random.", 1)
     flags.DEFINE_integer("glue_length", 128, "Longest sequence of GLUE.", 16)
     flags.DEFINE_integer("squad_length", 384, "Longest window of SQuAD.", 64)
     flags.DEFINE_integer("batch_size", 32, "Of training, evaluation and prediction.", 1)
     flags.DEFINE_integer("batches", 32, "Training batches a turn; 64 hold all lengths evenly.", 1)
     flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)
     flags.DEFINE_enum("precision", "auto", ["auto", "float32", "mixed_bfloat16"], "Precision.")
-    define_path("peer_python", None, "Python of transformers, which then takes turns in GLUE too.")
+    define_path("peer_python", None, "Python of transformers, which then takes turns too.")
     flags.DEFINE_enum("peer_mode", "eager", ["eager", "compile"], "How the peer runs its model.")
     flags.DEFINE_integer("workers", 0, "Also cut windows of SQuAD with so many processes.", 0)
     define_path("json", None, "File to write the figures to.")
@@ -81,10 +81,7 @@ def measure_glue(name: str, folder: str) -> dict[str, Any]:
             task.open_examples(splits[1], "dev", folder, pad_to_max=pad).source,
         )
 
-    def open_peer(policy: str) -> PeerContestant:
-        return PeerContestant(task, policy, {"training": train, "evaluating": splits[1]}, folder)
-
-    figures, outputs = compare(task, open_sources, open_peer if FLAGS.peer_python else None)
+    figures, outputs = compare(task, open_sources, _peer_of(task, folder))
     by_length, padded = (outputs[way]["probabilities"] for way in WAYS)
     same = float(np.mean(by_length.argmax(-1) == padded.argmax(-1)))
     return {
@@ -96,7 +93,7 @@ def measure_glue(name: str, folder: str) -> dict[str, Any]:
 
 
 def measure_squad(folder: str) -> dict[str, Any]:
-    """Answers questions of SQuAD."""
+    """Trains on questions of SQuAD and answers them."""
     path = os.path.join(folder, "questions.json")
     files.write_json(path, {"version": "1.1", "data": list(_some_articles())})
     found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
@@ -105,7 +102,12 @@ def measure_squad(folder: str) -> dict[str, Any]:
     asked = {
         way: task.open_examples(read, way, folder, pad_to_max=pad) for way, pad in WAYS.items()
     }
-    figures, outputs = compare(task, lambda pad: (None, asked[list(WAYS)[pad]].source))
+
+    def open_sources(pad: bool) -> tuple[RecordSource, RecordSource]:
+        train = task.open_examples(read, "train", folder, train_seed=1, pad_to_max=pad).source
+        return train, asked[list(WAYS)[pad]].source
+
+    figures, outputs = compare(task, open_sources, _peer_of(task, folder))
     by_length, padded = (predictions(asked[way].answers(outputs[way]), None) for way in WAYS)
     questions, windows = len(padded), asked["padded"].source.num_examples
     difference = np.abs(np.subtract(*(outputs[way]["start_scores"][:, 0] for way in WAYS)))
@@ -117,6 +119,15 @@ def measure_squad(folder: str) -> dict[str, Any]:
         "largest_difference_of_a_score": float(difference.max()),
         "same_answers": sum(by_length[key] == padded[key] for key in padded) / questions,
     }
+
+
+def _peer_of(task: FineTuningTask, folder: str) -> OpenPeer | None:
+    """Returns what starts transformers on the task, unless there is no --peer_python."""
+
+    def open_peer(policy: str, training: RecordSource, held_out: RecordSource) -> PeerContestant:
+        return PeerContestant(task, policy, training, held_out, folder)
+
+    return open_peer if FLAGS.peer_python else None
 
 
 def _some_articles() -> Iterator[dict[str, Any]]:

@@ -7,56 +7,62 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from absl import flags
 
-from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextExample
-from albert_tf.tasks.classification.task import TextClassificationTask
+from albert_tf.data.context import InputContext
+from albert_tf.data.pipeline import RecordSource
+from albert_tf.tasks.base import FineTuningTask
+from albert_tf.tasks.squad.task import SquadTask
 from benchmarks import machine
 from benchmarks.peers.protocol import Peer
 
 FLAGS = flags.FLAGS
+#: Records read together.
+_CHUNK = 64
 
 
 class PeerContestant:
-    """transformers, on the same examples.
+    """transformers, on the same records.
 
     Args:
-      task: of one text; gives the model's configuration, the tokenizer and the labels.
+      task: a classification task or SQuAD; its model's configuration and head.
       policy: the precision.
-      examples: for "training" and "evaluating".
+      training: what to train on.
+      held_out: what to evaluate.
       folder: for files that last as long as the contestant.
 
     Raises:
-      AlbertError: the task has pairs of texts or numbers in place of labels.
       PeerError: the other library does not start.
     """
 
     def __init__(
         self,
-        task: TextClassificationTask,
+        task: FineTuningTask,
         policy: str,
-        examples: Mapping[str, Sequence[TextExample]],
+        training: RecordSource,
+        held_out: RecordSource,
         folder: str,
     ) -> None:
+        spans = isinstance(task, SquadTask)
+        targets = ("start_positions", "end_positions") if spans else ("label_ids",)
         setup = {
             "config": task.config.to_dict(), "policy": policy, "mode": FLAGS.peer_mode,
             "threads": machine.describe()["cores"], "batch_size": FLAGS.batch_size,
-            "num_labels": len(task.spec.labels),
+            "num_labels": None if spans else len(task.spec.labels),
         }  # fmt: skip
-        steps = {"training": FLAGS.batches, "evaluating": 1}
         self.work: dict[str, Callable[[], object]] = {}
         with contextlib.ExitStack() as peers:
-            for what, rows in examples.items():
+            for what, steps in {"training": FLAGS.batches, "evaluating": 1}.items():
+                train = what == "training"
                 path = os.path.join(folder, f"{what}.npz")
-                write_ids(path, task, rows)
-                of_peer = {**setup, "examples": path, "train": what == "training"}
+                write_rows(path, training if train else held_out, targets if train else ())
+                of_peer = {**setup, "examples": path, "train": train}
                 peer = Peer("fine_tuning_transformers", FLAGS.peer_python, of_peer)
                 peers.enter_context(contextlib.closing(peer))
-                self.work[what] = functools.partial(peer, steps[what])
+                self.work[what] = functools.partial(peer, steps)
             self._peers = peers.pop_all()
 
     def close(self) -> None:
@@ -64,24 +70,23 @@ class PeerContestant:
         self._peers.close()
 
 
-def write_ids(path: str, task: TextClassificationTask, examples: Sequence[TextExample]) -> None:
-    """Writes what the driver reads: [CLS] text [SEP] of all examples, their lengths and labels.
+def write_rows(path: str, source: RecordSource, targets: tuple[str, ...]) -> None:
+    """Writes what the driver reads: the sequences of all records, unpadded, and their targets.
 
-    Raises:
-      AlbertError: the task has pairs of texts or numbers in place of labels.
+    Args:
+      path: of the .npz file with "ids" and "segments" (all sequences one after the other),
+        "lengths" and "targets" [records, targets].
+      source: the records.
+      targets: names of the numbers of a record that the model is trained to give.
     """
-    labels, tokenizer = task.spec.labels, task.tokenizer
-    if not labels or any(example.text_pair is not None for example in examples):
-        raise AlbertError(
-            "--peer_python takes part only in tasks of one text with labels; give "
-            "--glue_tasks=SST-2,CoLA."
-        )
-    longest = task.spec.max_seq_length - 2
-    pieces = tokenizer.encode_batch([example.text for example in examples])
-    ids = [[tokenizer.cls_id, *text[:longest], tokenizer.sep_id] for text in pieces]
-    np.savez(
-        path,
-        ids=np.concatenate(ids).astype(np.int32),
-        lengths=[len(text) for text in ids],
-        labels=[labels.index(example.label) for example in examples],
-    )
+    ids, segments, lengths, numbers = [], [], [], []
+    for batch in source.eval_input_fn(InputContext(_CHUNK)):
+        batch = {name: values.numpy() for name, values in batch.items()}
+        batch = {name: values[batch["example_index"] >= 0] for name, values in batch.items()}
+        used = batch["input_mask"].astype(bool)
+        ids.append(batch["input_word_ids"][used])
+        segments.append(batch["input_type_ids"][used])
+        lengths.append(used.sum(axis=1))
+        numbers.append(np.stack([batch[name] for name in targets], 1) if targets else lengths[-1])
+    columns = {"ids": ids, "segments": segments, "lengths": lengths, "targets": numbers}
+    np.savez(path, **{name: np.concatenate(parts) for name, parts in columns.items()})

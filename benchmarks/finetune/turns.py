@@ -33,6 +33,8 @@ CLOCKS = ("wall", "processor")
 
 #: Wall and processor time of each turn, by work and by contestant.
 Seconds = dict[str, dict[str, list[tuple[float, float]]]]
+#: Starts the other library: takes the precision, what to train on and what to evaluate.
+OpenPeer = Callable[[str, RecordSource, RecordSource], PeerContestant]
 
 FLAGS = flags.FLAGS
 
@@ -45,7 +47,7 @@ class Contestant:
       model: shared with the other contestant.
       strategy: in whose scope it was made.
       config: of the run.
-      training: what to train on, if anything.
+      training: what to train on.
       held_out: what to evaluate.
     """
 
@@ -55,23 +57,23 @@ class Contestant:
         model: keras.Model,
         strategy: tf.distribute.Strategy,
         config: RunConfig,
-        training: RecordSource | None,
+        training: RecordSource,
         held_out: RecordSource,
     ) -> None:
         size = config.train_batch_size
         self._held_out = distribute(strategy, held_out.eval_input_fn, size)
         self._predictor = Predictor(strategy, task, model, jit_compile=False)
         self.tokens = self.positions = 0.0
-        self.work: dict[str, Callable[[], Any]] = {"evaluating": self.evaluate}
-        if training is None:
-            return
         # At a rate of 0 both keep the same weights.
         schedule = WarmupPolynomialDecay(learning_rate=1e-9, num_train_steps=1, num_warmup_steps=0)
         with strategy.scope():
             optimizer = create_optimizer("adamw", schedule, model.named_weights())
         self._loop = TrainLoop(strategy, task, model, optimizer, schedule, config)
         self._batches = iter(distribute(strategy, training.train_input_fn, size))
-        self.work["training"] = self.train
+        self.work: dict[str, Callable[[], Any]] = {
+            "evaluating": self.evaluate,
+            "training": self.train,
+        }
 
     def train(self) -> None:
         """Trains for a turn."""
@@ -90,15 +92,15 @@ class Contestant:
 
 def compare(
     task: Task,
-    open_sources: Callable[[bool], tuple[RecordSource | None, RecordSource]],
-    open_peer: Callable[[str], PeerContestant] | None = None,
+    open_sources: Callable[[bool], tuple[RecordSource, RecordSource]],
+    open_peer: OpenPeer | None = None,
 ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
     """Lets both ways of padding take turns.
 
     Args:
       task: whose model is used.
       open_sources: makes what to train on and what to evaluate, given whether to pad.
-      open_peer: starts the other library, given the precision.
+      open_peer: starts the other library; None: there is none.
 
     Returns:
       The figures, and what each way gave for the examples evaluated.
@@ -115,18 +117,18 @@ def compare(
     }
     with contextlib.ExitStack() as stack:
         if open_peer:
-            contestants[PEER] = stack.enter_context(contextlib.closing(open_peer(precision)))
+            peer = open_peer(precision, *sources["padded"])
+            contestants[PEER] = stack.enter_context(contextlib.closing(peer))
         seconds, outputs = _take_turns(contestants)
     examples = {
         "training": FLAGS.batches * FLAGS.batch_size,
         "evaluating": sources["padded"][1].num_examples,
     }
     figures = {what: _figures(examples[what], taken) for what, taken in seconds.items()}
-    if "training" in figures:
-        for way in WAYS:
-            contestant = contestants[way]
-            share = 1.0 - contestant.tokens / contestant.positions
-            figures["training"][way]["padding_share"] = round(float(share), 3)
+    for way in WAYS:
+        contestant = contestants[way]
+        share = 1.0 - contestant.tokens / contestant.positions
+        figures["training"][way]["padding_share"] = round(float(share), 3)
     return {"precision": precision, **figures}, outputs
 
 

@@ -3,8 +3,10 @@
 """Fine-tuning with transformers' ALBERT for PyTorch, as its Trainer does. See protocol.py.
 
 Batches are grouped by length with the Trainer's own sampler and padded to a multiple of 8. The
-setup has "config", "policy", "mode", "threads", "num_labels" and
-  examples: path of an .npz file with "ids" (all texts one after the other), "lengths" and "labels".
+setup has "config", "policy", "mode", "threads" and
+  num_labels: of a classifier; None: the model answers questions with spans.
+  examples: path of an .npz file with "ids" and "segments" (all sequences one after the other),
+    "lengths", and "targets" [sequences, 1 or 2]: label, or first and last position of the answer.
   batch_size: examples of a batch.
   train: whether a step trains on a batch; otherwise it evaluates all examples.
 """
@@ -32,22 +34,27 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     torch.set_num_threads(setup["threads"])
     config = setup["config"]
     activation = ACTIVATIONS.get(config["hidden_act"], config["hidden_act"])
-    model = transformers.AlbertForSequenceClassification(
-        transformers.AlbertConfig(
-            **{**config, "hidden_act": activation},
-            num_labels=setup["num_labels"],
-            attn_implementation="sdpa",
-        )
-    )
+    options = {**config, "hidden_act": activation, "attn_implementation": "sdpa"}
+    if setup["num_labels"] is None:
+        model = transformers.AlbertForQuestionAnswering(transformers.AlbertConfig(**options))
+        names = "start_positions", "end_positions"
+    else:
+        options["num_labels"] = setup["num_labels"]
+        model = transformers.AlbertForSequenceClassification(transformers.AlbertConfig(**options))
+        names = ("labels",)
     function = torch.compile(model, dynamic=True) if setup["mode"] == "compile" else model
     examples = np.load(setup["examples"])
     lengths = examples["lengths"].tolist()
-    texts = np.split(examples["ids"], np.cumsum(lengths)[:-1])
-    labels, size = examples["labels"], setup["batch_size"]
+    bounds = np.cumsum(lengths)[:-1]
+    columns = [np.split(examples[name], bounds) for name in ("ids", "segments")]
+    targets, size = examples["targets"], setup["batch_size"]
 
-    def forward(rows: Sequence[int]) -> Any:
+    def forward(rows: Sequence[int], train: bool) -> Any:
+        inputs = _padded(*([column[i] for i in rows] for column in columns))
+        if train:
+            inputs.update(zip(names, torch.from_numpy(targets[rows]).long().unbind(1)))
         with torch.autocast("cpu", torch.bfloat16, setup["policy"] == "mixed_bfloat16"):
-            return function(**_padded([texts[i] for i in rows]), labels=torch.tensor(labels[rows]))
+            return function(**inputs)
 
     def evaluate(passes: int) -> float:
         model.eval()
@@ -55,8 +62,8 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
         with torch.inference_mode():
             for _ in range(passes):
                 for begin in range(0, len(order), size):
-                    loss = forward(order[begin : begin + size].copy()).loss
-        return loss.item()
+                    forward(order[begin : begin + size].copy(), train=False)
+        return 0.0
 
     batches = _batches(lengths, size)
     parameters = list(model.parameters())
@@ -66,7 +73,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
         model.train()
         for _ in range(steps):
             optimizer.zero_grad()
-            loss = forward(next(batches)).loss
+            loss = forward(next(batches), train=True).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
@@ -83,13 +90,15 @@ def _batches(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
             yield order[begin : begin + size]
 
 
-def _padded(texts: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
+def _padded(texts: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
     longest = max(map(len, texts))
     ids = np.zeros([len(texts), -(-longest // _MULTIPLE) * _MULTIPLE], np.int64)
-    mask = np.zeros_like(ids)
-    for row, text in enumerate(texts):
-        ids[row, : len(text)], mask[row, : len(text)] = text, 1
-    return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
+    mask, types = np.zeros_like(ids), np.zeros_like(ids)
+    for row, (text, segment) in enumerate(zip(texts, segments)):
+        end = len(text)
+        ids[row, :end], types[row, :end], mask[row, :end] = text, segment, 1
+    columns = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+    return {name: torch.from_numpy(values) for name, values in columns.items()}
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from albert_tf.data.context import InputContext
-from albert_tf.errors import AlbertError
 from albert_tf.io.text_tables import TextExample
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from benchmarks.finetune.peer import write_ids
+from albert_tf.tasks.squad.data import Answer, Question
+from albert_tf.tasks.squad.features import SquadSpec
+from albert_tf.tasks.squad.task import SquadTask
+from benchmarks.finetune.peer import write_rows
 from tests.support import stand_ins
 
 pytestmark = pytest.mark.tooling
@@ -27,22 +29,35 @@ def examples(pair=None):
     return [TextExample(str(i), t, pair, ("yes", "no")[i % 2], "") for i, t in enumerate(TEXTS)]
 
 
-def test_both_libraries_train_on_the_same_ids_and_labels(task, tmp_path):
-    write_ids(str(tmp_path / "peer.npz"), task, examples())
+@pytest.mark.parametrize("pair", [None, "a pair"])
+def test_both_libraries_train_on_the_same_sequences_and_labels(pair, task, tmp_path):
+    source = task.open_examples(examples(pair), "train", str(tmp_path), train_seed=1).source
+    write_rows(str(tmp_path / "peer.npz"), source, ("label_ids",))
     written = np.load(tmp_path / "peer.npz")
-    texts = np.split(written["ids"], np.cumsum(written["lengths"])[:-1])
-    labels = dict(zip(map(tuple, texts), written["labels"]))
-    opened = task.open_examples(examples(), "train", str(tmp_path), train_seed=1)
+    bounds = np.cumsum(written["lengths"])[:-1]
+    columns = [map(tuple, np.split(written[name], bounds)) for name in ("ids", "segments")]
+    theirs = dict(zip(zip(*columns), written["targets"][:, 0]))
     ours = {}
-    for batch in opened.source.eval_input_fn(InputContext(3)):
-        for ids, mask, label in zip(
-            *(batch[name].numpy() for name in ("input_word_ids", "input_mask", "label_ids"))
-        ):
-            ours[tuple(ids[: mask.sum()])] = label
-    assert ours == labels
+    for batch in source.eval_input_fn(InputContext(3)):
+        names = ("input_word_ids", "input_type_ids", "input_mask", "label_ids")
+        for ids, types, mask, label in zip(*(batch[name].numpy() for name in names)):
+            ours[tuple(ids[: mask.sum()]), tuple(types[: mask.sum()])] = label
+    assert ours == theirs
+    assert len(ours) == len(TEXTS)
     assert written["lengths"].max() == 12
 
 
-def test_tasks_of_pairs_are_refused(task, tmp_path):
-    with pytest.raises(AlbertError, match="tasks of one text"):
-        write_ids(str(tmp_path / "peer.npz"), task, examples("a pair"))
+def test_both_libraries_train_on_the_same_answers(tmp_path):
+    task = SquadTask(
+        stand_ins.config(),
+        stand_ins.tokenizer(),
+        SquadSpec("1.1", max_seq_length=32, max_query_length=8),
+    )
+    question = Question("0", "Who?", "Ada wrote it.", (Answer("Ada", 0),), False, "here")
+    source = task.open_examples([question], "train", str(tmp_path), train_seed=1).source
+    write_rows(str(tmp_path / "peer.npz"), source, ("start_positions", "end_positions"))
+    written = np.load(tmp_path / "peer.npz")
+    (start, end), ids = written["targets"][0], written["ids"]
+    assert task.tokenizer.encode("Ada") == ids[start : end + 1].tolist()
+    # The context is the second segment.
+    assert written["segments"][start - 1 :].tolist() == [0] + [1] * (len(ids) - start)
