@@ -17,6 +17,7 @@ from albert_tf.export.self_check import Probe, largest_difference, self_check
 from albert_tf.io import files, folders
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.training.strategy import fast_precisions
 from tests.support.builders import tiny_config
 from tests.support.self_checks import checked_in_this_process
 
@@ -65,11 +66,16 @@ def test_no_weights_are_joined_in_a_call(model):
     assert "MatMul" in operations and "ConcatV2" not in operations
 
 
-def test_the_activation_is_fused_into_its_product(model):
-    serve = build_encoder(model)[1]["serving_default"]
+def fused_activations(serve):
+    """Counts the products of an encoder that compute the activation too."""
     inputs = {name: tf.constant(value) for name, value in probe_batches(CONFIG)[0].items()}
     fused = [names for op, names in optimized_operations(serve, inputs) if op == "_FusedMatMul"]
-    assert fused.count(["BiasAdd", "GeluApproximate"]) == CONFIG.num_hidden_layers
+    return fused.count(["BiasAdd", "GeluApproximate"])
+
+
+def test_the_activation_is_fused_into_its_product(model):
+    serve = build_encoder(model)[1]["serving_default"]
+    assert fused_activations(serve) == CONFIG.num_hidden_layers
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +96,14 @@ def test_bfloat16_returns_float32_near_that_of_the_model(model, bfloat16):
         assert {value.dtype for value in tf.nest.flatten(found)} == {tf.float32}
         difference = np.abs(found["pooled_output"] - model(inputs)["pooled_output"]).max()
         assert 1e-5 < difference < 0.05
+
+
+def test_the_activation_is_fused_in_bfloat16_too(bfloat16):
+    if "mixed_bfloat16" not in fast_precisions(tf.distribute.OneDeviceStrategy("/cpu:0")):
+        pytest.skip("TensorFlow fuses bfloat16 only on processors with units for it")
+    loaded = tf.saved_model.load(bfloat16)
+    serve = loaded.signatures["serving_default"]
+    assert fused_activations(serve) == CONFIG.num_hidden_layers
 
 
 def test_the_card_of_a_bfloat16_export_states_its_error(bfloat16):

@@ -31,12 +31,14 @@ def _gelu(x: tf.Tensor) -> tf.Tensor:
 def _gelu_to_fuse(x: tf.Tensor) -> tf.Tensor:
     """Like `_gelu`, in the one form that TensorFlow's graph optimizer fuses into a product.
 
+    Computes in the type of x, because a cast would prevent the fusion. The fused product computes
+    in float32 inside.
+
     Source: FindMatMulBiasAddAndGelu in tensorflow/core/grappler/optimizers/remapper.cc, which looks
     for this form after constants were moved.
     """
-    z = tf.cast(x, tf.float32)
-    t = tf.tanh((z + (_CUBIC * tf.square(z)) * z) * _SCALE)
-    return tf.cast((0.5 * z) * (t + 1.0), x.dtype)
+    t = tf.tanh((x + (_CUBIC * tf.square(x)) * x) * _SCALE)
+    return (0.5 * x) * (t + 1.0)
 
 
 @fused
@@ -51,7 +53,8 @@ def _gelu_gradient(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
 def gelu(x: tf.Tensor, training: bool = False) -> tf.Tensor:
     """Returns the Gaussian error linear unit in the tanh approximation, as the TF1 release does.
 
-    Computes in float32 and returns the type of x. Keeps only x for the backward pass.
+    Computes in float32 (if `GraphMode.served`: in the type of x, see `_gelu_to_fuse`) and returns
+    the type of x. Keeps only x for the backward pass.
     """
     if current_mode().served:
         return _gelu_to_fuse(x)
