@@ -4,6 +4,8 @@
 
 benchmarks/data/books_heldout.txt.gz contains every 40th chapter (95 of 3,838: the 40th, the 80th,
 …) of 62 MB of public-domain books. The model was trained on the other chapters of the same books.
+The record builder cuts most sequences to the length, within sentences. Segments of the row "whole
+sentences" end where sentences end.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ from __future__ import annotations
 import os
 import shutil
 
+import tensorflow as tf
 from absl import flags
 
 from albert_tf.cli.path_flags import define_path
 from albert_tf.io import files
 from albert_tf.io.files import find_only
+from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained import DEFAULT
 from albert_tf.pretrained.locate import locate
-from albert_tf.tokenization.tokenizer import SPEC_FILE
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.weights.load import open_source
 from benchmarks import machine
 from benchmarks.stages import Stage, run_stages
@@ -27,8 +31,10 @@ FLAGS = flags.FLAGS
 TEXT = "benchmarks/data/books_heldout.txt.gz"
 RESULTS_FILE = "heldout.json"
 RECORDS = {"max_seq_length": 128, "dupe_factor": 1, "random_seed": 12345, "num_workers": 2}
-#: The longest span that is masked at once, by the name of the way to mask.
-MASKS = {"n-grams up to 3": 3, "single words": 1}
+#: The longest span that is masked at once, by the name of the sequences.
+NGRAMS = {"n-grams up to 3": 3, "single words": 1, "whole sentences": 3}
+#: The sequences whose segments are whole sentences. Others are cut to the length by the builder.
+WHOLE = "whole sentences"
 
 
 def define_flags() -> None:
@@ -48,8 +54,9 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
       output_dir: see the flag.
 
     Returns:
-      What is written to heldout.json: `model`, `commands`, `machine` and, in `metrics`, by the way
-      to mask (a key of MASKS), instances and the metrics of albert_tf.tasks.pretraining.task.
+      What is written to heldout.json: `model`, `commands`, `machine` and, in `metrics`, by the name
+      of the sequences (a key of NGRAMS), instances and the metrics of
+      albert_tf.tasks.pretraining.task.
 
     Raises:
       AlbertError: a command failed.
@@ -58,18 +65,23 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
     vocabulary = os.path.join(output_dir, "vocabulary")
     if os.path.isdir(vocabulary):
         shutil.rmtree(vocabulary)
-    source.tokenizer().save(vocabulary)
+    tokenizer = source.tokenizer()
+    tokenizer.save(vocabulary)
+    whole = f"{output_dir}/whole_sentences.txt"
+    write_whole_sentences(whole, tokenizer)
     # The weights as a file, so that other ones under the same name are evaluated again.
     weights = find_only(locate(model), "*.safetensors")
     inputs = [weights] if weights else [f"{source.location}.index"]
     stages, folders = [], {}
-    for what, ngram in MASKS.items():
-        records, folders[what] = (f"{output_dir}/{kind}-{ngram}" for kind in ("records", "scores"))
+    for what, ngram in NGRAMS.items():
+        name, text = ("whole", whole) if what == WHOLE else (ngram, TEXT)
+        records, folders[what] = (f"{output_dir}/{kind}-{name}" for kind in ("records", "scores"))
         build = {
-            "input_file": TEXT,
+            "input_file": text,
             "output_dir": records,
             "spm_model_file": f"{vocabulary}/{SPEC_FILE}",
             "ngram": ngram,
+            **({"short_seq_prob": 0} if what == WHOLE else {}),
             **RECORDS,
         }
         score = {
@@ -80,7 +92,7 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
             "output_dir": folders[what],
             "max_eval_steps": 1_000_000,
         }
-        read = [TEXT, f"{vocabulary}/{SPEC_FILE}"]
+        read = [text, f"{vocabulary}/{SPEC_FILE}"]
         stages += [
             Stage(
                 f"Mask the held-out text ({what})", records,
@@ -109,11 +121,30 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
     return results
 
 
+def write_whole_sentences(path: str, tokenizer: Tokenizer) -> None:
+    """Writes the held-out text with a blank line after as many sentences as fit in a sequence.
+
+    The builder then makes one sequence of each group, two segments, and cuts nothing off. Groups of
+    one sentence, which have no order, are left out.
+    """
+    room, groups, size = RECORDS["max_seq_length"] - 3, [[]], 0  # Beside [CLS] and two [SEP].
+    for line in read_lines(TEXT):
+        pieces = len(tokenizer.encode(line))
+        if not pieces or size + pieces > room:
+            groups.append([])
+            size = 0
+        if 0 < pieces <= room:
+            groups[-1].append(line)
+            size += pieces
+    text = "\n\n".join("\n".join(group) for group in groups if len(group) > 1)
+    if not tf.io.gfile.exists(path) or files.read_text(path) != text:
+        files.write_text(path, text)
+
+
 def table(results: dict[str, object]) -> list[list[str]]:
-    """Rows of text: head, then a row for each way to mask."""
-    rows = [
-        ["masks", "instances", "masked LM loss", "masked LM accuracy", "sentence order accuracy"]
-    ]
+    """Rows of text: head, then a row for each kind of sequences."""
+    columns = ["instances", "masked LM loss", "masked LM accuracy", "sentence order accuracy"]
+    rows = [["sequences", *columns]]
     for what, found in results["metrics"].items():
         rows.append(
             [
