@@ -78,7 +78,7 @@ NOT_RUN_PAGES = {
     "benchmarks/README.md": (6, "environments of other libraries; GPUs"),
     "docs/cloud_tpu.md": (11, "they need a TPU"),
     "docs/index.md": (1, "tests/test_setup.py"),
-    "docs/performance.md": (7, "benchmarks with whole data sets, other libraries or large models"),
+    "docs/performance.md": (8, "benchmarks with whole data sets, other libraries or large models"),
     "docs/reproduction.md": (5, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/books_pretraining.md": (1, "how an old result was made"),
     "docs/results/finetuning.md": (4, "how old results were made; see docs/finetuning.md"),

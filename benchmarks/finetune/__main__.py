@@ -10,6 +10,8 @@ batches padded to the maximum length, in turns: training and evaluation on SST-2
 With --peer_python, transformers trains and evaluates in the same turns, in batches grouped by
 length and padded to a multiple of 8, as its Trainer can. Then each step of SQuAD is timed, from
 text to records and from outputs to scores. Prints tables and one line of JSON.
+
+Training is counted in tokens without padding, because texts of other lengths come in each turn.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from albert_tf.tasks.squad.task import SquadTask
 from benchmarks import machine
 from benchmarks.finetune.peer import PeerContestant
 from benchmarks.finetune.squad_features import measure_features
-from benchmarks.finetune.turns import CLOCKS, PEER, WAYS, OpenPeer, compare
+from benchmarks.finetune.turns import CLOCKS, PEER, UNITS, WAYS, OpenPeer, compare
 
 FLAGS = flags.FLAGS
 
@@ -50,11 +52,11 @@ def define_flags() -> None:
     define_path("glue_dir", None, "Folder with SST-2/ and CoLA/; none: they are left out.")
     flags.DEFINE_list("glue_tasks", ["SST-2", "CoLA"], "Tasks of GLUE to train on.")
     define_path("squad_file", None, "Questions of SQuAD 1.1; none: they are left out.")
-    flags.DEFINE_integer("questions", 500, "Questions to train on and to answer, at random.", 1)
+    flags.DEFINE_integer("questions", 500, "Questions to answer, at random.", 1)
     flags.DEFINE_integer("glue_length", 128, "Longest sequence of GLUE.", 16)
     flags.DEFINE_integer("squad_length", 384, "Longest window of SQuAD.", 64)
     flags.DEFINE_integer("batch_size", 32, "Of training, evaluation and prediction.", 1)
-    flags.DEFINE_integer("batches", 32, "Training batches a turn; 64 hold all lengths evenly.", 1)
+    flags.DEFINE_integer("batches", 32, "Training batches a turn.", 1)
     flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)
     flags.DEFINE_enum("precision", "auto", ["auto", "float32", "mixed_bfloat16"], "Precision.")
     define_path("peer_python", None, "Python of transformers, which then takes turns too.")
@@ -69,15 +71,12 @@ def measure_glue(name: str, folder: str) -> dict[str, Any]:
     splits = [
         read_split(glue, glue.of(kind)[0], FLAGS.glue_dir).examples for kind in ("train", "dev")
     ]
-    # As many examples as a turn trains on, in random order: their lengths are those of the whole.
-    order = np.random.default_rng(0).permutation(len(splits[0]))
-    train = [splits[0][i] for i in order[: FLAGS.batches * FLAGS.batch_size]]
     found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
     task = TextClassificationTask(*found, ClassificationSpec(glue.labels, FLAGS.glue_length))
 
     def open_sources(pad: bool) -> tuple[RecordSource, RecordSource]:
         return (
-            task.open_examples(train, "train", folder, train_seed=1, pad_to_max=pad).source,
+            task.open_examples(splits[0], "train", folder, train_seed=1, pad_to_max=pad).source,
             task.open_examples(splits[1], "dev", folder, pad_to_max=pad).source,
         )
 
@@ -99,12 +98,13 @@ def measure_squad(folder: str) -> dict[str, Any]:
     found = load_model_files(None, FLAGS.albert_config_file, FLAGS.spm_model_file)
     task = SquadTask(*found, SquadSpec("1.1", max_seq_length=FLAGS.squad_length))
     read = read_squad(path, version="1.1")
+    learned = read_squad(FLAGS.squad_file, version="1.1")
     asked = {
         way: task.open_examples(read, way, folder, pad_to_max=pad) for way, pad in WAYS.items()
     }
 
     def open_sources(pad: bool) -> tuple[RecordSource, RecordSource]:
-        train = task.open_examples(read, "train", folder, train_seed=1, pad_to_max=pad).source
+        train = task.open_examples(learned, "train", folder, train_seed=1, pad_to_max=pad).source
         return train, asked[list(WAYS)[pad]].source
 
     figures, outputs = compare(task, open_sources, _peer_of(task, folder))
@@ -143,20 +143,20 @@ def _some_articles() -> Iterator[dict[str, Any]]:
 
 
 def _print_comparison(name: str, result: dict[str, Any]) -> None:
-    for what in ("training", "evaluating"):
-        if what in result:
-            figures = result[what]
-            for clock in CLOCKS:
-                rates = "  ".join(f"{figures[way][f'per_{clock}_second']:10.1f}" for way in WAYS)
-                middle, low, high = figures[f"{clock}_ratio"]
-                print(f"{name:6} {what:10} {clock:9} {rates}   {middle:.2f} ({low} to {high}) ×")
-            if PEER in figures:
-                rate = figures[PEER]["per_wall_second"]
-                middle, low, high = figures["peer_ratio"]
-                print(
-                    f"{name:6} {what:10} {PEER} {rate:.1f}: by length is "
-                    f"{middle:.2f} ({low} to {high}) times as fast"
-                )
+    for what, unit in UNITS.items():
+        figures = result[what]
+        for clock in CLOCKS:
+            rates = "  ".join(f"{figures[way][f'per_{clock}_second']:10.1f}" for way in WAYS)
+            middle, low, high = figures[f"{clock}_ratio"]
+            label = f"{name:6} {unit} a {clock} second"
+            print(f"{label:34} {rates}   {middle:.2f} ({low} to {high}) ×")
+        if PEER in figures:
+            rate = figures[PEER]["per_wall_second"]
+            middle, low, high = figures["peer_ratio"]
+            print(
+                f"{name:6} {unit} a wall second of {PEER}: {rate:.1f}; by length is "
+                f"{middle:.2f} ({low} to {high}) times as fast"
+            )
     for name in ("largest_difference_of_a_probability", "largest_difference_of_a_score"):
         if name in result:
             print(f"       {name.replace('_', ' ')}: {result[name]:.1e}", end="; ")
@@ -174,7 +174,7 @@ def _main() -> None:
             result["SQuAD"] = measure_squad(folder)
             result["squad_features"] = measure_features(folder)
     compared = [name for name in (*FLAGS.glue_tasks, "SQuAD") if name in result]
-    print(f"\nexamples a second of    {'by length':>14}  {'padded':>10}   times as fast")
+    print(f"\n{'':34} {'by length':>10}  {'padded':>10}   times as fast")
     for name in compared:
         _print_comparison(name, result[name])
     if "squad_features" in result:

@@ -27,6 +27,9 @@ _CHUNK = 64
 class PeerContestant:
     """transformers, on the same records.
 
+    Attributes:
+      work: what it can do, by name; see `turns.UNITS`.
+
     Args:
       task: a classification task or SQuAD; its model's configuration and head.
       policy: the precision.
@@ -54,6 +57,7 @@ class PeerContestant:
             "num_labels": None if spans else len(task.spec.labels),
         }  # fmt: skip
         self.work: dict[str, Callable[[], object]] = {}
+        self._facts: Callable[[], dict[str, float]] = dict
         with contextlib.ExitStack() as peers:
             for what, steps in {"training": FLAGS.batches, "evaluating": 1}.items():
                 train = what == "training"
@@ -63,7 +67,19 @@ class PeerContestant:
                 peer = Peer("fine_tuning_transformers", FLAGS.peer_python, of_peer)
                 peers.enter_context(contextlib.closing(peer))
                 self.work[what] = functools.partial(peer, steps)
+                if train:
+                    self._facts = peer.facts
             self._peers = peers.pop_all()
+
+    @property
+    def tokens(self) -> float:
+        """Tokens trained on so far, without padding."""
+        return self._facts()["tokens"]
+
+    @property
+    def positions(self) -> float:
+        """Likewise, with padding."""
+        return self._facts()["positions"]
 
     def close(self) -> None:
         """Ends the processes."""

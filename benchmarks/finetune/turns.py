@@ -8,7 +8,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -31,16 +31,30 @@ PEER = "transformers"
 #: Where the processor is shared, wall time depends on the others and processor time hardly does.
 CLOCKS = ("wall", "processor")
 
-#: Wall and processor time of each turn, by work and by contestant.
-Seconds = dict[str, dict[str, list[tuple[float, float]]]]
+#: What is counted, by work. Turns of training differ in the lengths of their texts, and all
+#: evaluations have the same examples.
+UNITS = {"training": "tokens", "evaluating": "examples"}
 #: Starts the other library: takes the precision, what to train on and what to evaluate.
 OpenPeer = Callable[[str, RecordSource, RecordSource], PeerContestant]
 
 FLAGS = flags.FLAGS
 
 
+class Turn(NamedTuple):
+    """What a contestant did in a turn: seconds by CLOCKS, and the number of `UNITS`."""
+
+    wall: float
+    processor: float
+    amount: float
+
+
 class Contestant:
     """One way of padding: trains without end, and evaluates again and again.
+
+    Attributes:
+      work: its methods, by a key of UNITS.
+      tokens: trained on so far, without padding.
+      positions: likewise, with padding.
 
     Args:
       task: whose model it is.
@@ -119,56 +133,60 @@ def compare(
         if open_peer:
             peer = open_peer(precision, *sources["padded"])
             contestants[PEER] = stack.enter_context(contextlib.closing(peer))
-        seconds, outputs = _take_turns(contestants)
-    examples = {
-        "training": FLAGS.batches * FLAGS.batch_size,
-        "evaluating": sources["padded"][1].num_examples,
-    }
-    figures = {what: _figures(examples[what], taken) for what, taken in seconds.items()}
-    for way in WAYS:
-        contestant = contestants[way]
-        share = 1.0 - contestant.tokens / contestant.positions
-        figures["training"][way]["padding_share"] = round(float(share), 3)
+        turns, outputs = _take_turns(contestants, sources["padded"][1].num_examples)
+        figures = {what: _figures(taken) for what, taken in turns.items()}
+        for way, contestant in contestants.items():
+            share = 1.0 - contestant.tokens / contestant.positions
+            figures["training"][way]["padding_share"] = round(float(share), 3)
     return {"precision": precision, **figures}, outputs
 
 
 def _take_turns(
-    contestants: Mapping[str, Contestant | PeerContestant],
-) -> tuple[Seconds, dict[str, dict[str, np.ndarray]]]:
-    """Returns the times of each turn, and what each way of padding gave."""
-    seconds: Seconds = {}
+    contestants: Mapping[str, Contestant | PeerContestant], examples: int
+) -> tuple[dict[str, dict[str, list[Turn]]], dict[str, dict[str, np.ndarray]]]:
+    """Returns the turns by work and contestant, and what each way of padding gave.
+
+    Args:
+      contestants: by name.
+      examples: number of examples of an evaluation.
+    """
+    turns: dict[str, dict[str, list[Turn]]] = {what: {} for what in UNITS}
     outputs = {}
-    for turn in range(FLAGS.turns + 1):
-        for what in contestants["padded"].work:
+    for number in range(FLAGS.turns + 1):
+        for what in UNITS:
             for way, contestant in contestants.items():
+                tokens = contestant.tokens
                 wall, processor = time.perf_counter(), time.process_time()
                 result = contestant.work[what]()
                 wall, processor = time.perf_counter() - wall, time.process_time() - processor
-                if turn:  # The first one also traces and compiles.
-                    seconds.setdefault(what, {}).setdefault(way, []).append((wall, processor))
+                amount = contestant.tokens - tokens if what == "training" else examples
+                if number:  # The first one also traces and compiles.
+                    turns[what].setdefault(way, []).append(Turn(wall, processor, amount))
                 if what == "evaluating" and way in WAYS:
                     outputs[way] = result
-    return seconds, outputs
+    return turns, outputs
 
 
-def _figures(examples: int, seconds: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
-    """Examples a second of each way, and the ratio; by wall time and by processor time."""
-    figures: dict[str, Any] = {way: {} for way in seconds}
-    for i, clock in enumerate(CLOCKS):
-        taken = {way: [pair[i] for pair in turns] for way, turns in seconds.items()}
-        for way, values in taken.items():
-            figures[way][f"per_{clock}_second"] = round(examples / statistics.median(values), 1)
-        # Turns stand beside each other in time, so other load on the machine hits both.
-        figures[f"{clock}_ratio"] = _ratio(taken["padded"], taken["by length"])
-    if PEER in figures:
+def _figures(turns: Mapping[str, Sequence[Turn]]) -> dict[str, Any]:
+    """Rates of each contestant, and ratios of them; by wall time and by processor time."""
+    figures: dict[str, Any] = {way: {} for way in turns}
+    for clock in CLOCKS:
         # The peer's processor time is another process's.
-        figures[PEER].pop("per_processor_second")
-        walls = [[pair[0] for pair in seconds[way]] for way in (PEER, "by length")]
-        figures["peer_ratio"] = _ratio(*walls)
+        rates = {
+            way: [turn.amount / getattr(turn, clock) for turn in taken]
+            for way, taken in turns.items()
+            if way != PEER or clock == "wall"
+        }
+        for way, values in rates.items():
+            figures[way][f"per_{clock}_second"] = round(statistics.median(values), 1)
+        # Turns stand beside each other in time, so other load on the machine hits both.
+        figures[f"{clock}_ratio"] = _ratio(rates["by length"], rates["padded"])
+        if PEER in rates:
+            figures["peer_ratio"] = _ratio(rates["by length"], rates[PEER])
     return figures
 
 
-def _ratio(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
+def _ratio(rates: Sequence[float], others: Sequence[float]) -> list[float]:
     """Returns the median, the least and the largest ratio of the turns."""
-    ratios = [a / b for a, b in zip(slow, fast)]
+    ratios = [a / b for a, b in zip(rates, others)]
     return [round(value, 2) for value in (statistics.median(ratios), min(ratios), max(ratios))]

@@ -26,6 +26,8 @@ from benchmarks.peers.transformers import ACTIVATIONS
 
 #: Of padded batches, as the library's guides advise for units of low precision.
 _MULTIPLE = 8
+#: Numbers of the training batches so far.
+_FACTS = {"tokens": 0, "positions": 0}
 
 
 def build(setup: dict[str, Any]) -> Callable[[int], float]:
@@ -53,6 +55,8 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
         inputs = _padded(*([column[i] for i in rows] for column in columns))
         if train:
             inputs.update(zip(names, torch.from_numpy(targets[rows]).long().unbind(1)))
+            _FACTS["tokens"] += inputs["attention_mask"].sum().item()
+            _FACTS["positions"] += inputs["attention_mask"].numel()
         with torch.autocast("cpu", torch.bfloat16, setup["policy"] == "mixed_bfloat16"):
             return function(**inputs)
 
@@ -102,4 +106,4 @@ def _padded(texts: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> dict
 
 
 if __name__ == "__main__":
-    protocol.serve(build, ("transformers", "torch"))
+    protocol.serve(build, ("transformers", "torch"), lambda: _FACTS)
