@@ -4,8 +4,8 @@
 
 benchmarks/data/books_heldout.txt.gz contains every 40th chapter (95 of 3,838: the 40th, the 80th,
 …) of 62 MB of public-domain books. The model was trained on the other chapters of the same books.
-The record builder cuts most sequences to the length, within sentences. Segments of the row "whole
-sentences" end where sentences end.
+The record builder truncates most sequences in the middle of a sentence. The row "whole sentences"
+has groups of sentences that fit, so nothing is truncated.
 """
 
 from __future__ import annotations
@@ -31,10 +31,14 @@ FLAGS = flags.FLAGS
 TEXT = "benchmarks/data/books_heldout.txt.gz"
 RESULTS_FILE = "heldout.json"
 RECORDS = {"max_seq_length": 128, "dupe_factor": 1, "random_seed": 12345, "num_workers": 2}
-#: The longest span that is masked at once, by the name of the sequences.
-NGRAMS = {"n-grams up to 3": 3, "single words": 1, "whole sentences": 3}
-#: The sequences whose segments are whole sentences. Others are cut to the length by the builder.
+#: The sequences of `write_whole_sentences`.
 WHOLE = "whole sentences"
+#: How sequences are built, by their name: flags of data_prep/create_pretraining_data.py.
+SEQUENCES = {
+    "n-grams up to 3": {"ngram": 3},
+    "single words": {"ngram": 1},
+    WHOLE: {"ngram": 3, "short_seq_prob": 0},
+}
 
 
 def define_flags() -> None:
@@ -54,9 +58,8 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
       output_dir: see the flag.
 
     Returns:
-      What is written to heldout.json: `model`, `commands`, `machine` and, in `metrics`, by the name
-      of the sequences (a key of NGRAMS), instances and the metrics of
-      albert_tf.tasks.pretraining.task.
+      What is written to heldout.json: `model`, `commands`, `machine` and, in `metrics`, by a key
+      of SEQUENCES, instances and the metrics of albert_tf.tasks.pretraining.task.
 
     Raises:
       AlbertError: a command failed.
@@ -67,21 +70,20 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
         shutil.rmtree(vocabulary)
     tokenizer = source.tokenizer()
     tokenizer.save(vocabulary)
-    whole = f"{output_dir}/whole_sentences.txt"
-    write_whole_sentences(whole, tokenizer)
+    texts = {WHOLE: f"{output_dir}/whole_sentences.txt"}
+    write_whole_sentences(texts[WHOLE], tokenizer)
     # The weights as a file, so that other ones under the same name are evaluated again.
     weights = find_only(locate(model), "*.safetensors")
     inputs = [weights] if weights else [f"{source.location}.index"]
     stages, folders = [], {}
-    for what, ngram in NGRAMS.items():
-        name, text = ("whole", whole) if what == WHOLE else (ngram, TEXT)
-        records, folders[what] = (f"{output_dir}/{kind}-{name}" for kind in ("records", "scores"))
+    for what, options in SEQUENCES.items():
+        text, name = texts.get(what, TEXT), what.replace(" ", "-")
+        records, folders[what] = (f"{output_dir}/{kind}/{name}" for kind in ("records", "scores"))
         build = {
             "input_file": text,
             "output_dir": records,
             "spm_model_file": f"{vocabulary}/{SPEC_FILE}",
-            "ngram": ngram,
-            **({"short_seq_prob": 0} if what == WHOLE else {}),
+            **options,
             **RECORDS,
         }
         score = {
@@ -122,12 +124,19 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
 
 
 def write_whole_sentences(path: str, tokenizer: Tokenizer) -> None:
-    """Writes the held-out text with a blank line after as many sentences as fit in a sequence.
+    """Writes the held-out text in groups of as many sentences as fit into a sequence.
 
-    The builder then makes one sequence of each group, two segments, and cuts nothing off. Groups of
-    one sentence, which have no order, are left out.
+    A blank line ends a group, so the builder makes one sequence of two segments from each and
+    truncates none. Sentences that are too long are left out, and so are groups of one sentence,
+    which have no order.
+
+    Args:
+      path: of the text file.
+      tokenizer: counts the pieces of a sentence.
     """
-    room, groups, size = RECORDS["max_seq_length"] - 3, [[]], 0  # Beside [CLS] and two [SEP].
+    room = RECORDS["max_seq_length"] - 3  # [CLS] and two [SEP].
+    groups: list[list[str]] = [[]]
+    size = 0
     for line in read_lines(TEXT):
         pieces = len(tokenizer.encode(line))
         if not pieces or size + pieces > room:

@@ -11,7 +11,8 @@ With --peer_python, transformers trains and evaluates in the same turns, in batc
 length and padded to a multiple of 8, as its Trainer can. Then each step of SQuAD is timed, from
 text to records and from outputs to scores. Prints tables and one line of JSON.
 
-Training is counted in tokens without padding, because texts of other lengths come in each turn.
+Training speed is counted in tokens without padding, because the texts of each turn have other
+lengths.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from absl import flags
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.data.pipeline import RecordSource
+from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.classification.glue_tasks import find_task
@@ -66,8 +68,14 @@ def define_flags() -> None:
 
 
 def measure_glue(name: str, folder: str) -> dict[str, Any]:
-    """Trains on one task of GLUE and evaluates its development set."""
+    """Trains on one task of GLUE and evaluates its development set.
+
+    Raises:
+      AlbertError: the task has numbers in place of labels.
+    """
     glue = find_task(name)
+    if not glue.labels:
+        raise AlbertError(f"--glue_tasks: {name} predicts numbers; give tasks with labels.")
     splits = [
         read_split(glue, glue.of(kind)[0], FLAGS.glue_dir).examples for kind in ("train", "dev")
     ]

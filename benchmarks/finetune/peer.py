@@ -27,15 +27,15 @@ _CHUNK = 64
 class PeerContestant:
     """transformers, on the same records.
 
-    Attributes:
-      work: what it can do, by name; see `turns.UNITS`.
-
     Args:
       task: a classification task or SQuAD; its model's configuration and head.
       policy: the precision.
       training: what to train on.
       held_out: what to evaluate.
       folder: for files that last as long as the contestant.
+
+    Attributes:
+      work: what it does in a turn, by a key of `turns.UNITS`.
 
     Raises:
       PeerError: the other library does not start.
@@ -57,7 +57,6 @@ class PeerContestant:
             "num_labels": None if spans else len(task.spec.labels),
         }  # fmt: skip
         self.work: dict[str, Callable[[], object]] = {}
-        self._facts: Callable[[], dict[str, float]] = dict
         with contextlib.ExitStack() as peers:
             for what, steps in {"training": FLAGS.batches, "evaluating": 1}.items():
                 train = what == "training"
@@ -68,18 +67,18 @@ class PeerContestant:
                 peers.enter_context(contextlib.closing(peer))
                 self.work[what] = functools.partial(peer, steps)
                 if train:
-                    self._facts = peer.facts
+                    self._trainer = peer
             self._peers = peers.pop_all()
 
     @property
     def tokens(self) -> float:
-        """Tokens trained on so far, without padding."""
-        return self._facts()["tokens"]
+        """Number of tokens trained on so far, without padding."""
+        return self._trainer.facts()["tokens"]
 
     @property
     def positions(self) -> float:
-        """Likewise, with padding."""
-        return self._facts()["positions"]
+        """Number of tokens trained on so far, with padding."""
+        return self._trainer.facts()["positions"]
 
     def close(self) -> None:
         """Ends the processes."""
@@ -90,10 +89,11 @@ def write_rows(path: str, source: RecordSource, targets: tuple[str, ...]) -> Non
     """Writes what the driver reads: the sequences of all records, unpadded, and their targets.
 
     Args:
-      path: of the .npz file with "ids" and "segments" (all sequences one after the other),
-        "lengths" and "targets" [records, targets].
+      path: of the .npz file, with int arrays: "ids" and "segments" [tokens] (all sequences one
+        after the other), "lengths" [records], and "targets" [records, targets].
       source: the records.
-      targets: names of the numbers of a record that the model is trained to give.
+      targets: names of the columns with labels or positions to predict; if there are none, the file
+        has the lengths in their place.
     """
     ids, segments, lengths, numbers = [], [], [], []
     for batch in source.eval_input_fn(InputContext(_CHUNK)):

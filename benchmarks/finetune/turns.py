@@ -31,7 +31,7 @@ PEER = "transformers"
 #: Where the processor is shared, wall time depends on the others and processor time hardly does.
 CLOCKS = ("wall", "processor")
 
-#: What is counted, by work. Turns of training differ in the lengths of their texts, and all
+#: What is counted, by the kind of work. Each training turn has other texts, with other lengths; all
 #: evaluations have the same examples.
 UNITS = {"training": "tokens", "evaluating": "examples"}
 #: Starts the other library: takes the precision, what to train on and what to evaluate.
@@ -51,11 +51,6 @@ class Turn(NamedTuple):
 class Contestant:
     """One way of padding: trains without end, and evaluates again and again.
 
-    Attributes:
-      work: its methods, by a key of UNITS.
-      tokens: trained on so far, without padding.
-      positions: likewise, with padding.
-
     Args:
       task: whose model it is.
       model: shared with the other contestant.
@@ -63,6 +58,11 @@ class Contestant:
       config: of the run.
       training: what to train on.
       held_out: what to evaluate.
+
+    Attributes:
+      work: what it does in a turn, by a key of UNITS.
+      tokens: number of tokens trained on so far, without padding.
+      positions: number of tokens trained on so far, with padding.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from benchmarks.peers.transformers import ACTIVATIONS
 
 #: Of padded batches, as the library's guides advise for units of low precision.
 _MULTIPLE = 8
-#: Numbers of the training batches so far.
+#: What `protocol.Peer.facts` returns: of all training batches so far, without and with padding.
 _FACTS = {"tokens": 0, "positions": 0}
 
 

@@ -55,7 +55,7 @@ def scores(command, median, *seeds, machine=MACHINE, model_files=None):
 
 
 def test_the_page_shows_all_figures_and_commands():
-    masks = {what: {"instances": 12345, **METRICS} for what in heldout.NGRAMS}
+    masks = {what: {"instances": 12345, **METRICS} for what in heldout.SEQUENCES}
     results = {
         "heldout": {
             "model": "tiny",
@@ -143,7 +143,7 @@ def test_the_curve_continues_where_the_previous_run_ended(tmp_path):
     assert long["eval"]["masked_lm_accuracy"] == [[6720], [0.2]]
     assert curve.save([short, long], str(tmp_path / "curve.png")) == "curve.png"
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-    masks = {what: {"instances": 1, **METRICS} for what in heldout.NGRAMS}
+    masks = {what: {"instances": 1, **METRICS} for what in heldout.SEQUENCES}
     held_out = {"model": "tiny", "commands": [], "machine": MACHINE, "metrics": masks}
     page = report.page({"heldout": held_out, "curve": [short, long]}, "x.json", "curve.png")
     assert "6,720 tokens in 2 runs" in page and "](curve.png)" in page
@@ -297,8 +297,10 @@ def test_a_run_becomes_a_bundled_model_with_card_and_manifest(
     # A second call reuses all measurements and replaces the model.
     capfd.readouterr()
     again = make.make([str(run_dir)], COMMANDS, "tiny", work)
-    assert capfd.readouterr().out.count("finished before, reused") == 2 * len(heldout.NGRAMS)
-    assert again["heldout"] == manifest["heldout"] and set(again["heldout"]) == set(heldout.NGRAMS)
+    assert capfd.readouterr().out.count("finished before, reused") == 2 * len(heldout.SEQUENCES)
+    assert again["heldout"] == manifest["heldout"] and set(again["heldout"]) == set(
+        heldout.SEQUENCES
+    )
 
 
 @pytest.mark.slow
