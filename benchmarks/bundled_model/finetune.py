@@ -3,8 +3,8 @@
 """Fine-tunes the bundled model, and the same model from random weights, with several seeds each.
 
 Settings come from the recipes for small models. Steps, sequence lengths and batch sizes are smaller
-to suit two cores: one epoch of SST-2, two of SQuAD and RACE, three to five of the others. Both
-starting points use the same settings; the best evaluation of a run counts.
+to suit two cores: one epoch of SST-2, SQuAD and RACE, three to five of the others. Both starting
+points use the same settings; the best evaluation of a run counts.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ BENCHMARKS = {
             "max_seq_length": 192,
             "doc_stride": 96,
             "train_batch_size": 24,
-            "num_train_epochs": 2,
+            "num_train_epochs": 1,
         },
         ("squad/train_parts/train-v1.1*.json", "squad/dev-v1.1.json"),
         None,
-        700,
+        350,
     ),
     "race": Benchmark(
         "RACE",
@@ -99,11 +99,11 @@ BENCHMARKS = {
             "data_dir": "{data}/race",
             "max_seq_length": 96,
             "train_batch_size": 16,
-            "num_train_epochs": 2,
+            "num_train_epochs": 1,
         },
         ("race/train", "race/dev"),
         "chance_accuracy",
-        600,
+        300,
     ),
 }
 
