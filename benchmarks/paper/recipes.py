@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from albert_tf.io import files
 
 FOLDER = str(Path(__file__).resolve().parents[2] / "configs" / "paper")
 TABLES = tuple(f"table{number}" for number in range(1, 11))
-SCALES = ("tiny", "paper")
+SCALES = ("tiny", "small", "paper")
 _ROW_KEYS = {"name", "parts", "members", "published", *SCALES}
 _SETTINGS = {"text", "objective", "dropout", "config", "pretraining", "checkpoint"}
 
@@ -40,6 +40,7 @@ class Row:
       pretraining: flags of run_pretraining.py.
       checkpoint: step of the checkpoint to fine-tune; None: the best one.
       members: names of the rows whose predictions this row averages.
+      seed: of `with_seed`.
     """
 
     name: str
@@ -50,6 +51,13 @@ class Row:
     pretraining: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     checkpoint: int | None = None
     members: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def with_seed(self, seed: int) -> Row:
+        """The row with another seed for weights, dropout and data order, which its name tells."""
+        pretraining = {**self.pretraining, "random_seed": seed}
+        name = _seeded(self.name, seed)
+        return dataclasses.replace(self, name=name, pretraining=pretraining, seed=seed)
 
     def with_steps(self, steps: int) -> Row:
         """The row with another number of training steps, and the rest in proportion.
@@ -72,7 +80,14 @@ class Row:
     def model_name(self) -> str:
         """What makes the pretrained model, in a few words."""
         steps = self.pretraining["num_train_steps"]
-        return f"{shape_name(self.config)}-{self.objective}-{text_name(self.text)}-{steps}steps"
+        seed = "" if self.seed is None else f"-seed{self.seed}"
+        shape, text = shape_name(self.config), text_name(self.text)
+        return f"{shape}-{self.objective}-{text}-{steps}steps{seed}"
+
+
+def _seeded(name: str, seed: int) -> str:
+    """The name of a row that is trained with this seed."""
+    return f"{name}, seed {seed}"
 
 
 def shape_name(config: AlbertConfig) -> str:
@@ -122,6 +137,19 @@ class Recipe:
         """The experiment with so many training steps for each model, under a name of its own."""
         rows = tuple(row.with_steps(steps) if row.config else row for row in self.rows)
         return dataclasses.replace(self, name=f"{self.name}-{steps}steps", rows=rows, seconds=None)
+
+    def with_seeds(self, seeds: Sequence[int]) -> Recipe:
+        """The experiment with a row for each seed of a model; the first has the paper's values."""
+        rows = []
+        for row in self.rows:
+            if row.config:
+                first, *others = (row.with_seed(seed) for seed in seeds)
+                rows += [first, *(dataclasses.replace(other, published={}) for other in others)]
+            else:
+                members = tuple(_seeded(name, seed) for name in row.members for seed in seeds)
+                rows.append(dataclasses.replace(row, members=members))
+        speed_of = self.speed_of and _seeded(self.speed_of, seeds[0])
+        return dataclasses.replace(self, rows=tuple(rows), speed_of=speed_of)
 
 
 def load_recipe(name: str, scale: str, folder: str = FOLDER) -> Recipe:

@@ -42,8 +42,8 @@ def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | 
     commands = [
         f"python -m benchmarks.paper {d['table']} --scale={scale} --text={d['text']} "
         "--data_dir=data --output_dir=runs/paper"
-        + f" --columns={','.join(tables.columns_found(d))}"
-        * bool(tables.columns_left_out(d))
+        + f" --columns={','.join(tables.columns_found(d))}" * bool(tables.columns_left_out(d))
+        + f" --seeds={','.join(map(str, d['seeds']))}" * bool(d["seeds"])
         for d in documents
     ]
     text = [
@@ -59,7 +59,7 @@ def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | 
         "",
         f"Every model: {steps['num_train_steps']} steps of {steps['train_batch_size']} sequences "
         f"of {length} pieces, unless its table says otherwise; {own['vocabulary']['vocab_size']:,} "
-        f"pieces; seed {steps.get('random_seed', 'default')}, one run each.",
+        f"pieces; seed {steps.get('random_seed', 'default')}, unless its row says otherwise.",
         "",
         *(f"- {note}" for note in own.get("notes", ())),
         *(f"- Machine: {line}." for line in machines),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one of the paper's experiments, or prints its commands.
 
-At the tiny scale everything runs; at the paper's scale the commands are only printed, unless --run
-is given. Finished parts are reused, also by other tables; interrupted ones are resumed.
+At the tiny and small scales everything runs; at the paper's scale the commands are only printed,
+unless --run is given. Finished parts are reused, also by other tables; interrupted ones resume.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Flags of `table1` to `table10`."""
-    flags.DEFINE_enum("scale", "tiny", SCALES, "tiny fits two cores, paper is the paper's.")
+    flags.DEFINE_enum(
+        "scale", "tiny", SCALES, "tiny takes minutes a model on two cores, small an hour; paper is "
+        "the paper's."
+    )  # fmt: skip
     define_paths(
         "text", "books.txt.gz", "Text to pretrain on: a comma list of files and globs; one "
         "sentence per line, a blank line between documents."
@@ -50,7 +53,8 @@ def define_flags() -> None:
         "num_train_steps", None, "Train each model for so many steps; warm-up, evaluations and "
         "checkpoints in proportion. Default: the recipe's.", 1
     )  # fmt: skip
-    flags.DEFINE_bool("run", None, "Run, not only print. Default: at the tiny scale alone.")
+    flags.DEFINE_list("seeds", [], "Train each model with these seeds. Default: the recipe's.")
+    flags.DEFINE_bool("run", None, "Run, not only print. Default: at all scales but the paper's.")
     define_path("recipes", FOLDER, "Folder of the recipes.")
 
 
@@ -62,7 +66,9 @@ def main(table: str) -> None:
     if FLAGS.num_train_steps:
         recipe = recipe.with_steps(FLAGS.num_train_steps)
     part = _restricted(recipe)
-    run = FLAGS.scale == "tiny" if FLAGS.run is None else FLAGS.run
+    if FLAGS.seeds:
+        recipe, part = (each.with_seeds(_seeds()) for each in (recipe, part))
+    run = FLAGS.scale != "paper" if FLAGS.run is None else FLAGS.run
     output_dir = os.path.join(FLAGS.output_dir, FLAGS.scale)
     data_dir = FLAGS.data_dir or (None if run else "data")
     inputs = Inputs(
@@ -93,6 +99,13 @@ def report(recipe: Recipe, inputs: Inputs) -> None:
     files.write_text(f"{path}.md", tables.markdown(document, plot))
     print(f"\n{tables.terminal(document)}\n")
     print(f"The table is in {path}.md and {path}.json{', its plot beside them' if plot else ''}.")
+
+
+def _seeds() -> list[int]:
+    """The numbers of --seeds."""
+    if odd := [seed for seed in FLAGS.seeds if not seed.isdecimal()]:
+        raise AlbertError(f"--seeds: {odd[0]!r} is not a whole number.")
+    return [int(seed) for seed in FLAGS.seeds]
 
 
 def _restricted(recipe: Recipe) -> Recipe:

@@ -206,3 +206,28 @@ def test_more_steps_keep_the_schedules_shares_and_the_order_of_checkpoints():
     tuned = {stage.flags["init_checkpoint"] for stage in made.stages if "mnli" in stage.folder}
     model = made.models["ALBERT (1M)"]
     assert f"{model}/checkpoints/ckpt-200000" in tuned
+
+
+def test_each_seed_has_a_row_and_a_model_of_its_own():
+    recipe = load_recipe("table2", "small").with_seeds([1, 2])
+    made = Plan(recipe, Inputs("t", "out", "data", check_data=False))
+    assert list(made.rows)[:2] == ["BERT base, seed 1", "BERT base, seed 2"]
+    one, two = (made.rows[f"ALBERT base, seed {seed}"] for seed in (1, 2))
+    assert one.published and not two.published
+    assert recipe.speed_of == "BERT large, seed 1"
+    flags = {stage.folder: stage.flags for stage in made.stages}
+    models = [flags[made.models[row.name]] for row in (one, two)]
+    assert [model["random_seed"] for model in models] == [1, 2]
+    # Both read the same records.
+    assert models[0]["input_file"] == models[1]["input_file"]
+    assert made.cells[one.name]["sst-2"].folder != made.cells[two.name]["sst-2"].folder
+
+
+def test_an_ensemble_has_the_models_of_all_seeds():
+    rows = load_recipe("table10", "paper").with_seeds([3, 4]).rows
+    assert rows[-1].members == (
+        "ALBERT (1M), seed 3",
+        "ALBERT (1M), seed 4",
+        "ALBERT (1.5M), seed 3",
+        "ALBERT (1.5M), seed 4",
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from benchmarks.paper.recipes import FOLDER, TABLES, load_recipe
+from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, load_recipe
 
 pytestmark = pytest.mark.tooling
 
@@ -51,7 +51,7 @@ def test_the_paper_scale_pretrains_as_section_4_1_says():
     assert row("table8", "Without dropout").config.hidden_dropout_prob == 0
 
 
-@pytest.mark.parametrize("scale", ["tiny", "paper"])
+@pytest.mark.parametrize("scale", SCALES)
 def test_sizes_keep_the_papers_order(scale):
     sizes = {name: row("table2", f"ALBERT {name}", scale).config for name in
              ("base", "large", "xlarge", "xxlarge")}  # fmt: skip

@@ -114,9 +114,10 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
             "--only: table1 has no 'not-shared', only all-shared, again.",
         ),
         ("--columns=bleu", "--columns: table1 has no 'bleu', only parameters, mlm, sop, sst-2."),
+        ("--seeds=1,x", "--seeds: 'x' is not a whole number."),
     ],
 )
-def test_unknown_rows_and_columns_are_refused(recipes, run_script, flag, message):
+def test_wrong_rows_columns_and_seeds_are_refused(recipes, run_script, flag, message):
     done = run_script(kit, "table1", f"--recipes={recipes}", flag)
     assert done.returncode == 1
     assert message in done.stderr
