@@ -76,7 +76,8 @@ def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, che
         (f"`{name}`", _specs(_inputs(function)), _specs(function.structured_outputs))
         for name, function in signatures.items()
     ]
-    sections += ["## Signatures", table(("signature", "inputs", "outputs"), rows)]
+    if rows:
+        sections += ["## Signatures", table(("signature", "inputs", "outputs"), rows)]
     model = {"parameters": f"{facts.parameters:,}"} if facts.parameters else {}
     sections += _section("Model", {**model, **(facts.config.to_dict() if facts.config else {})})
     sections += _section("Vocabulary", facts.tokenizer.to_dict() if facts.tokenizer else {})

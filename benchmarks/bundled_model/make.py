@@ -43,8 +43,14 @@ _KIND = Kind(
 model = albert_tf.load_pretrained("{name}")
 model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))""",
 )
-#: What the card says of use, text and licences, with {length} for the sequence length.
-_USE_FILE = os.path.join(os.path.dirname(__file__), "use.md")
+_USE = """\
+A small English model to start from: to try this package out, to teach, and to fine-tune where a
+model must be small. It is no substitute for the released models, which have read far more.
+
+It was trained on old books, in sequences of {length} tokens; the embeddings of later positions
+repeat earlier ones and were not trained in their place. It knows the world and the English of these
+books, with their views of women, peoples and classes: do not let it judge people. The books are in
+the public domain; the weights come under the licence of the package (Apache 2.0)."""
 
 
 def define_flags() -> None:
@@ -179,7 +185,7 @@ def _card(
         "each weight rounded to the nearest float16. The commands:\n\n```sh\n"
         f"{commands.strip()}\n```",
         evaluation=figures["metrics"],
-        use=files.read_text(_USE_FILE, "text").strip().format(length=length),
+        use=_USE.format(length=length),
     )
     check = (
         "The folder was read back and compared with the rounded weights. The figures above are its "

@@ -67,6 +67,8 @@ def test_unknown_facts_are_left_out(signatures):
     card = model_card(encoder.KIND, signatures, ModelFacts("x", origin="Some weights."), CHECK)
     assert "How they were trained is not recorded" in card
     assert "## Task" not in card and "## Evaluation" not in card and "parameters" not in card
+    assert "## Signatures" in card
+    assert "Signatures" not in model_card(encoder.KIND, {}, ModelFacts("x"), CHECK)
 
 
 KINDS = [
