@@ -43,8 +43,7 @@ _CURVE = """
 
 {tokens} tokens in {number} runs, each starting from the weights of the previous one. Blue: training
 text, means of 100 steps. Orange: the first held-out sequences, during training. Dotted: targets.
-Each run has text and masks of its own, so the lines jump where a run begins. What was tried:
-[tuning.md](tuning.md#pretraining-small-models).
+What was tried: [tuning.md](tuning.md#pretraining-small-models).
 
 ![Accuracies over the tokens read]({plot})
 """

@@ -40,7 +40,6 @@ class Row:
       pretraining: flags of run_pretraining.py.
       checkpoint: step of the checkpoint to fine-tune; None: the best one.
       members: names of the rows whose predictions this row averages.
-      seed: of `with_seed`.
     """
 
     name: str
@@ -51,13 +50,12 @@ class Row:
     pretraining: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     checkpoint: int | None = None
     members: tuple[str, ...] = ()
-    seed: int | None = None
 
     def with_seed(self, seed: int) -> Row:
         """The row with another seed for weights, dropout and data order, which its name tells."""
         pretraining = {**self.pretraining, "random_seed": seed}
         name = _seeded(self.name, seed)
-        return dataclasses.replace(self, name=name, pretraining=pretraining, seed=seed)
+        return dataclasses.replace(self, name=name, pretraining=pretraining)
 
     def with_steps(self, steps: int) -> Row:
         """The row with another number of training steps, and the rest in proportion.
@@ -80,9 +78,10 @@ class Row:
     def model_name(self) -> str:
         """What makes the pretrained model, in a few words."""
         steps = self.pretraining["num_train_steps"]
-        seed = "" if self.seed is None else f"-seed{self.seed}"
+        seed = self.pretraining.get("random_seed")
+        end = f"{steps}steps" + (f"-seed{seed}" if seed is not None else "")
         shape, text = shape_name(self.config), text_name(self.text)
-        return f"{shape}-{self.objective}-{text}-{steps}steps{seed}"
+        return f"{shape}-{self.objective}-{text}-{end}"
 
 
 def _seeded(name: str, seed: int) -> str:

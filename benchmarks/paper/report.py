@@ -43,7 +43,7 @@ def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | 
         f"python -m benchmarks.paper {d['table']} --scale={scale} --text={d['text']} "
         "--data_dir=data --output_dir=runs/paper"
         + f" --columns={','.join(tables.columns_found(d))}" * bool(tables.columns_left_out(d))
-        + f" --seeds={','.join(map(str, d['seeds']))}" * bool(d["seeds"])
+        + _seeds_flag(d, steps.get("random_seed"))
         for d in documents
     ]
     text = [
@@ -70,6 +70,13 @@ def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | 
         + "\n"
         + "\n".join(tables.markdown(d, plots.get(d["table"])) for d in documents)
     )
+
+
+def _seeds_flag(document: Mapping[str, Any], default: int | None) -> str:
+    """The flag for the seeds of a table's models, unless all have the recipe's."""
+    found = [row["pretraining"] for row in document["rows"] if "pretraining" in row]
+    seeds = sorted({flags["random_seed"] for flags in found if "random_seed" in flags})
+    return "" if seeds in ([], [default]) else f" --seeds={','.join(map(str, seeds))}"
 
 
 def _machine(found: dict[str, Any]) -> str:

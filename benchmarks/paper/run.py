@@ -29,8 +29,8 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Flags of `table1` to `table10`."""
     flags.DEFINE_enum(
-        "scale", "tiny", SCALES, "tiny takes minutes a model on two cores, small an hour; paper is "
-        "the paper's."
+        "scale", "tiny", SCALES, "tiny takes minutes a model on two cores; small, for sentence "
+        "order, takes longer; paper is the paper's."
     )  # fmt: skip
     define_paths(
         "text", "books.txt.gz", "Text to pretrain on: a comma list of files and globs; one "

@@ -30,8 +30,8 @@ def collect(plan: Plan) -> dict[str, Any]:
     Returns:
       `rows`, each with `ours` and `published` by column (numbers, lists of them, or text; shares in
       percent) and with its model: `config`, `parameters` by part, `pretraining` flags, the folder,
-      its `training_step` if it was measured; `curves`, the held-out evaluations while training;
-      `seeds` if several were asked for; and what all of it depends on.
+      its `training_step` if it was measured; `curves`, the held-out evaluations while training; and
+      what all of it depends on.
     """
     recipe = plan.recipe
     rows = [_row(plan, row) for row in recipe.rows]
@@ -50,7 +50,6 @@ def collect(plan: Plan) -> dict[str, Any]:
         "curves": {name: curve for name, curve in curves.items() if curve},
         "notes": list(recipe.notes),
         "missing": plan.missing,
-        "seeds": sorted({row.seed for row in plan.rows.values() if row.seed is not None}),
         "text": os.path.basename(plan.inputs.text),
         "commands": [shlex.join(["python", *stage.arguments()]) for stage in plan.stages],
         "machine": machine.describe(),

@@ -12,6 +12,7 @@ from albert_tf.config import AlbertConfig
 from benchmarks.paper import __main__ as kit
 from benchmarks.paper.plan import Inputs, Plan
 from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, load_recipe
+from benchmarks.paper.report import page
 from benchmarks.paper.tables import collect, markdown, shown, terminal
 
 pytestmark = pytest.mark.tooling
@@ -148,6 +149,14 @@ def test_tables_fit_a_terminal(table, scale, tmp_path):
     rows = markdown(document).splitlines()[4 : 6 + 2 * len(document["rows"])]
     width = len(document["columns"]) + 3
     assert all(row.count("|") == width for row in rows if row.startswith("|"))
+
+
+def test_the_page_shows_the_seeds_that_are_not_the_recipes(tmp_path):
+    recipe, inputs = load_recipe("table5", "small"), Inputs("t", str(tmp_path))
+    documents = [collect(Plan(r, inputs)) for r in (recipe, recipe.with_seeds([1, 2]))]
+    pages = [page([document], "small", {}) for document in documents]
+    assert ["--seeds=1,2" in text for text in pages] == [False, True]
+    assert "--seeds" not in pages[0]
 
 
 def finish(folder, file, values):
