@@ -79,6 +79,9 @@ _OPTION_HELP = {
     "last sentence of a document with the one before; documents of one sentence are skipped. nsp: "
     "in half of the instances the second segment is from another document (label 1). none: one "
     "segment, label 0.",
+    "whole_sentences": "Truncate nothing: an instance has as many sentences as fit, and the one "
+    "that no longer fits is left out. Then only the text tells the order of the segments, not "
+    "their lengths or where they are cut (docs/pretraining.md). Not for --compat or NSP.",
     "compat": "Reproduce bugs of the TF1 release: single sentences are paired with another "
     "document under label 1, spans and words cross [SEP], segments are cut inside words, random "
     "replacements may be special pieces, and a document continues in the next file.",

@@ -10,7 +10,7 @@ not copies, so that all instances of a bucket fit into memory together.
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 
 import numpy as np
@@ -33,12 +33,14 @@ class InstanceOptions:
         the second is from another document (label 1) in half of the cases; "none": one segment.
       official: follow the official builder for chunks of a single sentence (pair them with another
         document under label 1, in SOP too) and cut segments inside words.
+      whole_sentences: truncate nothing, and leave out what does not fit; for "sop" and "none".
     """
 
     max_seq_length: int
     short_seq_prob: float = 0.1
     objective: str = "sop"
     official: bool = False
+    whole_sentences: bool = False
 
     @property
     def max_text_tokens(self) -> int:
@@ -132,6 +134,8 @@ class _Cutter:
 
     def chunk_pass(self) -> list[np.ndarray]:
         """Returns the instances of one pass for "sop" or "none"."""
+        if self._options.whole_sentences:
+            return self._whole_sentences_pass()
         pairs = self._options.objective == "sop"
         merge = pairs and not self._options.official
         chunks: list[tuple[int, int, int, int]] = []
@@ -159,6 +163,31 @@ class _Cutter:
         if single.any():
             ranges.append(self._pair_singles(starts[single], documents[single], targets[single]))
         return ranges
+
+    def _whole_sentences_pass(self) -> list[np.ndarray]:
+        """Returns instances of as many sentences as fit.
+
+        The sentence that no longer fits is left out. If it began the next chunk, first sentences
+        would be longer than others, and their lengths would tell the order of the segments.
+        """
+        pairs = self._options.objective == "sop"
+        least = 2 if pairs else 1  # A single sentence has no order.
+        chunks: list[tuple[int, int]] = []
+        for document, target in enumerate(self._targets()):
+            start, last = self._documents[document], self._documents[document + 1]
+            while start < last:
+                fitting = self._bounds[start] + target
+                end = bisect_right(self._bounds, fitting, start + 1, last + 1) - 1
+                if end - start >= least:
+                    chunks.append((start, end))
+                else:
+                    self._counts["sentences_left_out"] += end - start
+                self._counts["sentences_left_out"] += int(end < last)
+                start = end + 1
+        starts, ends = np.array(chunks, np.int32).reshape(-1, 2).T
+        if pairs:
+            return [self._order_pairs(starts, ends)]
+        return [self._as_ranges(starts, ends, ends, ends, np.zeros_like(starts))]
 
     def _order_pairs(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Splits chunks of two or more sentences into two segments and swaps half of them."""

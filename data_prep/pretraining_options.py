@@ -37,6 +37,7 @@ class PretrainingOptions:
     dupe_factor: int | None = None
     random_seed: int = 12345
     sentence_objective: str = "sop"
+    whole_sentences: bool = False
     compat: str | None = None
     record_format: str = MASKED
 
@@ -70,6 +71,12 @@ class PretrainingOptions:
             raise AlbertError(
                 f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be at least "
                 f"1 and less than `max_seq_length`, {self.max_seq_length}."
+            )
+        if self.whole_sentences and self.needs_other_documents:
+            other = f"`compat`={self.compat}" if self.official else "`sentence_objective`=nsp"
+            raise AlbertError(
+                f"`whole_sentences` does not go with {other}, which takes segments from other "
+                "documents."
             )
         if self.compact:
             self._check_compact()
@@ -119,7 +126,11 @@ class PretrainingOptions:
     def instances(self) -> InstanceOptions:
         """Returns the options for cutting documents into instances."""
         return InstanceOptions(
-            self.max_seq_length, self.short_seq_prob, self.sentence_objective, self.official
+            self.max_seq_length,
+            self.short_seq_prob,
+            self.sentence_objective,
+            self.official,
+            self.whole_sentences,
         )
 
     def masking(self) -> MaskingOptions:

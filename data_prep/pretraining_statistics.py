@@ -17,6 +17,7 @@ _CUTTING = (
     "chunks_paired_with_another_document",
     "chunks_dropped_no_other_document",
     "documents_skipped_single_sentence",
+    "sentences_left_out",
 )
 
 

@@ -84,6 +84,7 @@ NOT_RUN_PAGES = {
     "docs/results/finetuning.md": (4, "how old results were made; see docs/finetuning.md"),
     "docs/results/inference.md": (1, "other libraries and large models"),
     "docs/results/paper.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
+    "docs/results/paper_small.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/time_to_quality.md": (
         1,
         "hours, and transformers; tests/benchmarks/test_time_to_quality.py",

@@ -5,7 +5,7 @@
 benchmarks/data/books_heldout.txt.gz contains every 40th chapter (95 of 3,838: the 40th, the 80th,
 …) of 62 MB of public-domain books. The model was trained on the other chapters of the same books.
 The record builder truncates most sequences in the middle of a sentence. The row "whole sentences"
-has groups of sentences that fit, so nothing is truncated.
+has records of the sentences that fit, so neither cuts nor lengths tell their order.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from __future__ import annotations
 import os
 import shutil
 
-import tensorflow as tf
 from absl import flags
 
 from albert_tf.cli.path_flags import define_path
 from albert_tf.io import files
 from albert_tf.io.files import find_only
-from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained import DEFAULT
 from albert_tf.pretrained.locate import locate
-from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.tokenization.tokenizer import SPEC_FILE
 from albert_tf.weights.load import open_source
 from benchmarks import machine
 from benchmarks.stages import Stage, run_stages
@@ -31,13 +29,11 @@ FLAGS = flags.FLAGS
 TEXT = "benchmarks/data/books_heldout.txt.gz"
 RESULTS_FILE = "heldout.json"
 RECORDS = {"max_seq_length": 128, "dupe_factor": 1, "random_seed": 12345, "num_workers": 2}
-#: The sequences of `write_whole_sentences`.
-WHOLE = "whole sentences"
 #: How sequences are built, by their name: flags of data_prep/create_pretraining_data.py.
 SEQUENCES = {
     "n-grams up to 3": {"ngram": 3},
     "single words": {"ngram": 1},
-    WHOLE: {"ngram": 3, "short_seq_prob": 0},
+    "whole sentences": {"ngram": 3, "whole_sentences": True, "short_seq_prob": 0},
 }
 
 
@@ -68,19 +64,16 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
     vocabulary = os.path.join(output_dir, "vocabulary")
     if os.path.isdir(vocabulary):
         shutil.rmtree(vocabulary)
-    tokenizer = source.tokenizer()
-    tokenizer.save(vocabulary)
-    texts = {WHOLE: f"{output_dir}/whole_sentences.txt"}
-    write_whole_sentences(texts[WHOLE], tokenizer)
+    source.tokenizer().save(vocabulary)
     # The weights as a file, so that other ones under the same name are evaluated again.
     weights = find_only(locate(model), "*.safetensors")
     inputs = [weights] if weights else [f"{source.location}.index"]
     stages, folders = [], {}
     for what, options in SEQUENCES.items():
-        text, name = texts.get(what, TEXT), what.replace(" ", "-")
+        name = what.replace(" ", "-")
         records, folders[what] = (f"{output_dir}/{kind}/{name}" for kind in ("records", "scores"))
         build = {
-            "input_file": text,
+            "input_file": TEXT,
             "output_dir": records,
             "spm_model_file": f"{vocabulary}/{SPEC_FILE}",
             **options,
@@ -94,7 +87,7 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
             "output_dir": folders[what],
             "max_eval_steps": 1_000_000,
         }
-        read = [text, f"{vocabulary}/{SPEC_FILE}"]
+        read = [TEXT, f"{vocabulary}/{SPEC_FILE}"]
         stages += [
             Stage(
                 f"Mask the held-out text ({what})", records,
@@ -121,33 +114,6 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
     }
     files.write_json(os.path.join(output_dir, RESULTS_FILE), results)
     return results
-
-
-def write_whole_sentences(path: str, tokenizer: Tokenizer) -> None:
-    """Writes the held-out text in groups of as many sentences as fit into a sequence.
-
-    A blank line ends a group, so the builder makes one sequence of two segments from each and
-    truncates none. Sentences that are too long are left out, and so are groups of one sentence,
-    which have no order.
-
-    Args:
-      path: of the text file.
-      tokenizer: counts the pieces of a sentence.
-    """
-    room = RECORDS["max_seq_length"] - 3  # [CLS] and two [SEP].
-    groups: list[list[str]] = [[]]
-    size = 0
-    for line in read_lines(TEXT):
-        pieces = len(tokenizer.encode(line))
-        if not pieces or size + pieces > room:
-            groups.append([])
-            size = 0
-        if 0 < pieces <= room:
-            groups[-1].append(line)
-            size += pieces
-    text = "\n\n".join("\n".join(group) for group in groups if len(group) > 1)
-    if not tf.io.gfile.exists(path) or files.read_text(path) != text:
-        files.write_text(path, text)
 
 
 def table(results: dict[str, object]) -> list[list[str]]:

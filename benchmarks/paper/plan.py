@@ -169,24 +169,38 @@ class Plan:
             paths,
         )
 
-    def _vocabulary(self) -> str:
-        """The SentencePiece model of the text that most rows read."""
+    def _vocabulary(self) -> tuple[str, list[str]]:
+        """The SentencePiece model that all rows use, and the inputs of the stages that read it.
+
+        It is a model's, if the scale names one, or trained on the text that most rows read.
+        """
+        settings = self.recipe.scale["vocabulary"]
+        if "model" in settings:
+            return settings["model"], []
         text = self._text(self.recipe.scale["row"]["text"])
         folder = self._path("vocabulary")
         flags = {
             "input_file": os.path.join(text, TRAIN_FILE),
             "output_prefix": os.path.join(folder, "spm"),
-            **self.recipe.scale["vocabulary"],
+            **settings,
         }
         script = "data_prep/train_sentencepiece.py"
         self._add("vocabulary", "Train a vocabulary", folder, script, flags, [_record(text)])
-        return os.path.join(folder, "spm.model")
+        return os.path.join(folder, "spm.model"), [_record(folder)]
 
-    def _records(self, part: str, objective: str, text: Mapping[str, Any]) -> str:
-        """Records of one part, train or heldout, of a text."""
-        vocabulary, source = self._vocabulary(), self._text(text)
-        folder = self._path("records", f"{text_name(text)}-{part}-{objective}")
+    def _records(self, part: str, kind: str, text: Mapping[str, Any]) -> str:
+        """Records of one part, train or heldout, of a text.
+
+        Args:
+          part: see above.
+          kind: as of Row.evaluation: the sentence objective, and -whole for whole sentences.
+          text: as of Row.
+        """
+        vocabulary, inputs = self._vocabulary()
+        source = self._text(text)
+        folder = self._path("records", f"{text_name(text)}-{part}-{kind}")
         file = {"train": TRAIN_FILE, "heldout": HELD_OUT_FILE}[part]
+        objective, _, whole = kind.partition("-")
         flags = {
             "input_file": os.path.join(source, file),
             "output_dir": folder,
@@ -194,19 +208,20 @@ class Plan:
             "sentence_objective": objective,
             "dupe_factor": self.recipe.scale["dupe_factors"][part],
             **self.recipe.scale["records"],
+            **({"whole_sentences": True, "short_seq_prob": 0} if whole else {}),
         }
         return self._add(
             "records",
-            f"Build {part} records, sentence objective {objective}",
+            f"Build {part} records, sentence objective {kind}",
             folder,
             "data_prep/create_pretraining_data.py",
             flags,
-            [_record(source), _record(os.path.dirname(vocabulary))],
+            [_record(source), *inputs],
         )
 
-    def _held_out(self, objective: str) -> str:
+    def _held_out(self, kind: str) -> str:
         """Held-out records, the same ones for all rows."""
-        return self._records("heldout", objective, self.recipe.scale["row"]["text"])
+        return self._records("heldout", kind, self.recipe.scale["row"]["text"])
 
     def _config(self, config: AlbertConfig) -> str:
         path = self._path("configs", f"{shape_name(config)}.json")
@@ -214,7 +229,8 @@ class Plan:
         return path
 
     def _pretraining(self, row: Row) -> str:
-        train, held_out = self._records("train", row.objective, row.text), self._held_out("sop")
+        train = self._records("train", row.evaluation(), row.text)
+        held_out = self._held_out(_evaluated_while_training(row))
         config = self._config(row.config)
         folder = self._path("models", row.model_name())
         flags = {
@@ -236,22 +252,22 @@ class Plan:
             [config, _record(train), _record(held_out)],
         )
 
-    def _evaluation(self, row: Row, objective: str) -> str:
-        """The folder of a model's results on the records of an objective."""
+    def _evaluation(self, row: Row, kind: str) -> str:
+        """The folder of a model's results on records of a kind."""
         model = self._pretraining(row)
         if self.inputs.intrinsic:
-            held_out = os.path.join(self.inputs.intrinsic, objective)
+            held_out = os.path.join(self.inputs.intrinsic, kind)
             where, inputs = "intrinsic", [os.path.join(held_out, "manifest.json")]
-        elif objective == "sop":
-            return model  # Evaluated along with the training.
+        elif kind == _evaluated_while_training(row):
+            return model
         else:
-            held_out = self._held_out(objective)
+            held_out = self._held_out(kind)
             where, inputs = "heldout", [_record(held_out)]
-        folder = self._path("evaluations", row.model_name(), f"{where}-{objective}")
+        folder = self._path("evaluations", row.model_name(), f"{where}-{kind}")
         flags = {
             "nodo_train": True,
             "do_eval": True,
-            "input_file": self._records("train", row.objective, row.text),
+            "input_file": self._records("train", row.evaluation(), row.text),
             "eval_input_file": held_out,
             "albert_config_file": self._config(row.config),
             "init_checkpoint": model,
@@ -260,7 +276,7 @@ class Plan:
         for name in ("precision", "strategy", "eval_batch_size"):
             if name in row.pretraining:
                 flags[name] = row.pretraining[name]
-        title = f"Evaluate {row.model_name()} on {where} {objective.upper()} records"
+        title = f"Evaluate {row.model_name()} on {where} records, {kind}"
         inputs = [_record(model), *inputs]
         return self._add("evaluation", title, folder, "run_pretraining.py", flags, inputs)
 
@@ -308,7 +324,7 @@ class Plan:
         start = {
             "init_checkpoint": checkpoint,
             "albert_config_file": self._config(config),
-            "spm_model_file": self._vocabulary(),
+            "spm_model_file": self._vocabulary()[0],
         }
         former = task.get("from")
         before = self._fine_tuning(row, former, former.upper()) if former else None
@@ -386,6 +402,11 @@ class Plan:
         script = "-m albert_tf.tasks.glue make_submission"
         inputs = [_record(path) for path in tuned]
         self._add("submission", "Pack the ensemble's predictions", folder, script, flags, inputs)
+
+
+def _evaluated_while_training(row: Row) -> str:
+    """The kind of the held-out records that select a row's best weights."""
+    return "sop-whole" if row.whole_sentences else "sop"
 
 
 def _record(folder: str) -> str:

@@ -24,7 +24,9 @@ FOLDER = str(Path(__file__).resolve().parents[2] / "configs" / "paper")
 TABLES = tuple(f"table{number}" for number in range(1, 11))
 SCALES = ("tiny", "small", "paper")
 _ROW_KEYS = {"name", "parts", "members", "published", *SCALES}
-_SETTINGS = {"text", "objective", "dropout", "config", "pretraining", "checkpoint"}
+_SETTINGS = {
+    "text", "objective", "whole_sentences", "dropout", "config", "pretraining", "checkpoint"
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Row:
       config: the model; None if there is nothing to run.
       text: `megabytes` of the text to read (none: all), `additional` text too.
       objective: sentence objective of the training records: sop, nsp or none.
+      whole_sentences: whether no sequence of these records is truncated.
       pretraining: flags of run_pretraining.py.
       checkpoint: step of the checkpoint to fine-tune; None: the best one.
       members: names of the rows whose predictions this row averages.
@@ -47,6 +50,7 @@ class Row:
     config: AlbertConfig | None = None
     text: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     objective: str = "sop"
+    whole_sentences: bool = False
     pretraining: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     checkpoint: int | None = None
     members: tuple[str, ...] = ()
@@ -81,7 +85,11 @@ class Row:
         seed = self.pretraining.get("random_seed")
         end = f"{steps}steps" + (f"-seed{seed}" if seed is not None else "")
         shape, text = shape_name(self.config), text_name(self.text)
-        return f"{shape}-{self.objective}-{text}-{end}"
+        return f"{shape}-{self.evaluation()}-{text}-{end}"
+
+    def evaluation(self) -> str:
+        """The kind of the records, as the columns' `evaluation` names it."""
+        return self.objective + ("-whole" if self.whole_sentences else "")
 
 
 def _seeded(name: str, seed: int) -> str:

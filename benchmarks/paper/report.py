@@ -23,7 +23,10 @@ def define_flags() -> None:
     """Flags of `report`."""
     define_path("output_dir", "runs/paper", "Where the tables were run.")
     flags.DEFINE_enum("scale", "tiny", SCALES, "Which of them.")
-    define_path("page", "docs/results/paper.md", "The Markdown file to write.")
+    define_path(
+        "page", None, "The Markdown file to write. Default: docs/results/paper.md, or "
+        "paper_<scale>.md at other scales than tiny."
+    )  # fmt: skip
 
 
 def page(documents: list[dict[str, Any]], scale: str, plots: Mapping[str, str | None]) -> str:
@@ -88,6 +91,11 @@ def _machine(found: dict[str, Any]) -> str:
     )
 
 
+def _default_page(scale: str) -> str:
+    """Where the page of a scale is."""
+    return f"docs/results/paper{'' if scale == 'tiny' else f'_{scale}'}.md"
+
+
 def main() -> None:
     """Writes the page and its plots."""
     import tensorflow as tf
@@ -99,7 +107,8 @@ def main() -> None:
     documents = [files.read_object(path, "table") for path in paths if tf.io.gfile.exists(path)]
     if not documents:
         raise AlbertError(f"There are no tables in {folder}; run some, such as table5.")
-    stem = os.path.splitext(FLAGS.page)[0]
+    page_path = FLAGS.page or _default_page(FLAGS.scale)
+    stem = os.path.splitext(page_path)[0]
     plots = {d["table"]: save_evaluations(d, f"{stem}_{d['table']}.png") for d in documents}
-    files.write_text(FLAGS.page, page(documents, FLAGS.scale, plots))
-    print(f"{len(documents)} tables are in {FLAGS.page}.")
+    files.write_text(page_path, page(documents, FLAGS.scale, plots))
+    print(f"{len(documents)} tables are in {page_path}.")

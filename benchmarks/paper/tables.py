@@ -50,7 +50,7 @@ def collect(plan: Plan) -> dict[str, Any]:
         "curves": {name: curve for name, curve in curves.items() if curve},
         "notes": list(recipe.notes),
         "missing": plan.missing,
-        "text": os.path.basename(plan.inputs.text),
+        "text": ",".join(os.path.basename(path) for path in plan.inputs.text.split(",")),
         "commands": [shlex.join(["python", *stage.arguments()]) for stage in plan.stages],
         "machine": machine.describe(),
     }
@@ -150,6 +150,8 @@ def lines(document: Mapping[str, Any]) -> list[list[str]]:
         pairs = (("ours", row["ours"]), ("paper", row["published"]))
         for who, values in pairs if row["published"] else pairs[:1]:
             if who == "ours" and "config" not in row:
+                continue
+            if not (values or row["published"]):  # A further seed that was not run.
                 continue
             name = "" if who == "paper" and "config" in row else row["name"]
             cells = [shown(column["name"], values.get(column["name"])) for column in columns]

@@ -21,7 +21,7 @@ from albert_tf.weights.checkpoint_files import BestRecord
 from albert_tf.weights.load import load_pretrained
 from benchmarks.bundled_model import curve, finetune, heldout, make, report
 from data_prep.pretraining_options import PretrainingOptions
-from tests.support.builders import tiny_config, vocabulary, write_tokenizer, write_vocabulary
+from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 from tests.support.corpora import build
 
 pytestmark = pytest.mark.tooling
@@ -237,21 +237,6 @@ def test_the_held_out_text_is_chapters_of_sentences():
     lines = list(read_lines(str(ROOT / heldout.TEXT)))
     assert sum(map(len, lines)) > 1_500_000
     assert sum(not line.strip() for line in lines) == 95
-
-
-def test_whole_sentences_fill_sequences_in_their_order(tmp_path, monkeypatch):
-    tokenizer = write_tokenizer(tmp_path, WORDS)
-    sentence = lambda first, words: f"{WORDS[first]} {'cat ' * words}".strip()  # noqa: E731
-    short, too_long = [sentence(i, 49) for i in range(6)], sentence(6, 199)
-    chapters = [[short[0], short[1], short[2]], [short[3], too_long, short[4], short[5]]]
-    text = tmp_path / "text.txt"
-    text.write_text("\n\n".join("\n".join(chapter) for chapter in chapters) + "\n")
-    monkeypatch.setattr(heldout, "TEXT", str(text))
-    assert len(tokenizer.encode(short[0])) == 50
-    path = tmp_path / "whole.txt"
-    heldout.write_whole_sentences(str(path), tokenizer)
-    groups = [group.split("\n") for group in path.read_text().split("\n\n")]
-    assert groups == [short[:2], short[4:]]
 
 
 @pytest.fixture

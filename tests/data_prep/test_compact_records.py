@@ -102,6 +102,28 @@ def test_one_segment_may_be_compact_and_further_passes_cut_differently(tmp_path,
     assert len(np.unique(columns["text_ids"], axis=0)) > 0.5 * len(columns["text_ids"])
 
 
+def test_whole_sentences_end_where_sentences_do(tmp_path, build_here):
+    manifest = build_here(tmp_path, record_format="compact", whole_sentences=True)
+    assert manifest.options["whole_sentences"]
+    assert manifest.statistics["cutting"]["instances_truncated"] == 0
+    assert manifest.statistics["cutting"]["sentences_left_out"] > 0
+    found = find_records(str(tmp_path), None)
+    assert verify(found) == 0
+    documents = [
+        [found.tokenizer.encode(line) for line in document.split("\n")]
+        for document in corpus(60, 20).strip().split("\n\n")
+    ]
+    runs = {
+        tuple(itertools.chain(*document[start:end]))
+        for document in documents
+        for start in range(len(document))
+        for end in range(start + 1, len(document) + 1)
+    }
+    columns = read_columns(tmp_path)
+    for ids, (a, b) in zip(columns["text_ids"].tolist(), columns["segment_lengths"].tolist()):
+        assert {tuple(ids[:a]), tuple(ids[a : a + b]), tuple(ids[: a + b])} <= runs
+
+
 @pytest.mark.parametrize(
     ("options", "option"),
     [

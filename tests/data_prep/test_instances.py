@@ -110,6 +110,60 @@ def test_single_sentences_are_merged_or_skipped_and_counted():
     assert spans[0][0] < 25 and spans[1][0] >= 25 and spans[3][0] >= 89
 
 
+def whole_chunks(lengths, target, least):
+    """[start, end) of the sentences of each chunk, found sentence by sentence."""
+    chunks, start, tokens = [], 0, 0
+    for i, length in enumerate([*lengths, 10**6]):
+        if tokens + length <= target:
+            tokens += length
+            continue
+        chunks.append((start, i))
+        start, tokens = i + 1, 0
+    return [(a, b) for a, b in chunks if b - a >= least]
+
+
+@pytest.mark.parametrize(("objective", "least"), [("sop", 2), ("none", 1)])
+def test_whole_sentences_are_those_that_fit_without_the_one_that_does_not(objective, least):
+    rng = np.random.default_rng(7)
+    documents = [*random_documents(rng, tokens=(3, 45)), [20], [90], [10, 90], [90, 10, 10]]
+    bucket = random_bucket(documents, rng)
+    options = InstanceOptions(43, 0.0, objective, whole_sentences=True)
+    instances, counts = cut(bucket, 1, rng, options)
+    expected, kept = [], 0
+    bounds = bucket.sentence_bounds
+    for first, lengths in zip(bucket.document_bounds, documents):
+        for start, end in whole_chunks(lengths, options.max_text_tokens, least):
+            expected.append((bounds[first + start], bounds[first + end]))
+            kept += end - start
+    if objective == "sop":
+        starts = np.minimum(instances.a_start, instances.b_start)
+        ends = np.maximum(instances.a_end, instances.b_end)
+        assert set(instances.a_start) | set(instances.b_start) <= set(bounds)
+        np.testing.assert_array_equal(sum(lengths_of(instances)), ends - starts)
+    else:
+        starts, ends = instances.a_start, instances.a_end
+    assert sorted(zip(starts, ends)) == expected
+    assert counts["instances_truncated"] == counts["tokens_truncated"] == 0
+    assert counts["sentences_left_out"] == sum(map(len, documents)) - kept
+
+
+def test_lengths_of_whole_sentences_tell_nothing_of_their_order():
+    rng = np.random.default_rng(8)
+    bucket = random_bucket(random_documents(rng, 400, (20, 100), (1, 41)), rng)
+    shares = {}
+    for whole in (True, False):
+        instances, _ = cut(bucket, 8, rng, InstanceOptions(64, 0.0, whole_sentences=whole))
+        a, b = lengths_of(instances)
+        swapped = instances.labels == 1
+        first, second = np.where(swapped, b, a), np.where(swapped, a, b)
+        different = first != second
+        assert different.sum() > 10_000
+        shares[whole] = (second > first)[different].mean()
+    # Four standard errors. Where segments are truncated, the lengths do tell it.
+    assert shares[True] == pytest.approx(0.5, abs=0.02)
+    assert abs(shares[False] - 0.5) > 0.03
+
+
 def test_official_sop_pairs_single_sentences_with_other_documents():
     rng = np.random.default_rng(3)
     documents = random_documents(rng, 200, (1, 30), (10, 60))

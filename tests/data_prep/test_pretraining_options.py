@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from albert_tf.errors import AlbertError
 from data_prep.pretraining_options import PretrainingOptions
 
 
@@ -30,3 +31,15 @@ def test_max_predictions_follow_the_length():
 def test_too_few_predictions_for_the_share_cause_a_warning(length, most, share, message):
     warning = PretrainingOptions(length, most, share).warning()
     assert (warning is None) if message is None else re.search(message, warning)
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"sentence_objective": "nsp"}, "`sentence_objective`=nsp"),
+        ({"compat": "google_research"}, "`compat`=google_research"),
+    ],
+)
+def test_whole_sentences_are_of_one_document(options, option):
+    with pytest.raises(AlbertError, match=f"^`whole_sentences` does not go with {option}, which"):
+        PretrainingOptions(whole_sentences=True, **options)

@@ -10,6 +10,7 @@ import pytest
 from absl import flags
 
 from albert_tf.io import files
+from albert_tf.weights.load import load_pretrained
 from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 from benchmarks.paper.tables import collect
@@ -106,6 +107,29 @@ def test_every_model_of_table_5_is_evaluated_on_both_objectives():
         stage.flags["eval_input_file"] for stage in made.stages if "Pretrain" in stage.title
     }
     assert evaluated == {"out/records/12mb-heldout-sop"}
+
+
+def test_small_models_continue_the_bundled_one_and_sop_reads_whole_sentences():
+    made = plan("table5", "small")
+    stages = {stage.folder: stage for stage in made.stages}
+    assert not any("train_sentencepiece" in stage.script for stage in made.stages)
+    for row in ("None", "NSP", "SOP"):
+        given = stages[made.models[row]].flags
+        assert given["init_checkpoint"] == "albert_tiny_books"
+        model = load_pretrained(given["init_checkpoint"])
+        assert made.rows[row].config == model.config
+    train, whole, cut = (
+        f"out/records/all-{kind}"
+        for kind in ("train-sop-whole", "heldout-sop-whole", "heldout-sop")
+    )
+    assert stages[train].flags["whole_sentences"] and stages[whole].flags["whole_sentences"]
+    assert "whole_sentences" not in stages[cut].flags
+    assert stages[made.models["SOP"]].flags["input_file"] == train
+    assert stages[made.models["SOP"]].flags["eval_input_file"] == whole
+    assert made.cells["SOP"]["sop-whole"].folder == made.models["SOP"]
+    assert stages[made.cells["SOP"]["sop"].folder].flags["eval_input_file"] == cut
+    assert stages[made.models["NSP"]].flags["eval_input_file"] == cut
+    assert stages[made.cells["NSP"]["sop-whole"].folder].flags["eval_input_file"] == whole
 
 
 def test_an_intrinsic_set_replaces_held_out_text():
