@@ -183,7 +183,7 @@ class _Build:
             "builder_version": BUILDER_VERSION,
             "tokenizer": self._tokenizer.spec.to_dict(),
             "options": {
-                **dataclasses.asdict(self._options),
+                **self._options.to_dict(),
                 "input_files": inputs,
                 "num_shards": self._output.wanted_shards,
                 "shard_names": list(self._output.names),

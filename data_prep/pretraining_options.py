@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 from albert_tf.data.masking_options import MaskingOptions
 from albert_tf.data.records import FeatureSpec, compact_features, pretraining_features
@@ -109,6 +110,17 @@ class PretrainingOptions:
     def needs_other_documents(self) -> bool:
         """Whether segments are drawn from unrelated documents."""
         return self.sentence_objective == "nsp" or self.official
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the options as a manifest records them.
+
+        Without `whole_sentences` if it is off: manifests from before that option lack it, and their
+        records are the same.
+        """
+        options = dataclasses.asdict(self)
+        if not self.whole_sentences:
+            del options["whole_sentences"]
+        return options
 
     def warning(self) -> str | None:
         """Returns a warning if long instances cannot have all their predictions, or None."""

@@ -17,7 +17,6 @@ _CUTTING = (
     "chunks_paired_with_another_document",
     "chunks_dropped_no_other_document",
     "documents_skipped_single_sentence",
-    "sentences_left_out",
 )
 
 
@@ -31,6 +30,7 @@ def summarize(
       counts: counts of all shards, over all passes.
       options: the build's options.
     """
+    cutting = (*_CUTTING, "sentences_left_out") if options.whole_sentences else _CUTTING
     return {
         "corpus": dict(corpus),
         "instances": counts["instances"],
@@ -38,7 +38,7 @@ def summarize(
             counts["sequence_tokens"], counts["instances"] * options.max_seq_length
         ),
         **({} if options.compact else _masking_statistics(counts, options)),
-        "cutting": {name: counts[name] for name in _CUTTING},
+        "cutting": {name: counts[name] for name in cutting},
     }
 
 
