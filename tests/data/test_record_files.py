@@ -150,6 +150,12 @@ def test_records_of_another_kind_layout_or_tokenizer_cannot_be_mixed(save, field
         find_manifest(save(one={}, two={field: other}))
 
 
+def test_records_of_the_same_vocabulary_under_another_name_can_be_mixed(save):
+    specs = [{"model_file": name, "sha256": "0" * 64} for name in ("spiece.model", "en.model")]
+    paths = save(one={"tokenizer": specs[0]}, two={"tokenizer": specs[1]})
+    assert find_manifest(paths).tokenizer == specs[0]
+
+
 def test_mixed_shards_have_the_oldest_builder_version(save):
     assert find_manifest(save(new={"builder_version": 2}, old={})).builder_version == 1
     assert find_manifest(save(new={"builder_version": 2})).builder_version == 2
