@@ -34,6 +34,8 @@ class InstanceOptions:
       official: follow the official builder for chunks of a single sentence (pair them with another
         document under label 1, in SOP too) and cut segments inside words.
       whole_sentences: truncate nothing, and leave out what does not fit; for "sop" and "none".
+      repeat_prob: share of the documents that are cut into instances with the same sentences as
+        segment A and as segment B, in each pass; for "sop".
     """
 
     max_seq_length: int
@@ -41,6 +43,7 @@ class InstanceOptions:
     objective: str = "sop"
     official: bool = False
     whole_sentences: bool = False
+    repeat_prob: float = 0.0
 
     @property
     def max_text_tokens(self) -> int:
@@ -134,12 +137,24 @@ class _Cutter:
 
     def chunk_pass(self) -> list[np.ndarray]:
         """Returns the instances of one pass for "sop" or "none"."""
+        documents = list(enumerate(self._targets()))
+        repeated = []
+        if self._options.repeat_prob:
+            repeats = self._rng.random(len(documents)) < self._options.repeat_prob
+            repeated = [document for document in documents if repeats[document[0]]]
+            documents = [document for document in documents if not repeats[document[0]]]
         if self._options.whole_sentences:
-            return self._whole_sentences_pass()
+            ranges = self._whole_sentences_pass(documents)
+        else:
+            ranges = self._truncated_pass(documents)
+        return [*ranges, self._repeated_pass(repeated)] if repeated else ranges
+
+    def _truncated_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
+        """Returns instances of at least the target's tokens; see _fitting for `targets`."""
         pairs = self._options.objective == "sop"
         merge = pairs and not self._options.official
         chunks: list[tuple[int, int, int, int]] = []
-        for document, target in enumerate(self._targets()):
+        for document, target in targets:
             start, last = self._documents[document], self._documents[document + 1]
             if merge and last - start == 1:
                 self._counts["documents_skipped_single_sentence"] += 1
@@ -155,25 +170,45 @@ class _Cutter:
                         self._counts["chunks_merged_with_previous_sentence"] += 1
                 chunks.append((start, end, document, target))
                 start = end
-        starts, ends, documents, targets = np.array(chunks, np.int32).reshape(-1, 4).T
+        starts, ends, documents, tokens = np.array(chunks, np.int32).reshape(-1, 4).T
         if not pairs:
             return [self._as_ranges(starts, ends, ends, ends, np.zeros_like(starts))]
         single = ends - starts == 1
         ranges = [self._order_pairs(starts[~single], ends[~single])]
         if single.any():
-            ranges.append(self._pair_singles(starts[single], documents[single], targets[single]))
+            ranges.append(self._pair_singles(starts[single], documents[single], tokens[single]))
         return ranges
 
-    def _whole_sentences_pass(self) -> list[np.ndarray]:
-        """Returns instances of as many sentences as fit.
+    def _whole_sentences_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
+        """Returns instances of as many sentences as fit into the target's tokens."""
+        if self._options.objective == "sop":
+            return [self._order_pairs(*self._fitting(targets, least=2))]
+        starts, ends = self._fitting(targets, least=1)
+        return [self._as_ranges(starts, ends, ends, ends, np.zeros_like(starts))]
 
-        The sentence that no longer fits is left out. If it began the next chunk, first sentences
+    def _repeated_pass(self, targets: list[tuple[int, int]]) -> np.ndarray:
+        """Returns instances of the same sentences twice. Their labels have no meaning."""
+        halves = [(document, target // 2) for document, target in targets]
+        starts, ends = self._fitting(halves, least=1)
+        self._counts["instances_repeated"] += len(starts)
+        labels = self._rng.random(len(starts)) < 0.5
+        return self._as_ranges(starts, ends, starts, ends, labels)
+
+    def _fitting(self, targets: list[tuple[int, int]], least: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns runs of at least `least` sentences that fit into the target's tokens.
+
+        The sentence that no longer fits is left out. If it began the next run, first sentences
         would be longer than others, and their lengths would tell the order of the segments.
+
+        Args:
+          targets: documents, and the tokens of a run of each.
+          least: runs of fewer sentences are left out.
+
+        Returns:
+          The first sentences and those after the last, int32 [runs].
         """
-        pairs = self._options.objective == "sop"
-        least = 2 if pairs else 1  # A single sentence has no order.
         chunks: list[tuple[int, int]] = []
-        for document, target in enumerate(self._targets()):
+        for document, target in targets:
             start, last = self._documents[document], self._documents[document + 1]
             while start < last:
                 fitting = self._bounds[start] + target
@@ -185,9 +220,7 @@ class _Cutter:
                 self._counts["sentences_left_out"] += int(end < last)
                 start = end + 1
         starts, ends = np.array(chunks, np.int32).reshape(-1, 2).T
-        if pairs:
-            return [self._order_pairs(starts, ends)]
-        return [self._as_ranges(starts, ends, ends, ends, np.zeros_like(starts))]
+        return starts, ends
 
     def _order_pairs(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Splits chunks of two or more sentences into two segments and swaps half of them."""

@@ -39,6 +39,7 @@ class PretrainingOptions:
     random_seed: int = 12345
     sentence_objective: str = "sop"
     whole_sentences: bool = False
+    repeat_prob: float = 0.0
     compat: str | None = None
     record_format: str = MASKED
 
@@ -63,8 +64,9 @@ class PretrainingOptions:
                 raise AlbertError(f"`{name}` is {value}; it must be at least {least}.")
         if not 0 < self.masked_lm_prob < 1:
             raise AlbertError(f"`masked_lm_prob` is {self.masked_lm_prob}, not between 0 and 1.")
-        if not 0 <= self.short_seq_prob <= 1:
-            raise AlbertError(f"`short_seq_prob` is {self.short_seq_prob}, not between 0 and 1.")
+        for name in ("short_seq_prob", "repeat_prob"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise AlbertError(f"`{name}` is {getattr(self, name)}, not between 0 and 1.")
         if self.max_predictions_per_seq is None:
             most = math.ceil(self.masked_lm_prob * self.max_seq_length)
             object.__setattr__(self, "max_predictions_per_seq", most)
@@ -79,6 +81,11 @@ class PretrainingOptions:
                 f"`whole_sentences` does not go with {other}, which takes segments from other "
                 "documents."
             )
+        if self.repeat_prob and (self.official or self.sentence_objective != "sop"):
+            other = f"compat`={self.compat}"
+            if not self.official:
+                other = f"sentence_objective`={self.sentence_objective}"
+            raise AlbertError(f"`repeat_prob` does not go with `{other}.")
         if self.compact:
             self._check_compact()
 
@@ -114,12 +121,13 @@ class PretrainingOptions:
     def to_dict(self) -> dict[str, Any]:
         """Returns the options as a manifest records them.
 
-        Without `whole_sentences` if it is off: manifests from before that option lack it, and their
-        records are the same.
+        Without `whole_sentences` and `repeat_prob` where they are off: older manifests lack them,
+        and their records are the same.
         """
         options = dataclasses.asdict(self)
-        if not self.whole_sentences:
-            del options["whole_sentences"]
+        for name in ("whole_sentences", "repeat_prob"):
+            if not options[name]:
+                del options[name]
         return options
 
     def warning(self) -> str | None:
@@ -143,6 +151,7 @@ class PretrainingOptions:
             self.sentence_objective,
             self.official,
             self.whole_sentences,
+            self.repeat_prob,
         )
 
     def masking(self) -> MaskingOptions:

@@ -30,7 +30,11 @@ def summarize(
       counts: counts of all shards, over all passes.
       options: the build's options.
     """
-    cutting = (*_CUTTING, "sentences_left_out") if options.whole_sentences else _CUTTING
+    cutting = list(_CUTTING)
+    if options.whole_sentences or options.repeat_prob:
+        cutting.append("sentences_left_out")
+    if options.repeat_prob:
+        cutting.append("instances_repeated")
     return {
         "corpus": dict(corpus),
         "instances": counts["instances"],

@@ -235,7 +235,7 @@ def main() -> None:
     found = collect(todo)
     for scores in found.values():
         for start in FLAGS.start:
-            # Where things lie on this machine is nobody's business.
+            # Published commands contain no local paths.
             command = scores[start]["command"].replace(output_dir, "runs/finetune")
             scores[start]["command"] = command.replace(data_dir, "data")
     path = os.path.join(output_dir, RESULTS_FILE)

@@ -244,3 +244,14 @@ def test_training_masks_real_text_as_the_builder_does(tmp_path, real_text, real_
     assert masked / used == pytest.approx(0.8, abs=0.003)
     assert kept / used == pytest.approx(0.1, abs=0.003)
     assert labels / 20_000 == pytest.approx(0.5, abs=0.015)
+
+
+def test_repeated_segments_are_the_same_text_twice(tmp_path, build_here):
+    manifest = build_here(tmp_path, record_format="compact", repeat_prob=1.0)
+    cutting = manifest.statistics["cutting"]
+    assert cutting["instances_repeated"] == manifest.statistics["instances"] > 0
+    assert verify(find_records(str(tmp_path), None)) == 0
+    columns = read_columns(tmp_path)
+    for ids, (a, b) in zip(columns["text_ids"], columns["segment_lengths"]):
+        assert a == b > 0
+        np.testing.assert_array_equal(ids[:a], ids[a : a + b])

@@ -164,6 +164,29 @@ def test_lengths_of_whole_sentences_tell_nothing_of_their_order():
     assert abs(shares[False] - 0.5) > 0.03
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_repeated_segments_are_whole_sentences_of_a_share_of_the_documents(whole):
+    rng = np.random.default_rng(9)
+    documents = random_documents(rng, 400)
+    bucket = random_bucket(documents, rng)
+    options = InstanceOptions(64, 0.0, whole_sentences=whole, repeat_prob=0.3)
+    instances, counts = cut(bucket, 1, rng, options)
+    repeated = instances.a_start == instances.b_start
+    assert counts["instances_repeated"] == repeated.sum()
+    numbers = document_of(bucket, instances.a_start)
+    assert not set(numbers[repeated]) & set(numbers[~repeated])
+    # Four standard errors.
+    assert len(set(numbers[repeated])) / len(documents) == pytest.approx(0.3, abs=0.1)
+    np.testing.assert_array_equal(instances.a_end[repeated], instances.b_end[repeated])
+    assert sum(lengths_of(instances)).max() <= options.max_text_tokens
+    expected = []
+    for document in sorted(set(numbers[repeated])):
+        first = bucket.document_bounds[document]
+        for start, end in whole_chunks(documents[document], options.max_text_tokens // 2, 1):
+            expected.append(tuple(bucket.sentence_bounds[[first + start, first + end]]))
+    assert sorted(zip(instances.a_start[repeated], instances.a_end[repeated])) == expected
+
+
 def test_official_sop_pairs_single_sentences_with_other_documents():
     rng = np.random.default_rng(3)
     documents = random_documents(rng, 200, (1, 30), (10, 60))
