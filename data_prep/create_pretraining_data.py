@@ -83,8 +83,9 @@ _OPTION_HELP = {
     "that no longer fits is left out. Then only the text tells the order of the segments, not "
     "their lengths or where they are cut (docs/pretraining.md). Not for --compat or NSP.",
     "repeat_prob": "Share of the documents that, in each pass, are cut into instances whose two "
-    "segments are the same sentences. A word that is masked in one is found in the other, so the "
-    "model learns to compare two texts (docs/pretraining.md). For --sentence_objective=sop.",
+    "segments are the same sentences. A word masked in one is usually visible in the other, so the "
+    "model learns to compare two texts (docs/pretraining.md). Only for --sentence_objective=sop "
+    "without --compat.",
     "compat": "Reproduce bugs of the TF1 release: single sentences are paired with another "
     "document under label 1, spans and words cross [SEP], segments are cut inside words, random "
     "replacements may be special pieces, and a document continues in the next file.",

@@ -137,20 +137,23 @@ class _Cutter:
 
     def chunk_pass(self) -> list[np.ndarray]:
         """Returns the instances of one pass for "sop" or "none"."""
-        documents = list(enumerate(self._targets()))
-        repeated = []
-        if self._options.repeat_prob:
-            repeats = self._rng.random(len(documents)) < self._options.repeat_prob
-            repeated = [document for document in documents if repeats[document[0]]]
-            documents = [document for document in documents if not repeats[document[0]]]
-        if self._options.whole_sentences:
-            ranges = self._whole_sentences_pass(documents)
-        else:
-            ranges = self._truncated_pass(documents)
-        return [*ranges, self._repeated_pass(repeated)] if repeated else ranges
+        targets = list(enumerate(self._targets()))
+        one_pass = (
+            self._whole_sentences_pass if self._options.whole_sentences else self._truncated_pass
+        )
+        if not self._options.repeat_prob:  # Nothing is drawn: the records stay as they were.
+            return one_pass(targets)
+        is_repeated = self._rng.random(len(targets)) < self._options.repeat_prob
+        repeated = [target for target, repeat in zip(targets, is_repeated) if repeat]
+        others = [target for target, repeat in zip(targets, is_repeated) if not repeat]
+        return [*one_pass(others), *self._repeated_pass(repeated)]
 
     def _truncated_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
-        """Returns instances of at least the target's tokens; see _fitting for `targets`."""
+        """Returns instances that are truncated where they do not fit.
+
+        Args:
+          targets: documents, and the tokens of an instance of each.
+        """
         pairs = self._options.objective == "sop"
         merge = pairs and not self._options.official
         chunks: list[tuple[int, int, int, int]] = []
@@ -180,22 +183,25 @@ class _Cutter:
         return ranges
 
     def _whole_sentences_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
-        """Returns instances of as many sentences as fit into the target's tokens."""
+        """Returns instances of as many sentences as fit; see _truncated_pass for `targets`."""
         if self._options.objective == "sop":
             return [self._order_pairs(*self._fitting(targets, least=2))]
         starts, ends = self._fitting(targets, least=1)
         return [self._as_ranges(starts, ends, ends, ends, np.zeros_like(starts))]
 
-    def _repeated_pass(self, targets: list[tuple[int, int]]) -> np.ndarray:
-        """Returns instances of the same sentences twice. Their labels have no meaning."""
+    def _repeated_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
+        """Returns instances of the same sentences twice; see _truncated_pass for `targets`.
+
+        Their labels are random: both segments are the same text.
+        """
         halves = [(document, target // 2) for document, target in targets]
         starts, ends = self._fitting(halves, least=1)
         self._counts["instances_repeated"] += len(starts)
         labels = self._rng.random(len(starts)) < 0.5
-        return self._as_ranges(starts, ends, starts, ends, labels)
+        return [self._as_ranges(starts, ends, starts, ends, labels)]
 
     def _fitting(self, targets: list[tuple[int, int]], least: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns runs of at least `least` sentences that fit into the target's tokens.
+        """Returns runs of at least `least` sentences, as many as fit.
 
         The sentence that no longer fits is left out. If it began the next run, first sentences
         would be longer than others, and their lengths would tell the order of the segments.

@@ -75,17 +75,19 @@ class PretrainingOptions:
                 f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be at least "
                 f"1 and less than `max_seq_length`, {self.max_seq_length}."
             )
+        other = f"`sentence_objective`={self.sentence_objective}"
+        if self.official:
+            other = f"`compat`={self.compat}"
         if self.whole_sentences and self.needs_other_documents:
-            other = f"`compat`={self.compat}" if self.official else "`sentence_objective`=nsp"
             raise AlbertError(
                 f"`whole_sentences` does not go with {other}, which takes segments from other "
                 "documents."
             )
         if self.repeat_prob and (self.official or self.sentence_objective != "sop"):
-            other = f"compat`={self.compat}"
-            if not self.official:
-                other = f"sentence_objective`={self.sentence_objective}"
-            raise AlbertError(f"`repeat_prob` does not go with `{other}.")
+            raise AlbertError(
+                f"`repeat_prob` does not go with {other}; it needs `sentence_objective`=sop and no "
+                "`compat`."
+            )
         if self.compact:
             self._check_compact()
 

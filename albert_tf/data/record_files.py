@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from albert_tf.data.manifest import FILE_NAME, Manifest
 from albert_tf.data.records import Features, infer_features, read_examples
@@ -91,13 +92,23 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
     return dataclasses.replace(first, shards=shards, builder_version=oldest)
 
 
+def _common_fields(manifest: Manifest) -> dict[str, Any]:
+    """Returns the fields that must be equal in manifests whose records are mixed.
+
+    The name of the vocabulary file may differ, since the specification has a digest of its content.
+    """
+    return {
+        "kind": manifest.kind,
+        "features": manifest.features,
+        "tokenizer": {**manifest.tokenizer, "model_file": None},
+    }
+
+
 def _check_mixable(first_folder: str, first: Manifest, folder: str, manifest: Manifest) -> None:
     """Raises AlbertError if the records of two folders cannot be mixed."""
-    for field in ("kind", "features", "tokenizer"):
-        values = [getattr(each, field) for each in (manifest, first)]
-        if field == "tokenizer":  # The file's name may differ; its content has a digest.
-            values = [{**spec, "model_file": None} for spec in values]
-        if values[0] != values[1]:
+    expected = _common_fields(first)
+    for field, value in _common_fields(manifest).items():
+        if value != expected[field]:
             raise AlbertError(
                 f"The records in {folder or '.'} and {first_folder or '.'} differ in their "
                 f"{field} and cannot be mixed."

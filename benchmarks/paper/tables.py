@@ -168,7 +168,7 @@ def markdown(document: Mapping[str, Any], plot: str | None = None) -> str:
     text += ["", *(f"- {note}" for note in notes(document)), ""]
     if plot:
         text += [f"![Accuracies on held-out text over the steps]({plot})", ""]
-        text += ["Each model on held-out records of the kind it was trained on.", ""]
+        text += ["Each model is evaluated on held-out records of the kind it was trained on.", ""]
     return "\n".join(text)
 
 
