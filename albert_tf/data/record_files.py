@@ -106,9 +106,9 @@ def _common_fields(manifest: Manifest) -> dict[str, Any]:
 
 def _check_mixable(first_folder: str, first: Manifest, folder: str, manifest: Manifest) -> None:
     """Raises AlbertError if the records of two folders cannot be mixed."""
-    expected = _common_fields(first)
+    common = _common_fields(first)
     for field, value in _common_fields(manifest).items():
-        if value != expected[field]:
+        if value != common[field]:
             raise AlbertError(
                 f"The records in {folder or '.'} and {first_folder or '.'} differ in their "
                 f"{field} and cannot be mixed."
