@@ -34,8 +34,9 @@ from albert_tf.data.corrupt_records import (
 )
 from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.framing import end_checksums
+from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_faults import scan_shard
-from albert_tf.data.record_files import find_manifest
+from albert_tf.data.record_files import find_manifests, joined_manifest
 from albert_tf.data.sections import Sections
 from albert_tf.data.training_order import (
     ORDER_VERSION,
@@ -110,7 +111,9 @@ class RecordSource:
 
     def __post_init__(self) -> None:
         """Finds the manifest and checks the shards."""
-        self.manifest = find_manifest(self.files)
+        manifests = find_manifests(self.files)
+        self.manifest = joined_manifest(manifests, self.files)
+        self._folder_manifests = list(manifests.values())
         infos = self.manifest.shards if self.manifest else None
         repaired: list[RepairedShard] = []
         if self.max_corrupt_records:
@@ -180,24 +183,19 @@ class RecordSource:
     def description(self) -> dict[str, Any]:
         """Describes the data and how they were built, as JSON values.
 
-        Without a manifest: the names of the shards and their numbers of examples.
+        Without a manifest: the names of the shards and their numbers of examples. With manifests in
+        several folders, `options` and `statistics` are the first one's, and `mixed_with` has those
+        of the others.
         """
         common = {"order_version": ORDER_VERSION, "examples": self.num_examples}
         if self.manifest is None:
             shards = [{"examples": info.examples, "name": info.name} for info in self._infos]
             return {**common, "shards": shards}
-        options = dict(self.manifest.options)
-        if "input_files" in options:
-            options["input_files"] = [
-                {"name": os.path.basename(file["path"]), "bytes": file["bytes"]}
-                for file in options["input_files"]
-            ]
-        return {
-            "kind": self.manifest.kind,
-            **common,
-            "options": options,
-            "statistics": dict(self.manifest.statistics),
-        }
+        first, *others = map(_describe_build, self._folder_manifests)
+        description = {"kind": self.manifest.kind, **common, **first}
+        if others:
+            description["mixed_with"] = {f"folder {i}": other for i, other in enumerate(others, 2)}
+        return description
 
     @property
     def train_input_fn(self) -> FileInput:
@@ -342,6 +340,17 @@ def _map_ahead(
 ) -> tf.data.Dataset:
     """Maps a data set in parallel and prefetches the results."""
     return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def _describe_build(manifest: Manifest) -> dict[str, Any]:
+    """Returns how the records of a folder were built; without folders in the names of the texts."""
+    options = dict(manifest.options)
+    if "input_files" in options:
+        options["input_files"] = [
+            {"name": os.path.basename(file["path"]), "bytes": file["bytes"]}
+            for file in options["input_files"]
+        ]
+    return {"options": options, "statistics": dict(manifest.statistics)}
 
 
 def _describe(path: str, examples: int | None) -> records.ShardInfo:

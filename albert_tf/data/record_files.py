@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.data.manifest import FILE_NAME, Manifest
@@ -50,19 +50,17 @@ def record_files(patterns: str) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def find_manifest(paths: Sequence[str]) -> Manifest | None:
-    """Returns the manifest of some shards, with exactly these `shards` in the given order.
+def find_manifests(paths: Sequence[str]) -> dict[str, Manifest]:
+    """Returns the manifests beside some shards by their folders, in the order of the shards.
 
     Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
-    the options that define labels and masks. The result then has the other options and the
-    statistics of the first folder, and the oldest builder version.
+    the options that define labels and masks.
 
     Returns:
-      None if no folder has a manifest (records of another program).
+      {} if no folder has a manifest (records of another program).
 
     Raises:
-      AlbertError: only some folders have a manifest, a manifest does not list a shard, or two
-        manifests disagree.
+      AlbertError: only some folders have a manifest, or two manifests disagree.
     """
     manifests: dict[str, Manifest] = {}
     missing = []
@@ -73,12 +71,42 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
         else:
             missing.append(folder)
     if not manifests:
-        return None
+        return {}
     if missing:
         raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
     first_folder, first = next(iter(manifests.items()))
     for folder, manifest in manifests.items():
         _check_mixable(first_folder, first, folder, manifest)
+    return manifests
+
+
+def find_manifest(paths: Sequence[str]) -> Manifest | None:
+    """Returns the manifest of some shards; see `joined_manifest`.
+
+    Raises:
+      AlbertError: as in `find_manifests` and `joined_manifest`.
+    """
+    return joined_manifest(find_manifests(paths), paths)
+
+
+def joined_manifest(manifests: Mapping[str, Manifest], paths: Sequence[str]) -> Manifest | None:
+    """Returns one manifest with exactly the shards `paths`, in this order.
+
+    Of several folders, it has the options and the statistics of the first one, and the oldest
+    builder version.
+
+    Args:
+      manifests: as returned by `find_manifests(paths)`.
+      paths: of the shards.
+
+    Returns:
+      None if there are no manifests.
+
+    Raises:
+      AlbertError: a manifest does not list a shard.
+    """
+    if not manifests:
+        return None
     listed = {
         (folder, shard.name): shard
         for folder, manifest in manifests.items()
@@ -89,6 +117,7 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
         unlisted = paths[shards.index(None)]
         raise AlbertError(f"{unlisted} is not listed in the {FILE_NAME} beside it.")
     oldest = min(manifest.builder_version for manifest in manifests.values())
+    first = next(iter(manifests.values()))
     return dataclasses.replace(first, shards=shards, builder_version=oldest)
 
 

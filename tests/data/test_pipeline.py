@@ -268,3 +268,28 @@ def test_empty_record_files_are_refused(tmp_path):
     records.write_shard(str(tmp_path / "none"), [])
     with pytest.raises(AlbertError, match="hold no examples"):
         source([str(tmp_path / "none")])
+
+
+def test_the_description_has_the_options_and_statistics_of_every_folder(tmp_path):
+    paths = []
+    for number, folder in enumerate(["x", "y", "z"], 1):
+        (tmp_path / folder).mkdir()
+        paths.append(str(tmp_path / folder / "shard"))
+        options = {"short_seq_prob": number / 10, "input_files": [{"path": "/t/a", "bytes": 1}]}
+        infos = [write_labels(paths[-1], range(number))]
+        manifest = Manifest("classification", LABELS, infos, {}, options, {"instances": number})
+        manifest.save(str(tmp_path / folder))
+
+    def built(number):
+        options = {"short_seq_prob": number / 10, "input_files": [{"name": "a", "bytes": 1}]}
+        return {"options": options, "statistics": {"instances": number}}
+
+    mixed = RecordSource(paths, LABELS).description
+    common = {key: mixed[key] for key in ("kind", "order_version", "examples")}
+    assert mixed == {
+        **common,
+        **built(1),
+        "mixed_with": {"folder 2": built(2), "folder 3": built(3)},
+    }
+    assert mixed["examples"] == 6
+    assert RecordSource(paths[:1], LABELS).description == {**common, "examples": 1, **built(1)}
