@@ -74,6 +74,9 @@ WAYS = {
     "saved_model_bf16": Way(_OURS, "saved_model", "saved_model_bf16"),
     "saved_model_bf16_frozen": Way(_OURS, "saved_model", "saved_model_bf16", frozen=True),
     "saved_model_text": Way(_OURS, "saved_model_text", "saved_model_text", output="probabilities"),
+    "saved_model_text_frozen": Way(
+        _OURS, "saved_model_text", "saved_model_text", output="probabilities", frozen=True
+    ),
     "saved_model_text_bf16_frozen": Way(
         _OURS, "saved_model_text", "saved_model_text_bf16", output="probabilities", frozen=True
     ),
@@ -95,6 +98,7 @@ TITLES = {
     "saved_model_bf16": "SavedModel, ids, bf16",
     "saved_model_bf16_frozen": "SavedModel, ids, bf16, constant weights",
     "saved_model_text": "SavedModel, text",
+    "saved_model_text_frozen": "SavedModel, text, constant weights",
     "saved_model_text_bf16_frozen": "SavedModel, text, bf16, constant weights",
     "python": "Python",
     "tflite": "TensorFlow Lite",
