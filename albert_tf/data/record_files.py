@@ -51,7 +51,7 @@ def record_files(patterns: str) -> list[str]:
 
 
 def find_manifests(paths: Sequence[str]) -> dict[str, Manifest]:
-    """Returns the manifests beside some shards by their folders, in the order of the shards.
+    """Returns the manifests beside some shards by folder, in the order of the shards.
 
     Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
     the options that define labels and masks.
