@@ -12,14 +12,15 @@ builds masked records and trains on them as in the paper, with the learning rate
 batch. "transformers" trains AlbertForMaskedLM with torch.compile. The time of each includes
 start-up and processing of the text. Every model is scored by whole words of the held-out text and,
 with --glue_dir, fine-tuned on SST-2. Appends one line to results.jsonl for each model, and skips
-models that already have one; log.txt in a model's folder shows its progress. transformers always
-projects embeddings, so the configuration must have different embedding and hidden sizes.
+models that already have one; log.txt in a model's folder shows its progress. If it is stopped, run
+the command again: transformers continues from its last checkpoint, the other methods begin anew.
+transformers always projects embeddings, so the configuration must have different embedding and
+hidden sizes.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import time
 
 from absl import flags
@@ -72,11 +73,11 @@ def _run() -> None:
         if any(key.items() <= line.items() for line in lines):
             continue
         trial = Trial(os.path.join(FLAGS.output_dir, f"{method}-{minutes:g}-{seed}"), minutes, seed)
-        shutil.rmtree(trial.folder, ignore_errors=True)
         print(f"{method}, {minutes:g} minutes, seed {seed}: progress in {trial.folder}/{LOG_FILE}")
         began = time.monotonic()
         described = METHODS[method](trial)
-        line = {**key, "took_minutes": (time.monotonic() - began) / 60}
+        took = described.get("minutes") or (time.monotonic() - began) / 60
+        line = {**key, "took_minutes": took}
         line.update(score(trial.model, passages))
         if FLAGS.glue_dir:
             line["sst2_accuracy"] = trial.fine_tune(FLAGS.glue_dir)

@@ -61,7 +61,8 @@ class Trial:
             raise AlbertError(f"{' '.join(command[:3])} failed; the last lines of {path} say why.")
 
     def build_records(self, *options: str) -> str:
-        """Builds the records to train on, and returns their folder."""
+        """Builds the records to train on, in an empty folder, and returns the records' folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
         output = f"{self.folder}/records"
         self.run(
             [
