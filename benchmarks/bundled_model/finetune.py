@@ -3,8 +3,8 @@
 """Fine-tunes the bundled model, and the same model from random weights, with several seeds each.
 
 Settings come from the recipes for small models. Steps, sequence lengths and batch sizes are smaller
-to suit two cores: one epoch of SST-2, SQuAD and RACE, three to five of the others. Both starting
-points use the same settings; the best evaluation of a run counts.
+to suit two cores: one epoch of SST-2 and RACE, two of SQuAD, three to five of the others. Both
+starting points use the same settings; the best evaluation of a run counts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli.path_flags import define_path
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, FOLDER, NONE
+from albert_tf.tasks.recipes import load_recipe
 from benchmarks import machine
 from benchmarks.stages import Stage, run_stages
 
@@ -85,11 +87,11 @@ BENCHMARKS = {
             "max_seq_length": 192,
             "doc_stride": 96,
             "train_batch_size": 24,
-            "num_train_epochs": 1,
+            "num_train_epochs": 2,
         },
         ("squad/train_parts/train-v1.1*.json", "squad/dev-v1.1.json"),
         None,
-        350,
+        850,
     ),
     "race": Benchmark(
         "RACE",
@@ -179,6 +181,12 @@ def hashes(start: str) -> dict[str, str]:
     return {os.path.basename(path): files.sha256(path) for path in model_files(start)}
 
 
+def settings(name: str) -> dict[str, Any]:
+    """The settings of a task: the recipe for small models, and the flags that override it."""
+    recipe = load_recipe(name, AlbertConfig.from_preset("albert_tiny"))
+    return {**recipe, **BENCHMARKS[name].flags}
+
+
 def collect(runs: Mapping[tuple[str, str], Stage]) -> dict[str, dict[str, Any]]:
     """The scores of finished runs: what RESULTS_FILE holds.
 
@@ -187,7 +195,7 @@ def collect(runs: Mapping[tuple[str, str], Stage]) -> dict[str, dict[str, Any]]:
 
     Returns:
       By task its `metric`, `constant_answer` (the metric of one) and, by start, `seeds` (a score
-      each) with their `median`, `command`, `machine`, and `model_files` as of `hashes`.
+      each) with their `median`, `command`, `machine`, `model_files` as of `hashes` and `settings`.
 
     Raises:
       AlbertError: a file of a run is missing.
@@ -201,6 +209,7 @@ def collect(runs: Mapping[tuple[str, str], Stage]) -> dict[str, dict[str, Any]]:
             "seeds": values,
             "command": stage.command(),
             "model_files": hashes(start),
+            "settings": settings(name),
             "machine": machine.describe(),
         }
         constant = BENCHMARKS[name].constant

@@ -43,6 +43,7 @@ _CURVE = """
 
 {tokens} tokens in {number} runs, each starting from the weights of the previous one. Blue: training
 text, means of 100 steps. Orange: the first held-out sequences, during training. Dotted: targets.
+The runs read different kinds of records (see the model card), so compare figures within a run only.
 What was tried: [tuning.md](tuning.md#pretraining-small-models).
 
 ![Accuracies over the tokens read]({plot})
@@ -69,7 +70,7 @@ def define_flags() -> None:
     define_path("heldout_dir", None, "--output_dir of `heldout`.", required=True)
     define_path(
         "finetune_dir", None, "--output_dir of `finetune`. What it does not hold stays as "
-        "published, if measured on the same model."
+        "published, if measured on the same model with the same settings."
     )  # fmt: skip
     define_path_list(
         "run_dirs", [], "As of `make`, for the learning curves; default: as published."
@@ -89,16 +90,22 @@ def merged(
 ) -> dict[str, dict[str, Any]]:
     """Scores as of `finetune.collect`: what was found, and what was published and not found anew.
 
-    Without those that were measured on other files of the bundled model than it has now.
+    Without those that were measured on other files of the bundled model than it has now, or with
+    other settings than the benchmark and the recipe have now.
     """
     now = {start: finetune.hashes(start) for start in finetune.STARTS}
 
-    def holding(scores: Mapping[str, Any]) -> dict[str, Any]:
-        return {k: v for k, v in scores.items() if k not in now or v["model_files"] == now[k]}
+    def holding(name: str, scores: Mapping[str, Any]) -> dict[str, Any]:
+        settings = finetune.settings(name)
+        return {
+            k: v
+            for k, v in scores.items()
+            if k not in now or (v["model_files"] == now[k] and v.get("settings") == settings)
+        }
 
     result = {}
     for name in finetune.BENCHMARKS:
-        scores = {**holding(published.get(name, {})), **holding(found.get(name, {}))}
+        scores = {**holding(name, published.get(name, {})), **holding(name, found.get(name, {}))}
         if not scores.keys().isdisjoint(now):
             result[name] = scores
     return result

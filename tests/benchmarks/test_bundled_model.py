@@ -44,13 +44,14 @@ MACHINE = {
 }
 
 
-def scores(command, median, *seeds, machine=MACHINE, model_files=None):
+def scores(command, median, *seeds, machine=MACHINE, model_files=None, settings=None):
     return {
         "median": median,
         "seeds": [median, *seeds],
         "command": f"python {command}",
         "machine": machine,
         "model_files": model_files,
+        "settings": settings,
     }
 
 
@@ -87,17 +88,20 @@ def test_the_page_shows_all_figures_and_commands():
     assert "(tiny.json)" in page
 
 
-def test_published_scores_are_kept_as_long_as_their_model(bundled):
+def test_published_scores_are_kept_as_long_as_their_model_and_settings(bundled):
     now = {start: finetune.hashes(start) for start in finetune.STARTS}
     published = {
         task: {
             "metric": "accuracy",
             "constant_answer": 0.5,
-            **{start: scores("a", 0.6, model_files=now[start]) for start in finetune.STARTS},
+            **{
+                start: scores("a", 0.6, model_files=now[start], settings=finetune.settings(task))
+                for start in finetune.STARTS
+            },
         }
         for task in ("race", "sst-2", "cola")
     }
-    new = scores("b", 0.7, model_files=now["pretrained"])
+    new = scores("b", 0.7, model_files=now["pretrained"], settings=finetune.settings("sst-2"))
     found = {"sst-2": {"metric": "accuracy", "constant_answer": 0.5, "pretrained": new}}
     merged = report.merged(published, found)
     assert list(merged) == ["sst-2", "cola", "race"]  # In their own order.
@@ -105,8 +109,10 @@ def test_published_scores_are_kept_as_long_as_their_model(bundled):
     assert merged["sst-2"]["random"] == published["sst-2"]["random"]
     assert merged["race"] == published["race"]
 
-    outdated = {"sst-2": {**found["sst-2"], "pretrained": {**new, "model_files": {}}}}
-    assert report.merged(published, outdated)["sst-2"] == published["sst-2"]
+    slower = {**finetune.settings("sst-2"), "learning_rate": 1e-9}
+    for outdated in ({"model_files": {}}, {"settings": slower}):
+        other = {"sst-2": {**found["sst-2"], "pretrained": {**new, **outdated}}}
+        assert report.merged(published, other)["sst-2"] == published["sst-2"]
 
     (bundled / "model.safetensors").write_text("new")
     assert [set(finetune.STARTS) & set(x) for x in report.merged(published, {}).values()] == [
@@ -169,7 +175,8 @@ def test_runs_from_the_bundled_model_come_after_those_that_made_it(tmp_path, mon
     assert make.with_earlier_runs("tiny", [first]) == [first]  # From random weights.
     monkeypatch.setattr(pretrained, "FOLDER", str(tmp_path))
     here, there = ({**second, "machine": {"cores": cores}} for cores in (1, 2))
-    for made in ([first], [first, there]):  # The second time it is bundled already.
+    # The second time it is bundled already; the third time with a run that went on from it.
+    for made in ([first], [first, there], [first, there, first]):
         files.write_json(f"{tmp_path}/tiny/manifest.json", {"made": {"runs": made}})
         assert make.with_earlier_runs("tiny", [here]) == [first, here]
     (points,) = curve.collect([folder], first["tokens"])
