@@ -26,6 +26,11 @@ def model_size(config: AlbertConfig) -> str:
     return next(name for name, hidden_size in _SIZES if config.hidden_size >= hidden_size)
 
 
+def recipe_file(task_name: str) -> str:
+    """Returns the path of the recipe for a task, on the local file system."""
+    return os.path.join(_FOLDER, f"{task_name}.json")
+
+
 def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
     """Returns the settings for a task and a model.
 
@@ -34,7 +39,7 @@ def load_recipe(task_name: str, config: AlbertConfig) -> dict[str, Any]:
     Raises:
       AlbertError: there is no recipe for the task, or it is malformed.
     """
-    path = os.path.join(_FOLDER, f"{task_name}.json")
+    path = recipe_file(task_name)
     if not os.path.exists(path):
         raise AlbertError(f"There is no recipe for the task {task_name!r} ({path}).")
     # The recipes are part of the package, so on the local file system.

@@ -22,7 +22,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, FOLDER, NONE
-from albert_tf.tasks.recipes import load_recipe
+from albert_tf.tasks.recipes import load_recipe, recipe_file
 from benchmarks import machine
 from benchmarks.stages import Stage, run_stages
 
@@ -164,7 +164,7 @@ def stages(
             }
             # Not RACE's folders of thousands of files, whose changes the run itself finds.
             inputs = [path for paths in found for path in paths if os.path.isfile(path)]
-            inputs += model_files(start)
+            inputs += [recipe_file(name), *model_files(start)]
             title = f"Fine-tune on {task.title} from {start} weights, {num_seeds} seeds"
             seconds = task.seconds * num_seeds
             result[name, start] = Stage(title, folder, task.script, run, inputs, seconds)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from albert_tf.cli import script
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
+from albert_tf.tasks import recipes
 from albert_tf.weights.checkpoint_files import BestRecord
 from albert_tf.weights.load import load_pretrained
 from benchmarks.bundled_model import curve, finetune, heldout, make, report
@@ -220,6 +222,22 @@ def test_both_starts_have_the_same_settings(bundled, tmp_path):
         assert "{" not in one.command() and one.fingerprint() != other.fingerprint()
     squad = stages["squad1.1", "random"]
     assert squad.flags["train_file"] == f"{data}/squad/train_parts/train-v1.1-some.json"
+
+
+def test_a_new_recipe_repeats_the_runs_of_its_task(bundled, tmp_path, monkeypatch):
+    def fingerprints():
+        stages = finetune.stages(["cola", "sts-b"], ["random"], str(data), "out", 3)
+        return [stage.fingerprint() for stage in stages.values()]
+
+    data = data_for(tmp_path / "data")
+    before = fingerprints()
+    folder = shutil.copytree(ROOT / "albert_tf/configs/recipes", tmp_path / "recipes")
+    monkeypatch.setattr(recipes, "_FOLDER", str(folder))
+    assert fingerprints() == before
+    recipe = folder / "sts-b.json"
+    recipe.write_text(recipe.read_text().replace("5e-05", "3e-05"))
+    cola, sts_b = fingerprints()
+    assert cola == before[0] and sts_b != before[1]
 
 
 def test_new_weights_keep_the_runs_from_random_weights(bundled, tmp_path):
