@@ -54,9 +54,10 @@ judge people. The weights come under the licence of the package (Apache 2.0).
 
 ## Text
 
-- 62 MB of public-domain books.
-- 149 MB of newer prose: 166 Standard Ebooks titles (CC0 1.0) and the prose of the CIA's World
-  Factbook (public domain);
+62 MB of public-domain books, and 149 MB of newer prose:
+
+- 166 Standard Ebooks titles (CC0 1.0);
+- the prose of the CIA's World Factbook (public domain);
 - 24 OpenStax textbooks (openstax.org, CC BY 4.0): American Government 3e, Anatomy and Physiology
   2e, Astronomy 2e, Business Ethics, Chemistry 2e, College Physics 2e, College Success,
   Entrepreneurship, Introduction to Anthropology, Introduction to Business 2e, Introduction to
