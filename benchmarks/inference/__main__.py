@@ -10,8 +10,8 @@ The models are a preset's shape with random weights, saved once, and the bundled
 have the same weights, texts and number of threads. Each way runs in a process of its own, which
 waits while it is not measured; all take turns. A call goes from NumPy arrays, or texts, to a NumPy
 array. Figures are medians over the turns, with the least and the most; `difference` is the largest
-absolute one from the Python model's outputs (of the classifier's probabilities for text, otherwise
-of the pooled output). Each way of each model and shape adds a line to results.jsonl and is not
+absolute one from the Python model's outputs (of the probabilities for classifiers, otherwise of the
+pooled output). Each way of each model and shape adds a line to results.jsonl and is not
 measured again, so a run that was stopped continues.
 
 --saved_models=new=exports/new,old=exports/old adds SavedModels of encoders that take ids, such as
@@ -84,6 +84,7 @@ WAYS = {
     "tflite": Way(_OURS, "tflite", "tflite_none"),
     "tflite_int8": Way(_OURS, "tflite", "tflite_int8"),
     "onnx_export": Way(_TORCH, "onnx_export", "onnx_export"),
+    "onnx_classifier": Way(_TORCH, "onnx_export", "onnx_classifier", output="probabilities"),
     "torch_eager": Way(_TORCH, "eager", "hf"),
     "torch_compile": Way(_TORCH, "compile", "hf"),
     "torch_eager_bf16": Way(_TORCH, "eager", "hf", "bfloat16"),
@@ -104,6 +105,7 @@ TITLES = {
     "tflite": "TensorFlow Lite",
     "tflite_int8": "TensorFlow Lite int8",
     "onnx_export": "our ONNX export, ONNX Runtime",
+    "onnx_classifier": "our ONNX export of a classifier, ONNX Runtime",
     "torch_eager": "torch eager",
     "torch_compile": "torch.compile",
     "torch_eager_bf16": "torch eager bf16",
@@ -173,6 +175,7 @@ def measure(model: Any, shape: str, ways: dict[str, Way]) -> list[dict[str, Any]
                 "outputs": outputs,
                 "threads": FLAGS.threads or machine.describe()["cores"],
                 "frozen": way.frozen,
+                "output": way.output,
             }
             interpreter = sys.executable if way.driver == _OURS else FLAGS.peer_python
             peer = Peer(way.driver, interpreter, setup)

@@ -21,7 +21,7 @@ from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.onnx_graph import onnx_format
 from albert_tf.export.publish import publish
 from albert_tf.export.tflite import lite_format
-from albert_tf.io import folders
+from albert_tf.io import files, folders
 from albert_tf.io.text_files import read_lines
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -47,7 +47,8 @@ class ModelFiles:
     Attributes:
       folder: holds `weights` (a preset with random weights, saved once), `hf`, `saved_model`,
         `saved_model_bf16`, `saved_model_text` and `saved_model_text_bf16`, `tflite_none`,
-        `tflite_int8` and `onnx_export`, and transformers' `encoder.onnx` and `encoder_int8.onnx`.
+        `tflite_int8`, `onnx_export` and `onnx_classifier`, and transformers' `encoder.onnx` and
+        `encoder_int8.onnx`.
       name: a bundled model, a path that load_pretrained takes, or a preset.
     """
 
@@ -87,6 +88,7 @@ class ModelFiles:
             "tflite_none": lambda path: export_ids(source, None, path, lite_format("none")),
             "tflite_int8": lambda path: export_ids(source, None, path, lite_format("int8")),
             "onnx_export": lambda path: export_ids(source, None, path, onnx_format()),
+            "onnx_classifier": self._export_onnx_classifier,
         }
         for file, write in writers.items():
             if file in wanted or (file == "hf" and onnx):
@@ -130,6 +132,11 @@ class ModelFiles:
         export = task_export(task, model, precision)
         with folders.new_folder(path) as folder:
             publish(export, folder, ModelFacts("inference", model.config))
+
+    def _export_onnx_classifier(self, path: str) -> None:
+        task, model = self.classifier()
+        _, function, _ = task.export_ids(model)
+        files.write_bytes(path, onnx_format().convert(function, model.named_weights()))
 
     def write_inputs(self, path: str, rows: int, length: int) -> str:
         """Writes texts of `length` tokens, their ids, and the outputs that every way should have.

@@ -3,7 +3,7 @@
 """The answers of transformers and ONNX Runtime, for benchmarks.inference. See answers.py.
 
 The way is "eager" or "compile", of transformers for PyTorch with the setup's "dtype"; or "onnx" for
-transformers' model or "onnx_export" for the folder of this project's, in ONNX Runtime.
+transformers' model or "onnx_export" for this project's (a folder or a file), in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _onnx(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[
     # torch's export leaves out an input that the model does not read.
     taken = {value.name for value in session.get_inputs()}
     feed = {n: value.astype(dtype) for n, value in zip(names, arguments) if n in taken}
-    return lambda: session.run(["pooled_output"], feed)[0]
+    return lambda: session.run([setup["output"]], feed)[0]
 
 
 def _torch(setup: dict[str, Any], arguments: tuple[np.ndarray, ...]) -> Callable[[], np.ndarray]:
