@@ -48,13 +48,13 @@ A small English model to start from: to try this package out, to teach, and to f
 model must be small. It is no substitute for the released models, which have read far more.
 
 It was trained on books, most of them from before 1930, in sequences of at most {length} tokens; the
-embeddings of later positions repeat earlier ones and were not trained in their place. It knows the
-world and the English of these books, with their views of women, peoples and classes: do not let it
-judge people. The weights come under the licence of the package (Apache 2.0).
+embeddings of later positions are copies of earlier ones and were not trained. It has learned the
+language and the views of these books, prejudices about women, peoples and classes included: do not
+use it to judge people. The weights come under the licence of the package (Apache 2.0).
 
 ## Text
 
-62 MB of public-domain books, and 149 MB of newer prose:
+62 MB of public-domain books and 149 MB of newer prose, 60 and 146 MB without the held-out documents:
 
 - 166 Standard Ebooks titles (CC0 1.0);
 - the prose of the CIA's World Factbook (public domain);
@@ -206,8 +206,8 @@ def _card(
         use=_USE.format(length=length),
     )
     check = (
-        "The folder was read back and compared with the rounded weights. The figures above are its "
-        f"own, on {heldout.TEXT}, by `python -m benchmarks.bundled_model heldout`."
+        "The folder was read back and compared with the rounded weights, and the figures above were "
+        f"measured on {heldout.TEXT}, with `python -m benchmarks.bundled_model heldout`."
     )
     return model_card(_KIND, {}, facts, check)
 

@@ -42,7 +42,7 @@ _CURVE = """
 ## Learning curve
 
 {tokens} tokens in {number} runs, each starting from the weights of the previous one. Blue: training
-text, means of 100 steps. Orange: the first held-out sequences, during training. Dotted: targets.
+text, means of 100 steps. Orange: the first held-out sequences, during training. Dotted: our goals.
 The runs read different kinds of records (see the model card), so compare figures within a run only.
 What was tried: [tuning.md](tuning.md#pretraining-small-models).
 
@@ -52,10 +52,10 @@ _FINETUNE = """
 ## Fine-tuning
 
 From the pretrained weights and from random weights of the same model (`--init_checkpoint=none`):
-the median of {seeds} seeds, with minimum and maximum. Settings are the same for both. The best
-evaluation of each run counts, as in published results. `--precision=auto`, the scripts' default,
-computed in bfloat16 on machines with units for it and in float32 on others; the file of figures
-says which machine each run used.
+the median of {seeds} seeds, with minimum and maximum (–: not measured). Flags are the same for
+both. The best evaluation of each run counts, as in published results. `--precision=auto`, the
+scripts' default, computed in bfloat16 on machines with units for it and in float32 on others; the
+file of figures says which machine each run used.
 
 {table}
 

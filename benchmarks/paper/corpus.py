@@ -25,7 +25,7 @@ def define_flags() -> None:
         "one sentence per line, a blank line between documents.", required=True
     )  # fmt: skip
     define_path("output_dir", None, f"Folder for {TRAIN_FILE} and {HELD_OUT_FILE}.", required=True)
-    flags.DEFINE_integer("heldout_every", 40, "Every so manieth document is held out.", 2)
+    flags.DEFINE_integer("heldout_every", 40, "One document in this many is held out.", 2)
     flags.DEFINE_float(
         "megabytes", None, "Stop after the document with which so many million bytes of text have "
         "been read. Default: read all.", 0.0
