@@ -5,8 +5,9 @@
 benchmarks/data/books_heldout.txt.gz contains every 40th chapter (95 of 3,838: the 40th, the 80th,
 …) of 62 MB of public-domain books. The model was trained on the other chapters of these books and
 on newer prose. Of the 11,609 different sentences of eight words or more in the held-out chapters,
-six also occur in the other chapters and three in the newer prose. The record builder truncates most sequences in the middle of a sentence. The row "whole sentences"
-has records of the sentences that fit, so neither cuts nor lengths tell their order.
+six also occur in the other chapters and three in the newer prose. The record builder truncates most
+sequences in the middle of a sentence. The row "whole sentences" has records of the sentences that
+fit, so neither cuts nor lengths tell their order.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ use it to judge people. The weights come under the licence of the package (Apach
 
 ## Text
 
-62 MB of public-domain books and 149 MB of newer prose, 60 and 146 MB without the held-out documents:
+62 MB of public-domain books and 149 MB of newer prose (60 and 146 MB without the held-out
+documents):
 
 - 166 Standard Ebooks titles (CC0 1.0);
 - the prose of the CIA's World Factbook (public domain);
@@ -206,8 +207,8 @@ def _card(
         use=_USE.format(length=length),
     )
     check = (
-        "The folder was read back and compared with the rounded weights, and the figures above were "
-        f"measured on {heldout.TEXT}, with `python -m benchmarks.bundled_model heldout`."
+        "The folder was read back and compared with the rounded weights, and the figures above "
+        f"were measured on {heldout.TEXT}, with `python -m benchmarks.bundled_model heldout`."
     )
     return model_card(_KIND, {}, facts, check)
 
