@@ -106,6 +106,8 @@ def _check_flags() -> None:
         raise AlbertError("--precision is for SavedModels of models; tflite has --quantization.")
     if FLAGS.export_type != "preprocessing":
         refuse_flags(["seq_length"], "it requires --export_type=preprocessing.")
+    if FLAGS.export_type in TASKS:
+        refuse_flags(["do_lower_case"], "a fine-tuned model keeps its tokenizer.")
     if FLAGS.format != "saved_model":
         refuse_flags(["version"], "it requires --format=saved_model.")
         _check_takes_ids(FLAGS.export_type, ID_FORMATS[FLAGS.format])

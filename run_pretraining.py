@@ -179,13 +179,16 @@ def _main() -> None:
 
 
 def _plan(run_config: RunConfig) -> Plan:
-    """Returns the plan of a run with --time_budget: the one it began with, or a new one."""
-    if plan := load_plan(FLAGS.output_dir, FLAGS.time_budget):
-        return plan
+    """Returns the plan of a run with --time_budget: that of its checkpoint, or a new one."""
     from albert_tf.tasks.pretraining.data import open_records, sequence_length
     from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
     from albert_tf.training.timing import step_seconds
+    from albert_tf.weights.checkpoint_files import has_checkpoint
 
+    # Without a checkpoint, the plan may be for another model or other records.
+    output_dir = FLAGS.output_dir
+    if has_checkpoint(output_dir) and (plan := load_plan(output_dir, FLAGS.time_budget)):
+        return plan
     began = time.monotonic()
     model = model_config(FLAGS.albert_config_file, FLAGS.input_file)
     given = {"masking": FLAGS.masking, **_record_settings()}
@@ -198,7 +201,7 @@ def _plan(run_config: RunConfig) -> Plan:
     # The run starts about as long as the measurement took.
     left = FLAGS.time_budget - 2 * (time.monotonic() - began)
     plan = make_plan(FLAGS.time_budget, left, measured, length, is_compact)
-    save_plan(FLAGS.output_dir, plan)
+    save_plan(output_dir, plan)
     return plan
 
 
@@ -214,7 +217,7 @@ def _check_settings(run_config: RunConfig) -> None:
     Raises:
       AlbertError: the settings are impossible.
     """
-    check_run(run_config)
+    check_run(run_config, batch_size_known=not FLAGS.time_budget)
     length, predictions = FLAGS.max_seq_length, FLAGS.max_predictions_per_seq
     if length and predictions and predictions >= length:
         raise AlbertError(
@@ -246,14 +249,15 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
     config = model_config(FLAGS.albert_config_file, input_file, run_config.init_checkpoint)
     if run_config.init_checkpoint:
         check_architecture(config, run_config.init_checkpoint)
+    masking = {}
+    if FLAGS.do_train:
+        masking = {
+            "masking": FLAGS.masking,
+            "masked_lm_prob": settings.masked_lm_prob,
+            "ngram": settings.ngram,
+        }
     source = open_records(
-        input_file,
-        config,
-        masking=FLAGS.masking,
-        masked_lm_prob=settings.masked_lm_prob,
-        ngram=settings.ngram,
-        seed=FLAGS.random_seed,
-        **_record_settings(),
+        input_file, config, seed=FLAGS.random_seed, **masking, **_record_settings()
     )
     eval_spec = None
     if FLAGS.eval_input_file:

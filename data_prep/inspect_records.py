@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Prints pretraining or classification records as text, with the predicted words marked.
+"""Prints pretraining records as text, with the predicted words marked.
 
   python -m data_prep.inspect_records --input_file=records --num_examples=2
 
@@ -50,10 +50,13 @@ def inspect(shards: RecordFiles, num_examples: int, skip: int = 0) -> Iterator[s
     """Yields records as text.
 
     Raises:
-      AlbertError: the tokenizer is unknown, or a record is damaged.
+      AlbertError: these are not pretraining records, the tokenizer is unknown, or a record is
+        damaged.
     """
     import tensorflow as tf
 
+    if shards.features.keys().isdisjoint({"text_ids", "masked_lm_positions"}):
+        raise AlbertError(f"{shards.paths[0]} does not hold pretraining records.")
     if not shards.tokenizer:
         raise AlbertError("There is no tokenizer.json beside the records; give `vocab_file`.")
     options = shards.manifest.options if shards.manifest else {}
@@ -84,14 +87,11 @@ def format_record(columns: Mapping[str, np.ndarray], tokenizer: Tokenizer, objec
         ids = columns["input_ids"]
         length, capacity = int(columns["input_mask"].sum()), len(ids)
         a_end = length - int(columns["segment_ids"].sum())
-        if "masked_lm_positions" in columns:
-            used = columns["masked_lm_weights"] > 0
-            positions = columns["masked_lm_positions"][used].tolist()
-            predicted = dict(zip(positions, columns["masked_lm_ids"][used].tolist()))
-            label = int(columns["next_sentence_labels"])
-            notes = f"{len(predicted)} predicted, label {label} ({_MEANINGS[objective][label]})"
-        else:
-            notes = f"label {columns['label_ids']:g}"
+        used = columns["masked_lm_weights"] > 0
+        positions = columns["masked_lm_positions"][used].tolist()
+        predicted = dict(zip(positions, columns["masked_lm_ids"][used].tolist()))
+        label = int(columns["next_sentence_labels"])
+        notes = f"{len(predicted)} predicted, label {label} ({_MEANINGS[objective][label]})"
     lines = [f"{length} of {capacity} tokens, {notes}"]
     for name, positions in (("A", range(a_end)), ("B", range(a_end, length))):
         if positions:

@@ -183,6 +183,10 @@ MISTAKES = {
         (*EXPORT, "--export_path=out", "--export_type=squad"),
         "albert_tiny_books holds no fine-tuned model (it has no task.json)",
     ),
+    "another case for a fine-tuned model": (
+        (*EXPORT, "--export_path=out", "--export_type=squad", "--do_lower_case=false"),
+        "--do_lower_case would be ignored: a fine-tuned model keeps its tokenizer.",
+    ),
     "a SavedModel that is quantized": (
         (*EXPORT, "--export_path=out", "--quantization=int8"),
         "--quantization is only for --format=tflite.",

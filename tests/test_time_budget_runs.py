@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import run_pretraining
+from albert_tf.tasks.pretraining.time_budget import Plan, save_plan
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
@@ -22,14 +23,15 @@ WORDS = [f"w{i}" for i in range(95)]
 def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, tmp_path):
     rng = np.random.default_rng(0)
     lines = [" ".join(rng.choice(WORDS, 9)) if i % 20 else "" for i in range(3000)]
-    (tmp_path / "text.txt").write_text("\n".join(lines))
-    records = str(tmp_path / "records")
-    build_pretraining_data(
-        [str(tmp_path / "text.txt")],
-        TokenizerSource(write_vocabulary(tmp_path, WORDS)),
-        Output(records),
-        PretrainingOptions(max_seq_length=64, record_format="compact"),
-    )
+    vocabulary_file = write_vocabulary(tmp_path, WORDS)
+    for name, part in (("train", lines[:2800]), ("heldout", lines[2800:])):
+        (tmp_path / f"{name}.txt").write_text("\n".join(part))
+        build_pretraining_data(
+            [str(tmp_path / f"{name}.txt")],
+            TokenizerSource(vocabulary_file),
+            Output(str(tmp_path / name)),
+            PretrainingOptions(max_seq_length=64, record_format="compact"),
+        )
     config = tiny_config(
         len(vocabulary(WORDS)), embedding_size=16, hidden_size=32, intermediate_size=64,
         max_position_embeddings=64,
@@ -37,9 +39,13 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
     config.to_json(str(tmp_path / "config.json"))
     run = tmp_path / "run"
     command = [
-        run_pretraining, f"--input_file={records}", f"--output_dir={run}", "--do_train",
+        run_pretraining, f"--input_file={tmp_path / 'train'}", f"--output_dir={run}", "--do_train",
         f"--albert_config_file={tmp_path / 'config.json'}", "--log_every_steps=1",
+        f"--eval_input_file={tmp_path / 'heldout'}", "--do_eval", "--eval_every_steps=100000",
+        "--early_stopping_evals=3",
     ]  # fmt: skip
+    # The plan of a run that ended before its first checkpoint, with another time and model.
+    save_plan(str(run), Plan(7200.0, 1, 3, 1, 0.1, 0.4, 1))
     began = time.monotonic()
     done = run_script(*command, "--time_budget=1m")
     took = time.monotonic() - began

@@ -26,6 +26,7 @@ def read_examples(
     name: str,
     read_file: Callable[[str], list[_Example]],
     convert: Callable[[Rows], list[_Example]],
+    class_names: bool = True,
 ) -> list[_Example]:
     """Reads examples from a file or from data in memory.
 
@@ -34,13 +35,14 @@ def read_examples(
       name: of the data set, for errors.
       read_file: reads the file at a path.
       convert: makes examples of the rows of `data_rows`.
+      class_names: see `data_rows`.
 
     Raises:
       AlbertError: there is no example, or as `read_file`, `convert` and `data_rows`.
     """
     if _is_path(data):
         return read_file(path_of(data, f"{name} data"))
-    examples = convert(data_rows(data, name))
+    examples = convert(data_rows(data, name, class_names))
     if not examples:
         raise AlbertError(f"The {name} data holds no examples.")
     return examples
@@ -50,23 +52,24 @@ def _is_path(data: Any) -> bool:
     return isinstance(data, (str, os.PathLike))
 
 
-def data_rows(data: Any, name: str) -> Rows:
+def data_rows(data: Any, name: str, class_names: bool = True) -> Rows:
     """Yields the rows of data in memory.
 
     Args:
       data: an iterable of dicts, such as a list or a Hugging Face `datasets.Dataset`; a dict of
         columns; a pandas DataFrame; or a `tf.data.Dataset` of dicts, not batched.
       name: of the data set, for errors.
+      class_names: turn the numbers of a `ClassLabel` column of a `datasets.Dataset` into the names
+        of the classes.
 
     Yields:
       The place of a row ("train row 0"), for errors; and its values by column. Arrays become lists,
-      bytes become text, and NaN, which marks a missing value in a DataFrame, becomes None. The
-      numbers of a `ClassLabel` column of a `datasets.Dataset` become their names.
+      bytes become text, and NaN, which marks a missing value in a DataFrame, becomes None.
 
     Raises:
       AlbertError: `data` is of another kind, or its columns differ in length.
     """
-    label_names = _label_names(data)
+    label_names = _label_names(data) if class_names else {}
     for number, row in enumerate(_raw_rows(data, name)):
         where = f"{name} row {number}"
         if not isinstance(row, Mapping):

@@ -21,7 +21,7 @@ from albert_tf.modeling.kernels.graph_mode import current_mode
 from albert_tf.modeling.layers import Policy, dimension
 from albert_tf.modeling.transformer import Transformer
 
-_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 #: Names of the encoder's inputs in other libraries.
 _OTHER_NAMES = {
     "input_ids": "input_word_ids",
@@ -52,7 +52,7 @@ def check_inputs(inputs: Any, shape: str = "[batch, length]") -> None:
             f"'input_mask' and 'input_type_ids', not {given}."
         )
     ids_shape = None
-    for name in _INPUTS:
+    for name in INPUTS:
         value = inputs.get(name)
         if value is None and name != "input_word_ids":
             continue

@@ -12,6 +12,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import (
+    INPUTS,
     AlbertEncoder,
     AlbertModel,
     check_inputs,
@@ -56,7 +57,8 @@ class AlbertMultipleChoice(AlbertModel):
         """Scores the options of a batch; see the class."""
         check_inputs(inputs, "[batch, options, length]")
         choices, length = (dimension(inputs["input_word_ids"], axis) for axis in (1, 2))
-        rows = {name: tf.reshape(value, [-1, length]) for name, value in inputs.items()}
+        present = [name for name in INPUTS if inputs.get(name) is not None]
+        rows = {name: tf.reshape(inputs[name], [-1, length]) for name in present}
         outputs = self.encoder(rows, training=training, select=first_position)
         pooled = outputs["pooled_output"]  # [B * C, H]
         scores = self.head(dropout(pooled, self.dropout_rate, training))  # [B * C, 1]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
+from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel, check_inputs
 from albert_tf.modeling.heads import ClassificationHead, MaskedLanguageModelHead
 from albert_tf.modeling.layers import Policy
 
@@ -41,6 +41,7 @@ class AlbertPretrainer(AlbertModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Predicts masked tokens and sentence order; see the class."""
+        check_inputs(inputs)
         positions = inputs.get("masked_lm_positions")
         if positions is None:
             outputs = self.encoder(inputs, training=training)

@@ -17,7 +17,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
 from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json
+from albert_tf.io.json_values import from_json, shown_names
 from albert_tf.modeling.flops import training_flops
 from albert_tf.pretrained.locate import locate
 from albert_tf.tasks.registry import register
@@ -149,10 +149,14 @@ class FineTuningTask(Task):
           **changes: entries of `task_file` to override.
 
         Raises:
-          AlbertError: the folder does not hold a model trained for this task.
+          AlbertError: the folder does not hold a model trained for this task, or there is no such
+            entry.
         """
-        values = {**read_task_file(folder, cls.name), **changes}
-        spec = cls.read_spec(values, os.path.join(folder, TASK_FILE))
+        values, path = read_task_file(folder, cls.name), os.path.join(folder, TASK_FILE)
+        spec = cls.read_spec(values, path)
+        if changes:
+            where = f"{path}, with {shown_names(changes)} changed,"
+            spec = cls.read_spec({**values, **changes}, where)
         return cls(*load_model_files(folder), spec)
 
     def open_examples(

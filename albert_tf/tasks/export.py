@@ -47,11 +47,17 @@ def export_task(
     Raises:
       AlbertError: there is no such model, or the task has no SavedModel.
     """
-    task = task_class.load(source.path)
+    task = _load_task(task_class, source)
     model = task.build_model()
     source.load(model)
     export = task_export(task, model, precision)
     source.publish(export, path, task.tokenizer, model, overwrite)
+
+
+def _load_task(task_class: type[FineTuningTask], source: ModelFolder) -> FineTuningTask:
+    """Loads the task of a model, whose files may lie above a checkpoint."""
+    task_file = find_beside(source.path, TASK_FILE)
+    return task_class.load(os.path.dirname(task_file) if task_file else source.path)
 
 
 def task_export(task: FineTuningTask, model: keras.Model, precision: str = FLOAT32) -> Export:
@@ -141,7 +147,7 @@ def export_ids(
     """
     labels: tuple[str, ...] = ()
     if task_class:
-        task = task_class.load(source.path)
+        task = _load_task(task_class, source)
         model, tokenizer = task.build_model(), task.tokenizer
         kind, function, labels = task.export_ids(model)
     else:

@@ -13,11 +13,21 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import shown_names
 from albert_tf.tasks.recipes import load_recipe
-from albert_tf.training.specs import MAX_SEED, RunConfig, check_number, check_steps
+from albert_tf.training.specs import (
+    MAX_SEED,
+    RunConfig,
+    check_integer,
+    check_number,
+    check_steps,
+)
 
 #: Steps if neither the recipe nor a setting says how long to train.
 DEFAULT_STEPS = 1000
+#: Settings that exclude each other.
 _DURATION = ("train_step", "num_train_epochs")
+_WARM_UP = ("warmup_step", "warmup_proportion")
+#: Fields that are integers, and the smallest value of each.
+_INTEGERS = {"train_step": 1, "warmup_step": 0, "eval_every_steps": 1, "num_seeds": 1}
 #: Defaults of RunConfig's fields for fine-tuning, where they differ from those for pretraining.
 _RUN_DEFAULTS = {
     "output_dir": "",
@@ -72,6 +82,13 @@ class FineTuneConfig:
         """Checks the values."""
         if self.num_train_epochs is not None:
             check_number("`num_train_epochs`", self.num_train_epochs, positive=True)
+        for name, least in _INTEGERS.items():
+            if (value := getattr(self, name)) is not None:
+                check_integer(f"`{name}`", value, least)
+        check_number("`warmup_proportion`", self.warmup_proportion)
+        check_number("`classifier_dropout`", self.classifier_dropout)
+        if self.classifier_dropout >= 1:
+            raise AlbertError(f"`classifier_dropout`={self.classifier_dropout} must be below 1.")
         if self.run.freeze and not self.run.init_checkpoint:
             raise AlbertError(
                 f"`freeze`={self.run.freeze} keeps weights as they are in `init_checkpoint`; "
@@ -98,7 +115,8 @@ class FineTuneConfig:
 
         Raises:
           AlbertError: there is no such recipe; a setting is unknown or impossible; both
-            `train_step` and `num_train_epochs` are given.
+            `train_step` and `num_train_epochs`, or both `warmup_step` and `warmup_proportion`, are
+            given.
         """
         recipe = load_recipe(task_name, model) if task_name else {}
         return cls(**_merged(recipe, model, settings))
@@ -150,16 +168,20 @@ def _merged(
     for values, where in ((recipe, "The recipe has unknown"), (settings, "There are unknown")):
         if odd := sorted(set(values) - own - of_run):
             raise AlbertError(f"{where} settings: {shown_names(odd, 80)}.")
-    given = {name for name in _DURATION if settings.get(name) is not None}
-    if len(given) == len(_DURATION):
-        raise AlbertError("Give `train_step` or `num_train_epochs`, not both.")
+    given = {name for name, value in settings.items() if value is not None}
+    for first, second in (_DURATION, _WARM_UP):
+        if {first, second} <= given:
+            raise AlbertError(f"Give `{first}` or `{second}`, not both.")
     values = dict(recipe)
-    if given:
+    if not given.isdisjoint(_DURATION):
         # The warm-up of the recipe is for its own number of steps.
         warmup, steps = values.pop("warmup_step", None), values.get("train_step")
         if warmup is not None and steps:
             values["warmup_proportion"] = warmup / steps
         for name in _DURATION:
+            values.pop(name, None)
+    if not given.isdisjoint(_WARM_UP):
+        for name in _WARM_UP:
             values.pop(name, None)
     values.update(settings)
     if model and "max_seq_length" not in settings:

@@ -23,7 +23,12 @@ from albert_tf.training.output_lock import output_lock
 from albert_tf.training.results import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
-from albert_tf.weights.model_folders import SEEDS_FILE, check_seeds, model_folder
+from albert_tf.weights.model_folders import (
+    SEEDS_FILE,
+    check_same_seeds,
+    check_seeds,
+    model_folder,
+)
 
 #: Writes the predictions for a data set to a folder; see `FineTuningTask.write_predictions`.
 Writer = Callable[[ExampleSet, Mapping[str, np.ndarray], str], None]
@@ -62,12 +67,18 @@ def run(
 
     Returns:
       The metrics of `report`; empty without evaluation.
+
+    Raises:
+      AlbertError: see `fine_tune`; the output directory holds a run with one seed, and several are
+        to be trained, or vice versa.
     """
     options = {
         "cache_dir": config.cache_dir,
         "pad_to_max": config.pad_to_max,
         "few_lengths": config.run.jit_compile is True,
     }
+    if examples.train:
+        check_same_seeds(config.output_dir, config.num_seeds)
     # All examples are tokenized before the training, so that errors show at once.
     evaluated = [task.open_examples(x, name, **options) for name, x in examples.evaluate.items()]
     predicted = [

@@ -14,6 +14,7 @@ from albert_tf.data.context import InputFn
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of
 from albert_tf.io.json_values import shown
+from albert_tf.optimization import OPTIMIZERS
 
 if TYPE_CHECKING:
     from albert_tf.data.pipeline import RecordSource
@@ -42,6 +43,12 @@ def check_number(name: str, value: float, positive: bool = False) -> None:
     if not is_number or value < 0 or (positive and value == 0):
         least = "above 0" if positive else "of at least 0"
         raise AlbertError(f"{name}={shown(value)} must be a number {least}.")
+
+
+def check_integer(name: str, value: int, least: int = 1) -> None:
+    """Raises AlbertError unless a value is an integer of at least `least`."""
+    if not isinstance(value, int) or value < least:
+        raise AlbertError(f"{name}={shown(value)} must be an integer of at least {least}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +198,7 @@ class RunConfig:
             raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
         for name, choices in (
             ("strategy", STRATEGIES),
+            ("optimizer", OPTIMIZERS),
             ("precision", PRECISIONS),
             ("jit_compile", (AUTO, True, False)),
             ("on_divergence", ON_DIVERGENCE),
@@ -215,16 +223,16 @@ class RunConfig:
             "log_every_steps",
             "max_nonfinite_steps",
         ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise AlbertError(f"`{name}`={shown(value)} must be an integer of at least 1.")
+            check_integer(f"`{name}`", getattr(self, name))
+        check_integer("`early_stopping_evals`", self.early_stopping_evals, least=0)
         for name in ("learning_rate", "clip_norm"):
             check_number(f"`{name}`", getattr(self, name), positive=True)
         for name in ("weight_decay_rate", "poly_power", "num_warmup_steps", "start_warmup_step"):
             check_number(f"`{name}`", getattr(self, name))
-        if not 0 <= self.seed <= MAX_SEED:
+        if not isinstance(self.seed, int) or not 0 <= self.seed <= MAX_SEED:
             raise AlbertError(
-                f"`seed`={self.seed} is out of range; seeds are integers from 0 to {MAX_SEED}."
+                f"`seed`={shown(self.seed)} is out of range; seeds are integers from 0 to "
+                f"{MAX_SEED}."
             )
 
     def warmup_note(self, max_steps: int) -> str | None:
@@ -242,12 +250,12 @@ class RunConfig:
 
 def check_batch_sizes(config: RunConfig, replicas: int) -> None:
     """Raises AlbertError unless replicas and micro-batches divide the batches evenly."""
-    for name, parts in (
-        ("train_batch_size", replicas * config.gradient_accumulation_steps),
-        ("eval_batch_size", replicas),
+    micro_batches = replicas * config.gradient_accumulation_steps
+    for name, parts, what in (
+        ("train_batch_size", micro_batches, "replicas × gradient_accumulation_steps"),
+        ("eval_batch_size", replicas, "replicas"),
     ):
         if getattr(config, name) % parts:
             raise AlbertError(
-                f"`{name}`={getattr(config, name)} is not divisible by {parts} "
-                "(replicas × gradient_accumulation_steps)."
+                f"`{name}`={getattr(config, name)} is not divisible by {parts} ({what})."
             )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 from albert_tf.data.pipeline import RecordSource
@@ -34,6 +35,7 @@ def step_seconds(task: Task, config: RunConfig, source: RecordSource) -> float:
       AlbertError: as for a real run.
     """
     keras.backend.clear_session()
+    config = dataclasses.replace(config, early_stopping_evals=0)  # There are no evaluations.
     run = TrainingRun(Estimator(task, config), TrainSpec.of(source, MAX_STEPS), None)
     batches = iter(distribute(run.strategy, source.train_input_fn, config.train_batch_size))
     loop: TrainLoop = run.loop

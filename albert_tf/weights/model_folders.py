@@ -34,6 +34,26 @@ def check_seeds(num_seeds: int, evaluated: bool) -> None:
         raise AlbertError("`num_seeds` needs `do_eval`: the best run is chosen by evaluation.")
 
 
+def check_same_seeds(output_dir: str, num_seeds: int) -> None:
+    """Checks that a folder does not hold a run with one seed if several are wanted, or vice versa.
+
+    Otherwise `model_folder` would find the former model.
+
+    Raises:
+      AlbertError: it does.
+    """
+    if num_seeds == 1 and files.exists(os.path.join(output_dir, SEEDS_FILE)):
+        raise AlbertError(
+            f"{output_dir} holds runs with several seeds ({SEEDS_FILE}); give another output "
+            "directory, or the same `num_seeds`."
+        )
+    if num_seeds > 1 and files.exists(os.path.join(output_dir, TASK_FILE)):
+        raise AlbertError(
+            f"{output_dir} holds a run with one seed; give another output directory for "
+            f"`num_seeds`={num_seeds}."
+        )
+
+
 def check_trained(folder: str) -> None:
     """Raises AlbertError unless a folder, from `model_folder`, holds a fine-tuned model."""
     if not files.exists(os.path.join(folder, TASK_FILE)):

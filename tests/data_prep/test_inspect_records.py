@@ -80,13 +80,20 @@ def test_records_are_counted_over_the_shards_of_a_folder(tmp_path, tokenizer):
     assert list(inspect(found, 3, skip=6)) == []
 
 
-def test_classification_records_show_their_label(tokenizer):
-    columns = {name: value for name, value in row().items() if "masked" not in name}
-    del columns["next_sentence_labels"]
-    columns["label_ids"] = np.float32(2.5)
-    assert format_record(columns, tokenizer, "sop").startswith(
-        "9 of 12 tokens, label 2.5\nA  [CLS]"
-    )
+def test_records_for_fine_tuning_are_refused(tmp_path, tokenizer):
+    features = records.sequence_features(label_ids=records.FeatureSpec("int64", ()))
+    columns = {
+        "input_ids": [np.array([2, 8, 4, 3])],
+        "row_lengths": np.array([[4]]),
+        "first_lengths": np.array([[4]]),
+        "label_ids": np.array([1]),
+    }
+    path = str(tmp_path / "0.tfrecord")
+    shards = [records.write_shard(path, records.encode_examples(columns, features))]
+    tokenizer.save(str(tmp_path))
+    Manifest("rte", features, shards, tokenizer.spec.to_dict(), {}, {}).save(str(tmp_path))
+    with pytest.raises(AlbertError, match=r"0\.tfrecord does not hold pretraining records\.$"):
+        list(inspect(find_records(str(tmp_path), None), 1))
 
 
 def test_records_without_a_tokenizer_are_refused(tmp_path):

@@ -18,6 +18,7 @@ import export_tfhub
 from albert_tf.data.records import FeatureSpec, encode_examples
 from albert_tf.errors import AlbertError
 from albert_tf.export.self_check import largest_difference
+from albert_tf.export.text_probes import QUESTIONS, text_batches
 from albert_tf.export.tflite import interpreter_class
 from albert_tf.io import files
 from albert_tf.io.text_tables import TextExample
@@ -28,7 +29,7 @@ from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec
 from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from albert_tf.tasks.squad.answering import QuestionAnswerer
-from albert_tf.tasks.squad.export import build_squad
+from albert_tf.tasks.squad.export import build_squad, squad_probes
 from albert_tf.tasks.squad.features import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
@@ -248,6 +249,30 @@ def test_squad_with_a_span_head_answers_in_a_graph_as_the_question_answerer_does
     _, signatures = build_squad(task, model, 0.0)
     answerer, answer = QuestionAnswerer(task, model, 0.0), signatures["serving_default"]
     assert_answers_are_those_of(answerer, answer, tokenizer, odd_texts)
+
+
+def test_questions_without_a_possible_span_do_not_keep_a_model_from_its_export(
+    wordpiece_tokenizer, tmp_path
+):
+    keras.utils.set_random_seed(0)
+    # With one start and one end, some questions have none that fit together.
+    lengths = {"max_seq_length": 32, "doc_stride": 7, "max_query_length": 8}
+    spec = SquadSpec("1.1", "span", n_best_size=1, compat=True, **lengths)
+    task = SquadTask(config_for(wordpiece_tokenizer), wordpiece_tokenizer, spec)
+    write_run(task, tmp_path)
+    model = load_model(task, tmp_path)
+    probes = squad_probes(QuestionAnswerer(task, model, 0.0))
+    answer = build_squad(task, model, 0.0)[1]["serving_default"]
+    kept = np.concatenate([probe.inputs["contexts"] for probe in probes])
+    pairs = [pair for _, contexts in text_batches() for pair in zip(QUESTIONS, contexts)]
+    left_out = [pair for pair in pairs if pair[1].encode() not in kept]
+    assert left_out
+    for question, context in left_out:
+        found = answer(tf.constant([question]), tf.constant([context]))
+        assert found["answer"].numpy() == [b""]
+    for probe in probes:
+        found = answer(**{name: tf.constant(value) for name, value in probe.inputs.items()})
+        np.testing.assert_array_equal(found["answer"], probe.expected["answer"])
 
 
 def test_a_classifier_becomes_a_lite_model_with_its_vocabulary_and_labels(

@@ -64,6 +64,8 @@ def test_the_names_of_class_labels_replace_their_numbers():
     label = types.SimpleNamespace(names=["no", "yes"], int2str=None)
     rows = data_rows(HubDataset(label), "train")
     assert [row["label"] for _, row in rows] == ["yes", "no"]
+    rows = data_rows(HubDataset(label), "train", class_names=False)
+    assert [row["label"] for _, row in rows] == [1, 0]
 
 
 def test_nested_values_become_lists_and_texts():

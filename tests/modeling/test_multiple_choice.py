@@ -59,6 +59,13 @@ def test_one_graph_serves_any_number_of_options_of_any_length(small_config):
         np.testing.assert_allclose(graph(inputs), model(inputs)["logits"], atol=1e-6)
 
 
+def test_other_entries_of_the_inputs_are_ignored(small_config):
+    model = AlbertMultipleChoice(small_config)
+    inputs = {"input_word_ids": options_input(small_config, 2, 3, 8)["input_word_ids"]}
+    logits = model({**inputs, "input_mask": None, "label_ids": tf.constant([1, 2])})["logits"]
+    np.testing.assert_array_equal(logits, model(inputs)["logits"])
+
+
 def test_dropout_changes_the_logits_only_in_training(small_config):
     model = AlbertMultipleChoice(small_config, dropout_rate=0.5)
     inputs = options_input(small_config, 2, 4, 8)

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -112,6 +113,11 @@ def test_without_positions_the_logits_are_those_of_all_positions(small_config, s
     np.testing.assert_allclose(
         masked, tf.gather(everywhere, positions, batch_dims=1), rtol=0, atol=1e-6
     )
+
+
+def test_inputs_that_are_no_dict_are_refused(small_config, small_inputs):
+    with pytest.raises(AlbertError, match="^The model takes a dict of int32 tensors"):
+        AlbertPretrainer(small_config)(small_inputs["input_word_ids"])
 
 
 @pytest.mark.parametrize(

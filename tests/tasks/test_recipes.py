@@ -1,10 +1,13 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import re
+
 import pytest
 from absl import flags
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.flags import define_finetuning_flags, fine_tune_config
 from albert_tf.tasks.recipes import load_recipe, model_size
 from tests.support.script_flags import parsed_flags
@@ -94,6 +97,31 @@ def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
             parsed({}, "--train_step=5", f"--num_train_epochs={epochs}")
     with pytest.raises(AlbertError, match="unknown settings: lerning_rate"):
         parsed({"lerning_rate": 1.0})
+
+
+def test_a_share_of_warm_up_replaces_the_steps_of_the_recipe():
+    model = AlbertConfig.load("albert_base_v2")
+    made = FineTuneConfig.from_recipe("race", model, output_dir="x", warmup_proportion=0.3)
+    assert made.training_run(1000).num_warmup_steps == 300
+    both = {"warmup_proportion": 0.3, "warmup_step": 5}
+    with pytest.raises(AlbertError, match="^Give `warmup_step` or `warmup_proportion`, not both"):
+        FineTuneConfig.from_recipe("race", model, output_dir="x", **both)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("train_step", 0, "=0 must be an integer of at least 1."),
+        ("warmup_step", -1, "=-1 must be an integer of at least 0."),
+        ("eval_every_steps", 0, "=0 must be an integer of at least 1."),
+        ("num_seeds", 0, "=0 must be an integer of at least 1."),
+        ("warmup_proportion", -0.1, "=-0.1 must be a number of at least 0."),
+        ("classifier_dropout", 1.0, "=1.0 must be below 1."),
+    ],
+)
+def test_impossible_settings_are_refused(name, value, problem):
+    with pytest.raises(AlbertError, match=f"^{re.escape(f'`{name}`{problem}')}$"):
+        FineTuneConfig.from_recipe(None, output_dir="x", **{name: value})
 
 
 @pytest.mark.parametrize("epochs", ["0", "nan", "inf"])

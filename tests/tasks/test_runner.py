@@ -255,6 +255,17 @@ def test_seeds_without_evaluation_are_refused(task, tmp_path):
         fine_tune(task, config, data)
 
 
+def test_one_seed_and_several_do_not_share_a_folder(seeds, task, tmp_path):
+    examples = Examples(some_examples(8))
+    several = FineTuneConfig(RunConfig(str(seeds.folder)), train_step=4)
+    with pytest.raises(AlbertError, match=r"run holds runs with several seeds \(seeds\.json\); give"):
+        run(task, examples, several)
+    task.save_files(str(tmp_path))
+    one = FineTuneConfig(RunConfig(str(tmp_path)), train_step=4, num_seeds=2)
+    with pytest.raises(AlbertError, match="holds a run with one seed; give another output dir"):
+        run(task, examples, one)
+
+
 def test_a_run_builds_one_model_and_traces_each_graph_once(seeds):
     # Two runs, and the best one opened again to be evaluated and to predict.
     expected = ["_distributed_step"] * 3 + ["_steps"] * 2 + ["build_model"] * 3

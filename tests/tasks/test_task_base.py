@@ -75,6 +75,13 @@ def test_a_configuration_that_contradicts_the_weights_is_refused(pretrained, key
             load_model_files(str(path), str(tmp_path / "other.json"))
 
 
+def test_an_unknown_change_is_named_as_such(task, tmp_path):
+    task.save_files(str(tmp_path))
+    assert type(task).load(str(tmp_path), max_seq_length=9).spec.max_seq_length == 9
+    with pytest.raises(AlbertError, match=r"task\.json, with max_length changed, does not describe"):
+        type(task).load(str(tmp_path), max_length=9)
+
+
 def test_folders_of_other_tasks_or_without_a_task_are_refused(task, tmp_path):
     with pytest.raises(AlbertError, match="holds no fine-tuned model"):
         read_task_file(str(tmp_path), "squad")

@@ -32,6 +32,8 @@ SEEDS = "is out of range; seeds are integers from 0 to 2147483647."
         ("train_batch_size", "8", AT_LEAST_1),
         ("eval_batch_size", 8.5, AT_LEAST_1),
         ("steps_per_loop", 0, AT_LEAST_1),
+        ("early_stopping_evals", -1, "must be an integer of at least 0."),
+        ("seed", 1.5, SEEDS),
     ],
 )
 def test_invalid_numbers_are_refused(name, value, problem):
@@ -51,7 +53,7 @@ def test_invalid_output_directories_are_refused(folder, sentence):
         RunConfig(folder)
 
 
-@pytest.mark.parametrize("name", ["precision", "jit_compile", "strategy", "freeze"])
+@pytest.mark.parametrize("name", ["precision", "jit_compile", "strategy", "freeze", "optimizer"])
 def test_unknown_names_are_refused_with_the_choices(name):
     with pytest.raises(AlbertError, match=f"^`{name}`='fastest' is unknown; use one of "):
         RunConfig("runs/mine", **{name: "fastest"})

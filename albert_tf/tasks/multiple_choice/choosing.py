@@ -152,4 +152,5 @@ def _read(data: Any, num_choices: int | None, name: str) -> list[MultipleChoiceE
         name,
         lambda path: read_questions(path, num_choices),
         lambda rows: row_questions(rows, num_choices),
+        class_names=False,  # A label is the number of an option.
     )

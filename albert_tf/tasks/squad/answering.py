@@ -14,7 +14,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.data_rows import read_examples
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.fine_tuned import SEQUENCES, FineTunedModel
-from albert_tf.tasks.squad.answers import extract_answers
+from albert_tf.tasks.squad.answers import Answers, extract_answers
 from albert_tf.tasks.squad.data import Question, check_questions, read_squad, row_questions
 from albert_tf.tasks.squad.features import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
@@ -23,6 +23,9 @@ from albert_tf.tasks.squad.windows import make_windows
 from albert_tf.tokenization.sequences import pad_sequences
 from albert_tf.tokenization.tokenizer import checked_text
 from albert_tf.weights.model_folders import model_folder
+
+#: Of the only question in a search.
+_ID = "question"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,20 +154,27 @@ class QuestionAnswerer(FineTunedModel):
         Raises:
           AlbertError: the context has no text, or an argument is not a string.
         """
+        return self.best(self.search(question, context, self.task.spec))
+
+    def best(self, answers: Answers) -> FoundAnswer:
+        """Returns the best answer of a search."""
+        best, null_odds = answers.nbest[_ID][0], answers.null_odds[_ID]
+        answerable = self.task.spec.version == "1.1" or null_odds <= self.threshold
+        return FoundAnswer(
+            best["text"], best["probability"], best["start"], best["end"], null_odds, answerable
+        )
+
+    def search(self, question: str, context: str, spec: SquadSpec) -> Answers:
+        """Returns the answers to one question, found with the settings of `spec`; see `answer`."""
         checked_text(question, "The question")
         checked_text(context, "The context")
-        tokenizer, spec = self.task.tokenizer, self.task.spec
-        asked = Question("question", question, context, (), False, "The text")
+        tokenizer = self.task.tokenizer
+        asked = Question(_ID, question, context, (), False, "The text")
         windows = make_windows([asked], tokenizer, spec.windows)
         sequences = [windows.sequence(row, tokenizer) for row in range(len(windows))]
         batch = pad_sequences(tokenizer, sequences, windows.context_start)
         outputs = self._predict({name: tf.constant(value) for name, value in batch.items()})
-        answers = extract_answers(windows, {k: v.numpy() for k, v in outputs.items()}, spec)
-        best, null_odds = answers.nbest[asked.id][0], answers.null_odds[asked.id]
-        answerable = spec.version == "1.1" or null_odds <= self.threshold
-        return FoundAnswer(
-            best["text"], best["probability"], best["start"], best["end"], null_odds, answerable
-        )
+        return extract_answers(windows, {k: v.numpy() for k, v in outputs.items()}, spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies the task, the model and the threshold."""

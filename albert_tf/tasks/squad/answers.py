@@ -36,10 +36,12 @@ class Answers:
         (softmax of the scores in the list), start and end (characters of the context, end
         exclusive) and score.
       null_odds: a logit: the larger, the more likely the question is unanswerable.
+      without_span: questions without a possible span, whose answers are replacements.
     """
 
-    nbest: dict[str, list[dict[str, Any]]]
-    null_odds: dict[str, float]
+    nbest: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
+    null_odds: dict[str, float] = dataclasses.field(default_factory=dict)
+    without_span: set[str] = dataclasses.field(default_factory=set)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,12 +102,13 @@ def extract_answers(
     question = windows.question_index[spans.window]
     order = np.lexsort((-spans.score, question))
     spans_of = np.searchsorted(question, np.arange(number + 1))
-    answers = Answers({}, {})
+    answers = Answers()
     for i, asked in enumerate(windows.questions):
         rows = range(windows_of[i], windows_of[i + 1])
         nbest = _distinct(windows, spans, order[spans_of[i] : spans_of[i + 1]], spec)
         null_odds = odds[rows].min()
         if not nbest:
+            answers.without_span.add(asked.id)
             if spec.compat:
                 text, score = _RELEASE_NO_SPAN[spec.head]
                 nbest = [_entry(text, 0, 0, score)]

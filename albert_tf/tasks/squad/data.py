@@ -149,7 +149,7 @@ def row_questions(rows: Rows, name: str) -> list[Question]:
                 )
         qa = {"id": str(row.get("id", len(questions))), "question": row["question"]}
         if row.get("answers") is not None:
-            qa["answers"] = _row_answers(row["answers"])
+            qa["answers"] = _row_answers(row["answers"], where)
             qa["is_impossible"] = not qa["answers"]
         if row.get("is_impossible") is not None:
             qa["is_impossible"] = row["is_impossible"]
@@ -158,12 +158,21 @@ def row_questions(rows: Rows, name: str) -> list[Question]:
     return questions
 
 
-def _row_answers(answers: Any) -> list[Any]:
-    """Returns the answers of a row as in SQuAD's files."""
-    if isinstance(answers, dict):
-        pairs = zip(answers.get("text", ()), answers.get("answer_start", ()))
-        return [{"text": text, "answer_start": start} for text, start in pairs]
-    answers = [answers] if isinstance(answers, str) else answers
+def _row_answers(answers: Any, where: str) -> list[Any]:
+    """Returns the answers of a row as in SQuAD's files; see `row_questions`."""
+    if isinstance(answers, str):
+        answers = [answers]
+    elif isinstance(answers, dict):
+        texts, starts = answers.get("text"), answers.get("answer_start")
+        if isinstance(texts, list):
+            starts = [0] * len(texts) if starts is None else starts
+            if isinstance(starts, list) and len(starts) == len(texts):
+                return [{"text": t, "answer_start": s} for t, s in zip(texts, starts)]
+    if not isinstance(answers, list):
+        raise AlbertError(
+            f"{where}: 'answers' must be a text, a list, or an object with the lists 'text' and "
+            f"'answer_start' of the same length, not {shown(answers)}."
+        )
     return [{"text": x, "answer_start": 0} if isinstance(x, str) else x for x in answers]
 
 

@@ -8,12 +8,14 @@ answer(["Who wrote it?"], ["It was written by Ada Lovelace in 1843."])["answer"]
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
 from albert_tf.export.packing import join, keep, merge_words
 from albert_tf.export.publish import Export
@@ -151,8 +153,8 @@ def build_squad(
     They return, each [B]: `answer`, string; `start` and `end`, int32, its characters [start, end)
     in the context; `score`, float32, the higher the better; `null_odds`, float32, the larger the
     more likely there is no answer; and `answerable`, bool, whether they are at most `threshold`
-    (always true for SQuAD 1.1). The answers equal those of albert_tf.tasks.squad.answers, except
-    that a question without a possible span gets an empty answer.
+    (always true for SQuAD 1.1). The answers equal those of albert_tf.tasks.squad.answers without
+    `compat`, except that a question without a possible span gets an empty answer.
 
     Args:
       task: the task of the model.
@@ -216,11 +218,24 @@ def build_squad(
 
 
 def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
-    """Returns questions about contexts of one window and of several."""
+    """Returns questions about contexts of one window and of several.
+
+    Without those that have no possible span, because the graph does not replace their answers.
+
+    Raises:
+      AlbertError: the model finds no possible span for any question.
+    """
+    spec = dataclasses.replace(answerer.task.spec, compat=False)  # The graph searches like this.
     probes = []
     for length, contexts in text_batches():
-        questions = QUESTIONS[: len(contexts)]
-        answers = [answerer.answer(q, c) for q, c in zip(questions, contexts)]
+        pairs, answers = [], []
+        for pair in zip(QUESTIONS, contexts):
+            found = answerer.search(*pair, spec)
+            if not found.without_span:
+                pairs.append(pair)
+                answers.append(answerer.best(found))
+        if not pairs:
+            continue
         expected = {
             "answer": as_bytes([answer.text for answer in answers]),
             "start": np.array([answer.start for answer in answers], np.int32),
@@ -228,8 +243,14 @@ def squad_probes(answerer: QuestionAnswerer) -> list[Probe]:
             "null_odds": np.array([answer.null_odds for answer in answers], np.float32),
             "answerable": np.array([answer.answerable for answer in answers]),
         }
-        inputs = {"questions": as_bytes(questions), "contexts": as_bytes(contexts)}
+        questions, contexts = map(as_bytes, zip(*pairs))
+        inputs = {"questions": questions, "contexts": contexts}
         probes.append(Probe(inputs, expected, length=length))
+    if not probes:
+        raise AlbertError(
+            "The model finds no possible answer to any of the questions that check the export; "
+            "train it longer."
+        )
     return probes
 
 

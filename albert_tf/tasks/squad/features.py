@@ -19,6 +19,7 @@ from albert_tf.io.json_values import shown
 from albert_tf.tasks.squad.data import VERSIONS, Question, answer_span
 from albert_tf.tasks.squad.windows import WindowOptions, Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.specs import check_integer
 
 HEADS = ("span", "beam")
 #: Records encoded together.
@@ -42,7 +43,8 @@ class SquadSpec:
       max_seq_length, doc_stride, max_query_length: see WindowOptions.
 
     Raises:
-      AlbertError: unknown version or head, or lengths that leave no room for the context.
+      AlbertError: unknown version or head, a number below 1, or lengths that leave no room for the
+        context.
     """
 
     version: str
@@ -64,6 +66,8 @@ class SquadSpec:
         if head not in HEADS:
             raise AlbertError(f"head={shown(head)} is not one of {', '.join(HEADS)}.")
         object.__setattr__(self, "head", head)
+        for name in ("n_best_size", "max_answer_length", "start_n_top", "end_n_top"):
+            check_integer(name, getattr(self, name))
         _ = self.windows  # Checks the lengths.
 
     @property

@@ -153,17 +153,26 @@ def test_rows_give_the_questions_of_files():
         {"answers": None},
         {},
         {"answers": [], "is_impossible": False},
+        {"answers": {"text": ["two"]}},
     ]
 
     def questions_of(*rows):
         return row_questions(data_rows([{"question": "?", **row} for row in rows], "new"), "new")
 
     found = questions_of(*({"context": context, **row} for row in rows))
-    assert [question.id for question in found] == ["0", "b", "2", "7", "4", "5", "6", "7"]
+    assert [question.id for question in found] == ["0", "b", "2", "7", "4", "5", "6", "7", "8"]
     texts = [[answer.text for answer in question.answers] for question in found]
-    assert texts == [["two"], ["two", "three"], ["two"], ["two"], [], [], [], []]
-    assert [q.is_impossible for q in found] == [False] * 4 + [True, False, False, False]
+    assert texts == [["two"], ["two", "three"], ["two"], ["two"], [], [], [], [], ["two"]]
+    assert [q.is_impossible for q in found] == [False] * 4 + [True] + [False] * 4
     assert answer_span(found[0], found[0].answers[0]) == (4, 7)
     assert (found[1].where, found[1].path) == ("the new data: question b", "the new data")
     with pytest.raises(AlbertError, match=r"new data: question 0.answers\[0\] lacks 'text'"):
         questions_of({"context": "a", "answers": [{"start": 3}]})
+    for answers in (
+        {"text": ["a", "b"], "answer_start": [3]},
+        {"text": "two", "answer_start": [4]},
+        {"answer_start": [4]},
+        5,
+    ):
+        with pytest.raises(AlbertError, match="^new row 0: 'answers' must be a text, a list, or an"):
+            questions_of({"context": context, "answers": answers})
