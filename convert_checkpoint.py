@@ -98,6 +98,8 @@ def _main() -> None:
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:
         print(f"Not needed: {len(report.state)} optimizer slots, counters and copies.")
+    if report.repeated:
+        print(f"{report.positions_note.capitalize()}.")
     for what, names in (("Missing", report.missing), ("Left out", report.unexpected)):
         if names:
             print(f"{what}: {', '.join(names)}.")

@@ -25,6 +25,8 @@ if __name__ == "__main__":  # Before the other imports, which take a while.
 
     end_on_interrupt()
 
+import os
+
 from absl import flags, logging
 
 from albert_tf.cli import script
@@ -35,8 +37,9 @@ from albert_tf.export.versions import version_folder
 from albert_tf.io import folders
 from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
+from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
 from albert_tf.training.specs import BFLOAT16, FLOAT32
-from albert_tf.weights.model_folders import check_trained, model_folder
+from albert_tf.weights.model_folders import TASK_FILE, check_trained, find_beside, model_folder
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
@@ -88,7 +91,7 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_integer(
         "seq_length", 128, "With --export_type=preprocessing: default sequence length, in tokens.",
-        lower_bound=5,
+        lower_bound=MIN_SEQ_LENGTH,
     )  # fmt: skip
     flags.DEFINE_integer(
         "version", None, "saved_model: write the folder --export_path/version, for TensorFlow "
@@ -129,8 +132,10 @@ def _check_takes_ids(export_type: str, title: str) -> None:
 
 def _main() -> None:
     folder = find_local(FLAGS.albert_directory.rstrip("/"))
-    if FLAGS.export_type in TASKS and folder:
-        check_trained(model_folder(folder))
+    if FLAGS.export_type in TASKS and folder and os.path.isdir(folder):
+        folder = model_folder(folder)
+        if not find_beside(folder, TASK_FILE):
+            check_trained(folder)
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export.hub import export_encoder, export_preprocessor
     from albert_tf.export.model_folder import ModelFolder

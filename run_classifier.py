@@ -39,10 +39,14 @@ from albert_tf.io.json_values import shown_names
 from albert_tf.io.text_tables import TextColumns, check_table, read_text_table
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, find_task
 from albert_tf.tasks.flags import (
+    FILES,
+    check_files,
     check_finetuning_modes,
+    check_requested,
     check_settings,
     define_finetuning_flags,
     fine_tune_config,
+    is_requested,
     open_model_files,
 )
 from albert_tf.tasks.glue.data import DATA_SOURCES, Actions, check_splits, find_tasks
@@ -54,8 +58,6 @@ if TYPE_CHECKING:
     from albert_tf.tasks.runner import Examples
 
 FLAGS = flags.FLAGS
-#: Data flags by action flag.
-FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
 #: Flags for the user's own data, and those for GLUE.
 CUSTOM_ONLY = (*FILES.values(), "text_column", "text_pair_column", "label_column", "id_column",
                "regression")  # fmt: skip
@@ -101,7 +103,7 @@ def define_flags() -> None:
 
 
 def _reads_table(action: str) -> bool:
-    return FLAGS.task_name == "custom" and FLAGS[action].value
+    return FLAGS.task_name == "custom" and is_requested(action)
 
 
 def _reads_glue_files() -> bool:
@@ -109,22 +111,18 @@ def _reads_glue_files() -> bool:
 
 
 def _check_flags() -> None:
-    if not any(FLAGS[action].value for action in FILES):
-        raise AlbertError("There is nothing to do: give --do_train, --do_eval or --do_predict.")
-    custom = FLAGS.task_name == "custom"
-    for action, file in FILES.items():
-        if custom and FLAGS[action].value and not FLAGS[file].value:
-            raise AlbertError(f"--{action} needs --{file}.")
-    if custom:
+    check_requested()
+    if FLAGS.task_name == "custom":
+        check_files()
         refuse_flags(GLUE_ONLY, "they require --task_name=<a GLUE task>.")
     else:
         reason = f"with --task_name={FLAGS.task_name} all data come from --data_dir."
         refuse_flags(CUSTOM_ONLY, f"{reason} For files of your own, leave --task_name out.")
-    check_finetuning_modes(FILES)
+    check_finetuning_modes()
 
 
 def _main() -> None:
-    actions = Actions(*(FLAGS[action].value for action in FILES))
+    actions = Actions(*map(is_requested, FILES))
     name = FLAGS.task_name
     if name != "custom" and files.is_local(FLAGS.data_dir or ""):
         _check_glue_files(actions)
@@ -161,7 +159,7 @@ def _run_custom(config: FineTuneConfig | None) -> None:
                 f"labels ({shown_names(task.spec.labels)}); leave the flag out."
             )
         columns = task.spec.columns or columns
-    read = [FLAGS[file].value for action, file in FILES.items() if FLAGS[action].value]
+    read = [FLAGS[file].value for action, file in FILES.items() if is_requested(action)]
     files.check_output(os.path.join(FLAGS.output_dir, PREDICTIONS_FILE), read, overwrite=True)
     texts = _read_tables(columns)
     if FLAGS.do_train:
@@ -175,10 +173,10 @@ def _read_tables(columns: TextColumns) -> Examples:
     from albert_tf.tasks.runner import Examples
 
     unlabelled = dataclasses.replace(columns, label=None)
-    return Examples(
+    return Examples.of(
         read_text_table(FLAGS.train_file, columns) if FLAGS.do_train else (),
-        {"eval": read_text_table(FLAGS.eval_file, columns)} if FLAGS.do_eval else {},
-        {"predict": read_text_table(FLAGS.predict_file, unlabelled)} if FLAGS.do_predict else {},
+        read_text_table(FLAGS.eval_file, columns) if FLAGS.do_eval else (),
+        read_text_table(FLAGS.predict_file, unlabelled) if FLAGS.do_predict else (),
     )
 
 

@@ -38,10 +38,13 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_file
 from albert_tf.tasks.flags import (
+    FILES,
     check_finetuning_modes,
+    check_requested,
     check_settings,
     define_finetuning_flags,
     fine_tune_config,
+    is_requested,
     open_model_files,
 )
 from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, check_race
@@ -53,12 +56,8 @@ if TYPE_CHECKING:
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 
 FLAGS = flags.FLAGS
-#: For each action, the flag of its file and the split of RACE that it reads without one.
-DATA = {
-    "do_train": ("train_file", "train"),
-    "do_eval": ("eval_file", "dev"),
-    "do_predict": ("predict_file", "test"),
-}
+#: The split of RACE that each action reads without a file.
+SPLITS = {"do_train": "train", "do_eval": "dev", "do_predict": "test"}
 #: Flags whose values may differ between training and use of a model.
 SPEC = ("num_choices", "max_seq_length", "max_qa_length")
 
@@ -73,10 +72,10 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_bool("high_only", False, "Use only the high school questions.")
     flags.DEFINE_bool("middle_only", False, "Use only the middle school questions.")
-    for action, (name, split) in DATA.items():
+    for action, name in FILES.items():
         text = f"Questions for --{action}, a .jsonl file (also .gz, .bz2 or .xz)."
-        text += f" Default: {split} of --data_dir."
-        when = functools.partial(_is_requested, action)
+        text += f" Default: {SPLITS[action]} of --data_dir."
+        when = functools.partial(is_requested, action)
         define_path(name, None, text, check=check_text_file, when=when)
     flags.DEFINE_integer(
         "num_choices", None, "Options per question. Default: 4, or as in training.",
@@ -105,21 +104,15 @@ def _run(config: FineTuneConfig | None) -> None:
 
     # All data is read before anything is trained, so that its errors show at once.
     task, config = _open_task(config)
-    train, held_out, unseen = (_read(action, task.spec.num_choices) for action in DATA)
-    evaluate = {"eval": held_out} if held_out else {}
-    predict = {"predict": unseen} if unseen else {}
-    run(task, Examples(train, evaluate, predict), config)
-
-
-def _is_requested(action: str) -> bool:
-    return FLAGS[action].value
+    train, held_out, unseen = (_read(action, task.spec.num_choices) for action in FILES)
+    run(task, Examples.of(train, held_out, unseen), config)
 
 
 def _race_splits() -> Iterator[str]:
     """Yields the splits of RACE to read."""
-    for action, (file, split) in DATA.items():
-        if _is_requested(action) and not FLAGS[file].value:
-            yield split
+    for action, file in FILES.items():
+        if is_requested(action) and not FLAGS[file].value:
+            yield SPLITS[action]
 
 
 def _race_groups() -> tuple[str, ...]:
@@ -129,29 +122,27 @@ def _race_groups() -> tuple[str, ...]:
 
 
 def _check_flags() -> None:
-    if not any(_is_requested(action) for action in DATA):
-        raise AlbertError("There is nothing to do: give --do_train, --do_eval or --do_predict.")
-    for action, (file, _) in DATA.items():
-        if _is_requested(action) and not FLAGS[file].value and not FLAGS.data_dir:
+    check_requested()
+    for action, file in FILES.items():
+        if is_requested(action) and not FLAGS[file].value and not FLAGS.data_dir:
             raise AlbertError(f"--{action} needs --data_dir (for RACE) or --{file}.")
     if FLAGS.high_only and FLAGS.middle_only:
         raise AlbertError("Give --high_only or --middle_only, not both; neither reads all.")
-    if all(FLAGS[file].value for action, (file, _) in DATA.items() if FLAGS[action].value):
+    if all(FLAGS[file].value for action, file in FILES.items() if is_requested(action)):
         reason = "all questions are read from --train_file, --eval_file and --predict_file."
         refuse_flags(("data_dir", "high_only", "middle_only"), reason)
-    check_finetuning_modes({action: file for action, (file, _) in DATA.items()})
+    check_finetuning_modes()
 
 
 def _read(action: str, num_choices: int) -> list[MultipleChoiceExample]:
     """Returns the questions for an action; none if it is not requested."""
     from albert_tf.tasks.multiple_choice import data
 
-    if not _is_requested(action):
+    if not is_requested(action):
         return []
-    file, split = DATA[action]
-    if FLAGS[file].value:
-        return data.read_questions(FLAGS[file].value, num_choices)
-    return data.read_race(FLAGS.data_dir, split, _race_groups(), num_choices)
+    if path := FLAGS[FILES[action]].value:
+        return data.read_questions(path, num_choices)
+    return data.read_race(FLAGS.data_dir, SPLITS[action], _race_groups(), num_choices)
 
 
 def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineTuneConfig]:

@@ -32,6 +32,7 @@ from albert_tf.cli.path_flags import check_squad_file, define_path
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tasks import flags as shared
+from albert_tf.tasks.flags import FILES, is_requested
 from albert_tf.tasks.squad.data import read_squad
 from albert_tf.tasks.squad.thresholds import Threshold, check_threshold
 from albert_tf.tasks.training_flags import lock_for_training
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 #: The flag of the data for each action.
-FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
 #: Flags whose values may differ between training and use of a model.
 SEARCH = ("max_seq_length", "doc_stride", "max_query_length", "n_best_size", "max_answer_length",
           "start_n_top", "end_n_top", "compat")  # fmt: skip
@@ -60,7 +60,7 @@ def define_flags() -> None:
         "do_eval": ("eval_file", "Questions to evaluate on, with their answers."),
         "do_predict": ("predict_file", "Questions to answer, with or without answers."),
     }.items():
-        when = functools.partial(_is_requested, action)
+        when = functools.partial(is_requested, action)
         define_path(name, None, text, check=check_squad_file, when=when)
     flags.DEFINE_bool("interactive", False, "Answer questions typed at the terminal.")
     flags.DEFINE_enum(
@@ -116,30 +116,19 @@ def _run(config: FineTuneConfig | None) -> None:
         task.threshold = Threshold(FLAGS.null_score_diff_threshold, "as given")
     if task.spec.head == "span":
         refuse_flags(BEAM_ONLY, "the span head has no beam.")
-    train, held_out, new = (
-        read_squad(FLAGS[file].value, version=task.spec.version) if _is_requested(action) else ()
+    train, held_out, unseen = (
+        read_squad(FLAGS[file].value, version=task.spec.version) if is_requested(action) else ()
         for action, file in FILES.items()
     )
-    evaluate = {"eval": held_out} if held_out else {}
-    predict = {"predict": new} if new else {}
-    run(task, Examples(train, evaluate, predict), config)
-
-
-def _is_requested(action: str) -> bool:
-    return FLAGS[action].value
+    run(task, Examples.of(train, held_out, unseen), config)
 
 
 def _check_flags() -> None:
-    if not any(map(_is_requested, (*FILES, "interactive"))):
-        raise AlbertError(
-            "There is nothing to do: give --do_train, --do_eval, --do_predict or --interactive."
-        )
-    for action, file in FILES.items():
-        if _is_requested(action) and not FLAGS[file].value:
-            raise AlbertError(f"--{action} needs --{file}.")
+    shared.check_requested("interactive")
+    shared.check_files()
     if FLAGS.do_train and not FLAGS.version:
         raise AlbertError("--do_train needs --version: 1.1, or 2.0 for unanswerable questions too.")
-    shared.check_finetuning_modes(FILES)
+    shared.check_finetuning_modes()
     check_threshold(FLAGS.version or "2.0", FLAGS.null_score_diff_threshold)
 
 

@@ -234,6 +234,22 @@ class AlbertConfig:
                 f"max_position_embeddings={self.max_position_embeddings}."
             )
 
+    def check_vocabulary(self, size: int, which: str) -> None:
+        """Checks that a vocabulary is as large as the model's.
+
+        Args:
+          size: of the vocabulary.
+          which: continues "The vocabulary" in the error, such as "in runs/base".
+
+        Raises:
+          AlbertError: it has another size.
+        """
+        if size != self.vocab_size:
+            raise AlbertError(
+                f"The vocabulary {which} has {size} pieces, but the model vocab_size="
+                f"{self.vocab_size}; use the checkpoint's own vocabulary."
+            )
+
     def attention_group(self, layer: int) -> int:
         """Returns the group whose attention weights `layer` uses."""
         return self._group(layer, shared=self.parameter_sharing in ("all", "attention"))

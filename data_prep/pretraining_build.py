@@ -142,12 +142,6 @@ def build_pretraining_data(
         return build.finished(clean_up=True) or build.run(runner)
 
 
-def _gfile() -> Any:
-    import tensorflow as tf
-
-    return tf.io.gfile
-
-
 class _Build:
     """One build: its plan and its output folder.
 
@@ -175,7 +169,7 @@ class _Build:
         """Returns everything that decides the records, as JSON values."""
         inputs = []
         for path in self._input_files:
-            status = _gfile().stat(path)
+            status = files.gfile().stat(path)
             inputs.append(
                 {"path": path, "bytes": status.length, "modified_nanoseconds": status.mtime_nsec}
             )
@@ -246,7 +240,7 @@ class _Build:
             files.check_output(path, self._input_files, overwrite=True)
         for path in paths:
             if files.exists(path):
-                _gfile().remove(path)
+                files.gfile().remove(path)
         if plan != self._plan:
             self._remove_work_folder()
 
@@ -274,7 +268,7 @@ class _Build:
 
     def _shard_names(self, names: Sequence[str]) -> list[str]:
         """Returns the given names, or if there are none all default names in the folder."""
-        default = _gfile().glob(self._path("pretraining-*-of-*.tfrecord"))
+        default = files.gfile().glob(self._path("pretraining-*-of-*.tfrecord"))
         return list(names) or [os.path.basename(path) for path in default]
 
     def run(self, make_runner: Callable[[Context, str], Runner]) -> Manifest:
@@ -287,7 +281,7 @@ class _Build:
         manifest = self._manifest(spill, results)
         if not manifest.num_examples:
             for shard in manifest.shards:
-                _gfile().remove(self._path(shard.name))
+                files.gfile().remove(self._path(shard.name))
             self._remove_work_folder()
             raise AlbertError(
                 f"The corpus gives no instance: {spill.counts['documents']} documents, "
@@ -300,7 +294,7 @@ class _Build:
         return manifest
 
     def _remove_work_folder(self) -> None:
-        _gfile().rmtree(self.work_folder)
+        files.gfile().rmtree(self.work_folder)
 
     def _start(self) -> None:
         """Starts a build, or continues one that was killed."""
@@ -333,7 +327,7 @@ class _Build:
 
     def _num_buckets(self) -> int:
         text_bytes = sum(
-            _gfile().stat(path).length * _EXPANSION.get(os.path.splitext(path)[1], 1)
+            files.gfile().stat(path).length * _EXPANSION.get(os.path.splitext(path)[1], 1)
             for path in self._input_files
         )
         least = self._output.wanted_shards or DEFAULT_NUM_SHARDS

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import run_classifier
-from albert_tf.tasks.classification.glue_tasks import find_submission
 from albert_tf.tasks.glue import __main__ as glue_command
+from albert_tf.tasks.glue.submission import submission_files
 from tests.support.builders import tiny_config, write_tokenizer
 
 FILLERS = ["sun", "rain", "river", "stone", "bread"]
@@ -143,7 +143,7 @@ def test_all_tasks_of_a_folder_train_evaluate_and_predict_in_one_command(
         assert [row["index"] for row in answers] == [str(i) for i in range(FILES[file][2])]
         right = [a["prediction"] == b for a, b in zip(answers, expected_answers(folder, file))]
         assert np.mean(right) > 0.9
-        task, _ = find_submission(sent)
+        [task] = (task for task, split in submission_files() if split.submission == sent)
         for row in table(folder / "runs" / run_name / "predictions" / sent):
             assert sum(float(row[label]) for label in task.labels) == pytest.approx(1, abs=1e-4)
     values = [float(r["prediction"]) for r in table(folder / "runs/sts-b/submission/STS-B.tsv")]

@@ -24,9 +24,10 @@ from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.results import RESULTS_FILE
 from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
 from albert_tf.training.specs import FLOAT32
+from albert_tf.weights.checkpoint_files import CHECKPOINTS
 from albert_tf.weights.load import open_source
-from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, model_folder
-from albert_tf.weights.source import Source, find_beside
+from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, find_beside, model_folder
+from albert_tf.weights.source import SENTENCE_ORDER, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,12 +74,13 @@ class ModelFolder:
         ):
             if value is None:
                 raise AlbertError(f"There is no {what} with {self.given}, or more than one.")
-        if tokenizer.vocab_size != config.vocab_size:
-            raise AlbertError(
-                f"The vocabulary in {self.given} has {tokenizer.vocab_size} pieces, but the model "
-                f"vocab_size={config.vocab_size}; put the checkpoint's own vocabulary there."
-            )
+        config.check_vocabulary(tokenizer.vocab_size, f"in {self.given}")
         return config, tokenizer
+
+    @property
+    def has_sentence_order(self) -> bool:
+        """Whether there are weights of the sentence order head."""
+        return {*self._source.shapes} >= SENTENCE_ORDER
 
     def load(self, model: AlbertModel) -> None:
         """Loads all weights of a model; raises AlbertError if the checkpoint lacks one."""
@@ -102,6 +104,10 @@ class ModelFolder:
         run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
         if not (isinstance(run, dict) and isinstance(train, dict)):
             run, train = {}, {}
+        # What was evaluated is the model of a folder, not one of several checkpoints.
+        evaluation = {}
+        if tf.io.gfile.isdir(self.weights) and os.path.basename(self.weights) != CHECKPOINTS:
+            evaluation = {**read(RESULTS_FILE), **read(SEEDS_FILE)}
         # Downloaded models lie in folders without a telling name.
         weights = self.given if is_name(self.given) else os.path.basename(self._source.location)
         return ModelFacts(
@@ -113,7 +119,7 @@ class ModelFolder:
             task=read(TASK_FILE),
             training={**run, **{k: v for k, v in train.items() if k == "max_steps"}},
             data=read(TRAINING_DATA),
-            evaluation={**read(RESULTS_FILE), **read(SEEDS_FILE)},
+            evaluation=evaluation,
         )
 
     def publish(

@@ -24,7 +24,7 @@ from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.self_check import Probe
 from albert_tf.export.text_probes import as_bytes, text_batches
 from albert_tf.export.tokenizer_graph import tokenizer_graph
-from albert_tf.tokenization.sequences import join_segments, pad_sequences
+from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 KIND = Kind(
@@ -37,8 +37,6 @@ preprocessor(["A text."], seq_length=64)""",
 )
 _SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
 _SEQ_LENGTH = tf.TensorSpec([], tf.int32, "seq_length")
-#: [CLS] A [SEP] B [SEP] with a token of each.
-MIN_SEQ_LENGTH = 5
 
 
 def build_preprocessor(

@@ -29,7 +29,8 @@ def strings(name: str, rank: int = 1) -> tf.TensorSpec:
 def cut_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Cuts the encoder's inputs [..., S] at the end of the longest sequence."""
     mask = inputs["input_mask"]
-    longest = tf.reduce_max(tf.reduce_sum(mask, axis=-1))
+    # Of no sequences at all, the largest length is negative.
+    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(mask, axis=-1)), 1)
     return {name: value[..., :longest] for name, value in inputs.items()}
 
 

@@ -32,7 +32,8 @@ _TEMPORARY = re.compile(r"\.tmp-?[0-9a-f]{8,32}$")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*://")
 
 
-def _gfile() -> Any:
+def gfile() -> Any:
+    """Returns tf.io.gfile; functions that need it import TensorFlow when they are called."""
     import tensorflow as tf
 
     return tf.io.gfile
@@ -61,12 +62,12 @@ def is_local(path: str) -> bool:
 
 def exists(path: str) -> bool:
     """Returns whether there is a file or folder at a path."""
-    return os.path.exists(path) if is_local(path) else _gfile().exists(path)
+    return os.path.exists(path) if is_local(path) else gfile().exists(path)
 
 
 def isdir(path: str) -> bool:
     """Returns whether there is a folder at a path."""
-    return os.path.isdir(path) if is_local(path) else _gfile().isdir(path)
+    return os.path.isdir(path) if is_local(path) else gfile().isdir(path)
 
 
 def check_file(path: str, what: str = "file") -> None:
@@ -77,12 +78,12 @@ def check_file(path: str, what: str = "file") -> None:
         raise AlbertError(f"The {what} {path} is a folder; give a file.")
 
 
-def check_folder(path: str, what: str = "folder") -> None:
-    """Raises AlbertError unless there is a folder at `path`; `what` describes it."""
+def check_folder(path: str) -> None:
+    """Raises AlbertError unless there is a folder at `path`."""
     if not exists(path):
-        raise AlbertError(f"The {what} {path} does not exist.")
+        raise AlbertError(f"The folder {path} does not exist.")
     if not isdir(path):
-        raise AlbertError(f"The {what} {path} is a file; give a folder.")
+        raise AlbertError(f"The folder {path} is a file; give a folder.")
 
 
 def check_pattern(pattern: str, what: str = "input file") -> None:
@@ -120,7 +121,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
         raise AlbertError(f"No {what} was given.")
     files: list[str] = []
     for pattern in patterns:
-        matches = sorted(_gfile().glob(pattern))
+        matches = sorted(gfile().glob(pattern))
         if not matches:
             raise _no_match(pattern, what)
         files += [m for m in matches if m not in files]
@@ -170,7 +171,7 @@ def check_output_file(path: str, overwrite: bool = True) -> None:
 def find_only(folder: str, *patterns: str) -> str | None:
     """Returns the only file that matches the first pattern with matches, None without one."""
     for pattern in patterns:
-        paths = _gfile().glob(os.path.join(folder, pattern))
+        paths = gfile().glob(os.path.join(folder, pattern))
         if paths:
             return paths[0] if len(paths) == 1 else None
     return None
@@ -256,24 +257,24 @@ def atomic_path(path: str) -> Iterator[str]:
     Raises:
       StoppedError: there is no space left.
     """
-    gfile = _gfile()
+    tf_files = gfile()
     temporary = temporary_name(path)
     with space_for(path):
         try:
             if os.path.dirname(path):
-                gfile.makedirs(os.path.dirname(path))
+                tf_files.makedirs(os.path.dirname(path))
             yield temporary
-            gfile.rename(temporary, path, overwrite=True)
+            tf_files.rename(temporary, path, overwrite=True)
         except BaseException:
-            if gfile.exists(temporary):
-                gfile.remove(temporary)
+            if tf_files.exists(temporary):
+                tf_files.remove(temporary)
             raise
 
 
 def remove(path: str) -> None:
     """Deletes a file, or a folder with everything in it."""
-    gfile = _gfile()
-    gfile.rmtree(path) if gfile.isdir(path) else gfile.remove(path)
+    tf_files = gfile()
+    tf_files.rmtree(path) if tf_files.isdir(path) else tf_files.remove(path)
 
 
 def remove_temporary(folder: str) -> None:
@@ -282,8 +283,8 @@ def remove_temporary(folder: str) -> None:
     They are those of `temporary_name`, and of TensorFlow's list of checkpoints. Only for folders
     that no other process writes to.
     """
-    gfile = _gfile()
-    for name in gfile.listdir(folder) if gfile.isdir(folder) else []:
+    tf_files = gfile()
+    for name in tf_files.listdir(folder) if tf_files.isdir(folder) else []:
         path = os.path.join(folder, name.rstrip("/"))
         if _TEMPORARY.search(path):
             remove(path)
@@ -291,7 +292,7 @@ def remove_temporary(folder: str) -> None:
 
 def write_bytes(path: str, data: bytes) -> None:
     """Writes `data` to `path`, which is either complete or untouched."""
-    with atomic_path(path) as temporary, _gfile().GFile(temporary, "wb") as f:
+    with atomic_path(path) as temporary, gfile().GFile(temporary, "wb") as f:
         f.write(data)
 
 
@@ -308,7 +309,7 @@ def read_bytes(path: str, what: str = "file") -> bytes:
     """
     check_file(path, what)
     if not is_local(path):
-        with _gfile().GFile(path, "rb") as f:
+        with gfile().GFile(path, "rb") as f:
             return f.read()
     try:
         with open(path, "rb") as f:
@@ -383,7 +384,7 @@ def join_named(folder: str, name: object, where: str) -> str:
 def sha256(path: str) -> str:
     """Returns the hexadecimal SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with open(path, "rb") if is_local(path) else _gfile().GFile(path, "rb") as f:
+    with open(path, "rb") if is_local(path) else gfile().GFile(path, "rb") as f:
         while block := f.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -10,17 +10,10 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.locks import is_lock_file, lock_output
-
-
-def _gfile() -> Any:
-    import tensorflow as tf
-
-    return tf.io.gfile
 
 
 def check_new_folder(path: str, overwrite: bool = False) -> None:
@@ -56,7 +49,7 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
         writes it.
       StoppedError: there is no space left.
     """
-    gfile = _gfile()
+    gfile = files.gfile()
     path = path.rstrip("/")
     if files.is_local(path) and os.path.islink(path):
         path = os.path.realpath(path)
@@ -68,7 +61,7 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
         if not old_names and files.exists(path):
             gfile.rmtree(path)
         _report_leftovers(path)
-        temporary = files.temporary_name(path)
+        temporary, replaces = files.temporary_name(path), False
         try:
             gfile.makedirs(temporary)
             yield temporary
@@ -78,28 +71,46 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
                     f"{path} contains more than this would replace, such as {min(kept)}; delete "
                     "it, or give another path."
                 )
-            if old_names:
-                _delete(path, old_names)
-            # Where folders are only prefixes of names, this may move no files.
-            gfile.rename(temporary, path, overwrite=True)
-            for name in names_below(temporary):
-                target = os.path.join(path, name)
-                gfile.makedirs(os.path.dirname(target))
-                gfile.rename(os.path.join(temporary, name), target)
+            if files.is_local(path):
+                _move_folder(temporary, path)
+            else:
+                replaces = bool(old_names)
+                _move_files(temporary, path, old_names)
         except BaseException:
-            if gfile.exists(temporary):
+            # If old files may have been deleted, the new ones may be all that is left.
+            if not replaces and files.exists(temporary):
                 gfile.rmtree(temporary)
             raise
 
 
-def _delete(folder: str, names: Iterable[str]) -> None:
-    """Deletes a folder, given the names in it."""
-    if files.is_local(folder):
-        shutil.rmtree(folder)
+def _move_folder(source: str, target: str) -> None:
+    """Renames a local folder, and deletes the one at the target; if that fails, that one stays."""
+    if not os.path.exists(target):
+        os.rename(source, target)
         return
-    # Where folders are only prefixes of names, rmtree could delete the temporary folder, too.
-    for name in names:
-        files.remove(os.path.join(folder, name))
+    replaced = files.temporary_name(target)
+    os.rename(target, replaced)
+    try:
+        os.rename(source, target)
+    except BaseException:
+        os.rename(replaced, target)
+        raise
+    shutil.rmtree(replaced)
+
+
+def _move_files(source: str, target: str, old_names: Iterable[str]) -> None:
+    """Moves a folder where folders are only prefixes of names, and deletes what is at the target.
+
+    rmtree could delete the source too, and renaming a folder may move no files.
+    """
+    for name in old_names:
+        files.remove(os.path.join(target, name))
+    gfile = files.gfile()
+    gfile.rename(source, target, overwrite=True)
+    for name in names_below(source):
+        path = os.path.join(target, name)
+        gfile.makedirs(os.path.dirname(path))
+        gfile.rename(os.path.join(source, name), path)
 
 
 def _with_parents(path: str) -> list[str]:
@@ -113,7 +124,7 @@ def _report_leftovers(path: str) -> None:
     """Prints the temporary files and folders beside `path` that killed processes left."""
     folder, name = os.path.split(path)
     folder = folder or "."
-    for other in _gfile().listdir(folder) if files.isdir(folder) else []:
+    for other in files.gfile().listdir(folder) if files.isdir(folder) else []:
         if other.startswith(f"{name}.tmp-"):
             left = os.path.join(folder, other.rstrip("/"))
             print(f"{left} was left by a process that was killed; delete it.")
@@ -144,7 +155,7 @@ def scratch_folder(path: str) -> Iterator[str]:
 
 def _names(folder: str) -> set[str]:
     """Returns the names in a folder, except locks."""
-    names = os.listdir(folder) if files.is_local(folder) else _gfile().listdir(folder)
+    names = os.listdir(folder) if files.is_local(folder) else files.gfile().listdir(folder)
     return {name.rstrip("/") for name in names if not is_lock_file(name.rstrip("/"))}
 
 
@@ -155,7 +166,7 @@ def names_below(folder: str) -> list[str]:
     """
     return sorted(
         os.path.relpath(os.path.join(path, name), folder)
-        for path, _, names in _gfile().walk(folder)
+        for path, _, names in files.gfile().walk(folder)
         for name in names
         if not is_lock_file(name)
     )
@@ -165,5 +176,5 @@ def copy_folder(source: str, target: str) -> None:
     """Copies all files below `source` to the same places below `target`."""
     for name in names_below(source):
         path = os.path.join(target, name)
-        _gfile().makedirs(os.path.dirname(path))
-        _gfile().copy(os.path.join(source, name), path)
+        files.gfile().makedirs(os.path.dirname(path))
+        files.gfile().copy(os.path.join(source, name), path)

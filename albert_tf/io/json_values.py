@@ -56,9 +56,9 @@ def shown(value: object, limit: int = 60) -> str:
     return _shortened(value, repr, limit)
 
 
-def shown_json(value: object, limit: int = 60) -> str:
-    """Returns a value as JSON for an error message, cut to `limit` characters."""
-    return _shortened(value, json.dumps, limit)
+def shown_json(value: object) -> str:
+    """Returns a value as JSON for an error message, cut to 60 characters."""
+    return _shortened(value, json.dumps, 60)
 
 
 def _shortened(value: object, write: Callable[[object], str], limit: int) -> str:

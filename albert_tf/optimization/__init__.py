@@ -13,8 +13,6 @@ BASE_LEARNING_RATE = 0.00176
 BASE_BATCH_SIZE = 4096
 
 
-def scaled_learning_rate(
-    batch_size: int, base: float = BASE_LEARNING_RATE, base_batch: int = BASE_BATCH_SIZE
-) -> float:
-    """Scales `base`, the rate for `base_batch` examples, by √batch (You et al., 2020)."""
-    return base * math.sqrt(batch_size / base_batch)
+def scaled_learning_rate(batch_size: int) -> float:
+    """Scales BASE_LEARNING_RATE, for BASE_BATCH_SIZE examples, by √batch (You et al., 2020)."""
+    return BASE_LEARNING_RATE * math.sqrt(batch_size / BASE_BATCH_SIZE)

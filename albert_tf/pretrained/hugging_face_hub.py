@@ -91,15 +91,23 @@ class _Model:
 
     def _file(self, name: str) -> str | None:
         """Returns the path of a file; None if the model, or offline the cache, has none."""
-        from huggingface_hub import errors, hf_hub_download
+        from huggingface_hub import (
+            _CACHED_NO_EXIST,
+            constants,
+            errors,
+            hf_hub_download,
+            try_to_load_from_cache,
+        )
 
         try:
             return hf_hub_download(self._id, name, revision=self._revision)
         except errors.LocalEntryNotFoundError as error:
-            if name != CONFIG:
+            # A request that failed does not tell whether the model has the file.
+            cached = try_to_load_from_cache(self._id, name, revision=self._revision)
+            if name != CONFIG and (constants.HF_HUB_OFFLINE or cached is _CACHED_NO_EXIST):
                 return None
             raise AlbertError(
-                f"{self._name} is not in Hugging Face's cache, and cannot be downloaded "
+                f"{name} of {self._name} is not in Hugging Face's cache, and cannot be downloaded "
                 f"({_cause(error)}); check the network and HF_HUB_OFFLINE, or download the model "
                 "elsewhere and give its folder."
             ) from error

@@ -111,11 +111,7 @@ class FineTuningTask(Task):
         spec: Any,
         dropout_rate: float = 0.1,
     ) -> None:
-        if tokenizer.vocab_size != config.vocab_size:
-            raise AlbertError(
-                f"The vocabulary {tokenizer.spec.model_file} has {tokenizer.vocab_size} pieces, "
-                f"but the model vocab_size={config.vocab_size}; give the checkpoint's vocabulary."
-            )
+        config.check_vocabulary(tokenizer.vocab_size, tokenizer.spec.model_file)
         config.check_length(spec.max_seq_length)
         self.config, self.tokenizer = config, tokenizer
         self.spec, self.dropout_rate = spec, dropout_rate

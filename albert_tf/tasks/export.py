@@ -25,8 +25,7 @@ from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.registry import find_task
 from albert_tf.training.specs import FLOAT32
-from albert_tf.weights.model_folders import TASK_FILE
-from albert_tf.weights.source import find_beside
+from albert_tf.weights.model_folders import TASK_FILE, find_beside
 
 
 def export_task(
@@ -88,7 +87,8 @@ def export_saved_model(
     """Exports a model as a SavedModel.
 
     The SavedModel of a fine-tuned model takes text; that of a pretrained model is an encoder with
-    the pretraining heads. See docs/export.md.
+    the pretraining heads, or without them if the model has no sentence order head. See
+    docs/export.md.
 
     Args:
       directory: the output directory of a run, or any model that load_pretrained takes.
@@ -115,7 +115,10 @@ def export_saved_model(
     path = version_folder(files.path_of(path, "folder to make"), version, overwrite)
     task_file = find_beside(source.path, TASK_FILE)
     if not task_file:
-        return export_encoder(source, path, True, overwrite, precision)
+        with_heads = source.has_sentence_order
+        if not with_heads:
+            print("The model has no sentence order head; its encoder is exported alone.")
+        return export_encoder(source, path, with_heads, overwrite, precision)
     name = files.read_object(task_file, "task description").get("task")
     task_class = find_task(name)
     if task_class is None:

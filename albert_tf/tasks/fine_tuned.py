@@ -99,7 +99,7 @@ class FineTunedModel:
         task = cls.task_class(architecture, tokenizer, spec, dropout)
         train, held_out = data
         with output_lock(config.run.strategy, config.output_dir):
-            run(task, Examples(train, {"eval": held_out} if held_out else {}), config)
+            run(task, Examples.of(train, held_out), config)
         return cls.load(config.output_dir)
 
     def _evaluate(self, examples: Sequence[Any]) -> dict[str, float]:

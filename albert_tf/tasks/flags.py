@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
 from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig, missing_setting
+from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary, find_local
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 FLAGS = flags.FLAGS
+#: Data flags by action flag.
+FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
 #: Flags for the model to start from. Without any of them it is the default model.
 _MODEL = ("init_checkpoint", "albert_config_file", "spm_model_file", "vocab_file")
 #: Flags that only training reads, besides those of all runners.
@@ -128,15 +130,37 @@ def define_finetuning_flags() -> None:
     )  # fmt: skip
 
 
-def check_finetuning_modes(
-    data_flags: Mapping[str, str], training_only: Sequence[str] = ()
-) -> None:
+def is_requested(action: str) -> bool:
+    """Returns whether an action flag was given."""
+    return bool(FLAGS[action].value)
+
+
+def check_requested(*others: str) -> None:
+    """Raises AlbertError if there is nothing to do.
+
+    Args:
+      *others: names of flags that ask for something too, besides those of FILES.
+    """
+    actions = [*FILES, *others]
+    if not any(map(is_requested, actions)):
+        *first, last = (f"--{action}" for action in actions)
+        raise AlbertError(f"There is nothing to do: give {', '.join(first)} or {last}.")
+
+
+def check_files() -> None:
+    """Raises AlbertError if the file of a requested action was not given."""
+    for action, file in FILES.items():
+        if is_requested(action) and not FLAGS[file].value:
+            raise AlbertError(f"--{action} needs --{file}.")
+
+
+def check_finetuning_modes() -> None:
     """Checks the mode flags of a fine-tuning runner; see `check_modes`.
 
     Raises:
       AlbertError: flags contradict each other.
     """
-    check_modes(data_flags, (*_TRAINING_ONLY, *training_only))
+    check_modes(FILES, _TRAINING_ONLY)
     if FLAGS.do_train:
         check_seeds(FLAGS.num_seeds, FLAGS.do_eval)
 

@@ -48,6 +48,20 @@ class Examples:
     evaluate: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
     predict: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls, train: Sequence[Any] = (), held_out: Sequence[Any] = (), unseen: Sequence[Any] = ()
+    ) -> Examples:
+        """Returns examples with one data set to evaluate, `eval`, and one to predict, `predict`.
+
+        Args:
+          train: training examples.
+          held_out: labelled examples; empty: no evaluation.
+          unseen: examples to predict; empty: no prediction.
+        """
+        evaluate = {"eval": held_out} if held_out else {}
+        return cls(train, evaluate, {"predict": unseen} if unseen else {})
+
 
 def run(
     task: FineTuningTask,

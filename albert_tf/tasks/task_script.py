@@ -14,16 +14,19 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
-from albert_tf.errors import AlbertError
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.io.text_files import check_text_file
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.export import export_task
 from albert_tf.tasks.flags import (
+    FILES,
+    check_files,
     check_finetuning_modes,
+    check_requested,
     check_settings,
     define_finetuning_flags,
     fine_tune_config,
+    is_requested,
     open_model_files,
 )
 from albert_tf.tasks.runner import Examples, run
@@ -31,42 +34,37 @@ from albert_tf.tasks.training_flags import lock_for_training
 from albert_tf.weights.model_folders import model_folder
 
 FLAGS = flags.FLAGS
-#: Data flags by action flag.
-FILES = {"do_train": "train_file", "do_eval": "eval_file", "do_predict": "predict_file"}
+_RECIPE = "custom"
 
 
 def run_task_script(
     task_class: type[FineTuningTask],
     read: Callable[[str], Sequence[Any]],
     make_spec: Callable[[Sequence[Any], int], Any],
-    recipe: str = "custom",
 ) -> None:
-    """Runs the script and exits.
+    """Runs the script, with the recipe for texts of one's own, and exits.
 
     Args:
       task_class: the task.
       read: reads the examples of a file.
       make_spec: makes the task's specification from the training examples and `max_seq_length`.
-      recipe: the recipe, for settings without a flag.
     """
 
     def main() -> None:
-        config = check_settings(recipe)
+        config = check_settings(_RECIPE)
         with lock_for_training():
-            train, labelled, unlabelled = (
-                read(FLAGS[name].value) if FLAGS[action].value else []
+            train, held_out, unseen = (
+                read(FLAGS[name].value) if is_requested(action) else []
                 for action, name in FILES.items()
             )
             if FLAGS.do_train:
                 model, tokenizer = open_model_files()
-                config = config or fine_tune_config(recipe, model)
+                config = config or fine_tune_config(_RECIPE, model)
                 spec, dropout = make_spec(train, config.max_seq_length), config.classifier_dropout
                 task = task_class(config.model_config(model), tokenizer, spec, dropout)
             else:
                 task = task_class.load(model_folder(FLAGS.output_dir))
-            evaluate = {"eval": labelled} if labelled else {}
-            predict = {"predict": unlabelled} if unlabelled else {}
-            run(task, Examples(train, evaluate, predict), config)
+            run(task, Examples.of(train, held_out, unseen), config)
         if FLAGS.export_path:
             export_task(task_class, ModelFolder(FLAGS.output_dir), FLAGS.export_path)
 
@@ -81,11 +79,6 @@ def _define_flags() -> None:
 
 
 def _check_flags() -> None:
-    if not FLAGS.export_path and not any(FLAGS[action].value for action in FILES):
-        raise AlbertError(
-            "There is nothing to do: give --do_train, --do_eval, --do_predict or --export_path."
-        )
-    for action, name in FILES.items():
-        if FLAGS[action].value and not FLAGS[name].value:
-            raise AlbertError(f"--{action} needs --{name}.")
-    check_finetuning_modes(FILES)
+    check_requested("export_path")
+    check_files()
+    check_finetuning_modes()

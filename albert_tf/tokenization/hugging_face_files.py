@@ -41,12 +41,14 @@ class VocabularyFile(NamedTuple):
       data: its content.
       lower_case: see TokenizerSpec.
       strip_accents: see TokenizerSpec; None for the default of `Tokenizer.from_file`.
+      split_digit_comma: likewise.
     """
 
     name: str
     data: bytes
     lower_case: bool = True
     strip_accents: bool | None = None
+    split_digit_comma: bool | None = None
 
 
 def is_pipeline(values: object) -> bool:
@@ -70,7 +72,7 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
     options_file = os.path.join(os.path.dirname(path), TOKENIZER_CONFIG)
     if files.exists(options_file):
         options = files.read_object(options_file, "tokenizer configuration")
-        for key in ("do_lower_case", "keep_accents", "strip_accents"):
+        for key in ("do_lower_case", "keep_accents", "strip_accents", "split_digit_comma"):
             if not isinstance(options.get(key), (bool, type(None))):
                 raise AlbertError(f"{options_file}: {key} must be true, false or null.")
     if path.endswith(".model"):
@@ -79,7 +81,11 @@ def read_vocabulary_file(path: str) -> VocabularyFile:
         strip = options.get("strip_accents")
     data = files.read_bytes(path, "vocabulary")
     return VocabularyFile(
-        os.path.basename(path), data, bool(options.get("do_lower_case", True)), strip
+        os.path.basename(path),
+        data,
+        bool(options.get("do_lower_case", True)),
+        strip,
+        options.get("split_digit_comma"),
     )
 
 

@@ -12,6 +12,9 @@ import numpy as np
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
+#: [CLS] A [SEP] B [SEP] with a token each.
+MIN_SEQ_LENGTH = 5
+
 
 def truncated_lengths(length_a: int, length_b: int, room: int) -> tuple[int, int]:
     """Returns how many tokens of A and B fit when tokens are cut off the end of the longer one.

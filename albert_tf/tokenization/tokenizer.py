@@ -227,14 +227,15 @@ class Tokenizer:
         strip_accents = given.get("strip_accents", file.strip_accents)
         if strip_accents is None:
             strip_accents = lower_case or kind == SENTENCEPIECE
-        if kind == WORDPIECE and given.get("split_digit_comma"):
+        split = given.get("split_digit_comma", file.split_digit_comma)
+        if kind == WORDPIECE and split:
             raise AlbertError(f"{path} is WordPiece; split_digit_comma is for SentencePiece only.")
         spec = TokenizerSpec(
             kind=kind,
             model_file=file.name,
             lower_case=lower_case,
             strip_accents=strip_accents,
-            split_digit_comma=given.get("split_digit_comma", kind == SENTENCEPIECE),
+            split_digit_comma=kind == SENTENCEPIECE if split is None else split,
             vocab_size=0,
             sha256=hashlib.sha256(data).hexdigest(),
         )

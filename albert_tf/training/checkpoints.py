@@ -31,7 +31,13 @@ from albert_tf.weights.checkpoint_files import (
     step_of,
 )
 from albert_tf.weights.load import open_source
-from albert_tf.weights.source import LoadReport, Source, assign_weights
+from albert_tf.weights.source import (
+    POOLER,
+    SENTENCE_ORDER,
+    LoadReport,
+    Source,
+    assign_weights,
+)
 
 _PythonState = tf.train.experimental.PythonState
 
@@ -295,9 +301,12 @@ def load_weights(
             parts.append(f"it lacks {_some(required)}")
         if left_out:
             parts.append(f"it also has {_some(left_out)}")
+        advice = f"Use the configuration the checkpoint was trained with{settings}."
+        if not left_out and {*required} <= POOLER | SENTENCE_ORDER:
+            advice = "Other libraries' masked LMs lack these weights; fine-tune the model first."
         raise AlbertError(
             f"The checkpoint {report.checkpoint} does not fit the model; {'; '.join(parts)}. "
-            f"Use the configuration the checkpoint was trained with{settings}."
+            f"{advice}"
         )
     return report
 

@@ -18,8 +18,9 @@ from albert_tf.errors import AlbertError, DamagedError, first_line
 from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import SPEC_FILE, VOCABULARIES, Tokenizer
 from albert_tf.weights.checkpoint_files import CHECKPOINT_LIST, candidates
+from albert_tf.weights.model_folders import find_beside
 from albert_tf.weights.names import shared_by_groups
-from albert_tf.weights.source import Source, find_beside, open_tokenizer
+from albert_tf.weights.source import Source, open_tokenizer
 
 #: The release's name for its checkpoints.
 TF1_NAME = "model.ckpt-best"
@@ -160,19 +161,25 @@ class CheckpointSource(Source):
         """See Source."""
         return self._reader.get_tensor(self._keys[name])
 
-    def _find_only(self, *patterns: str) -> str | None:
-        is_folder = tf.io.gfile.isdir(self._path)
-        return files.find_only(self._path if is_folder else os.path.dirname(self._path), *patterns)
+    def _find(self, name: str, *patterns: str) -> str | None:
+        """Returns the path of a file: in the checkpoint's folder, under its own name or as the only
+        one of the patterns; or else under its own name up to two folders above."""
+        folder = self._path
+        if not tf.io.gfile.isdir(folder):
+            folder = os.path.dirname(folder) or os.curdir
+        path = os.path.join(folder, name)
+        if tf.io.gfile.exists(path):
+            return path
+        return files.find_only(folder, *patterns) or find_beside(self._path, name)
 
     def config(self) -> AlbertConfig | None:
         """Reads albert_config.json beside the checkpoint, or the only file of a similar name."""
-        path = find_beside(self._path, CONFIG_FILE) or self._find_only("albert_config*.json")
+        path = self._find(CONFIG_FILE, "albert_config*.json")
         return AlbertConfig.from_json(path) if path else None
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """Opens tokenizer.json beside the checkpoint, or else a release's vocabulary."""
-        path = find_beside(self._path, SPEC_FILE) or self._find_only(*VOCABULARIES)
-        return open_tokenizer(path, lower_case)
+        return open_tokenizer(self._find(SPEC_FILE, *VOCABULARIES), lower_case)
 
 
 def weight_keys(keys: Mapping[str, object]) -> dict[str, str]:

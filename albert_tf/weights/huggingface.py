@@ -118,7 +118,10 @@ class HuggingFaceSource(Source):
         kernel = next((name for name in self._file.shapes if name.endswith(ending)), None)
         if kernel is None:
             return []
-        identity = {kernel: np.eye(size), kernel[: -len("weight")] + "bias": np.zeros(size)}
+        bias = kernel[: -len("weight")] + "bias"
+        if bias not in self._file.shapes:
+            raise AlbertError(f"{self.location} has {kernel}, but not {bias}; get it again.")
+        identity = {kernel: np.eye(size), bias: np.zeros(size)}
         if not all(np.array_equal(self._file.read(name), v) for name, v in identity.items()):
             raise AlbertError(
                 f"In {self.location}, embedding_size equals hidden_size, but {kernel} projects "
@@ -234,6 +237,8 @@ def _write_tokenizer(folder: str, tokenizer: Tokenizer) -> None:
     if spec.kind == SENTENCEPIECE:
         name = "spiece.model"
         options.update(tokenizer_class="AlbertTokenizer", keep_accents=not spec.strip_accents)
+        if not spec.split_digit_comma:
+            options["split_digit_comma"] = False  # A setting of ours; the default is the release's.
         pipeline = sentencepiece_pipeline(tokenizer)
         if pipeline:
             files.write_json(os.path.join(folder, PIPELINE), pipeline)

@@ -42,7 +42,7 @@ def open_source(path: str) -> Source:
     """
     path = locate(path)
     if os.path.basename(path) in (WEIGHTS, TORCH_WEIGHTS):
-        path = os.path.dirname(path)
+        path = os.path.dirname(path) or os.curdir
 
     def holds(name: str) -> bool:
         return tf.io.gfile.exists(os.path.join(path, name))
@@ -110,11 +110,8 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
             f"There is no albert_config.json with {source.location}; put it there. The number of "
             "attention heads cannot be derived from the weights."
         )
-    if tokenizer and tokenizer.vocab_size != config.vocab_size:
-        raise AlbertError(
-            f"The vocabulary of {source.location} has {tokenizer.vocab_size} pieces, but its "
-            f"configuration says vocab_size={config.vocab_size}."
-        )
+    if tokenizer:
+        config.check_vocabulary(tokenizer.vocab_size, f"of {source.location}")
     model = PretrainedModel(config)
     report = assign_weights(source, model.named_weights())
     _check_report(report, allow_partial)
@@ -124,6 +121,8 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
 
 def _check_report(report: LoadReport, allow_partial: bool) -> None:
     """Raises AlbertError for variables that do not match, or warns of them."""
+    if report.repeated:
+        warnings.warn(f"{report.checkpoint}: {report.positions_note}.", stacklevel=3)
     parts = []
     encoder_matches = not (report.missing_of_encoder or report.unexpected_of_encoder)
     if not encoder_matches and report.difference_in_groups:

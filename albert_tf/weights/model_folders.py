@@ -28,6 +28,25 @@ def model_folder(output_dir: str) -> str:
     return files.join_named(output_dir, record.get("best"), path)
 
 
+def find_beside(checkpoint: str, name: str) -> str | None:
+    """Returns the path of a file beside a checkpoint or up to two folders above, if there is one.
+
+    Args:
+      checkpoint: an output directory, a folder of checkpoints in it, or a checkpoint's name.
+      name: of the file.
+    """
+    folder = checkpoint
+    for _ in range(3):
+        path = os.path.join(folder, name)
+        if files.exists(path):
+            return path
+        if files.is_local(folder):  # Above "runs" is ".", and above that "..".
+            folder = os.path.normpath(os.path.join(folder, os.pardir))
+        else:
+            folder = os.path.dirname(folder)
+    return None
+
+
 def check_seeds(num_seeds: int, evaluated: bool) -> None:
     """Raises AlbertError for several runs without an evaluation."""
     if num_seeds > 1 and not evaluated:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import abc
 import collections
 import dataclasses
-import os
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -112,6 +111,11 @@ class LoadReport:
         ]
         return f"it has {' and '.join(differences)}" if differences else ""
 
+    @property
+    def positions_note(self) -> str:
+        """Says which positions are repeated ones."""
+        return f"positions from {self.repeated} on repeat the checkpoint's"
+
     def __str__(self) -> str:
         """A few lines for the terminal."""
         lines = [f"Weights from {self.checkpoint}: {len(self.matched)} variables matched"]
@@ -124,7 +128,7 @@ class LoadReport:
                 indent = {"initial_indent": "  ", "subsequent_indent": "    "}
                 lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
         if self.repeated:
-            lines.append(f"  positions from {self.repeated} on repeat the checkpoint's")
+            lines.append(f"  {self.positions_note}")
         return "\n".join(lines)
 
 
@@ -204,24 +208,6 @@ def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
     """
     rows, trained = np.arange(number), len(embeddings)
     return embeddings[np.where(rows < trained, rows, 1 + (rows - trained) % (trained - 2))]
-
-
-def find_beside(checkpoint: str, name: str) -> str | None:
-    """Returns the path of a file beside a checkpoint or up to two folders above, if there is one.
-
-    Args:
-      checkpoint: an output directory, a folder of checkpoints in it, or a checkpoint's name.
-      name: of the file.
-    """
-    folder = checkpoint
-    for _ in range(3):
-        if not folder:
-            return None
-        path = os.path.join(folder, name)
-        if tf.io.gfile.exists(path):
-            return path
-        folder = os.path.dirname(folder)
-    return None
 
 
 def open_tokenizer(path: str | None, lower_case: bool | None) -> Tokenizer | None:

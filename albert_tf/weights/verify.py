@@ -301,11 +301,7 @@ def _main(path: str) -> None:
         tokenizer = open_source(path).tokenizer(FLAGS.do_lower_case)
     if tokenizer is None:
         raise AlbertError(f"There is no vocabulary with {path}; give --vocab_file.")
-    if tokenizer.vocab_size != model.config.vocab_size:
-        raise AlbertError(
-            f"The vocabulary has {tokenizer.vocab_size} pieces, but the model "
-            f"vocab_size={model.config.vocab_size}; give the checkpoint's vocabulary."
-        )
+    model.config.check_vocabulary(tokenizer.vocab_size, FLAGS.vocab_file or f"of {path}")
     length = min(FLAGS.max_seq_length, model.config.max_position_embeddings)
     lines = read_lines(FLAGS.text)
     print(verify(model, tokenizer, lines, length, FLAGS.max_sequences, FLAGS.random_seed))

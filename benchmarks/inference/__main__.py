@@ -250,7 +250,7 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
         for way in dict.fromkeys(line["way"] for line in own):
             found = {line["shape"]: line for line in own if line["way"] == way}
             cells = [_cell(found[s]) if s in found else "" for s in shapes]
-            largest = max(line["difference"] for line in found.values())
+            largest = np.max([line["difference"] for line in found.values()])
             rows.append([TITLES.get(way, way), *cells, f"{largest:.0e}"])
         rows.insert(1, ["---"] * len(rows[0]))
         tables.append(f"{model}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows))

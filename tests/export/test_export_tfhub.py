@@ -118,6 +118,20 @@ def test_a_classifier_predicts_as_run_classifier_does(classifier, odd_texts, tmp
     assert [label.decode() for label in classify.labels().numpy()] == list(task.spec.labels)
 
 
+def test_no_text_at_all_has_no_answer(classifier):
+    found = tf.saved_model.load(classifier.path)(tf.constant([], tf.string))
+    assert found["label"].shape == [0] and found["probabilities"].shape == [0, 3]
+
+
+@pytest.mark.usefixtures("self_check_here")
+def test_a_fine_tuned_model_is_exported_by_the_path_of_its_checkpoint(classifier, export, tmp_path):
+    for run, name in ((f"{classifier.run}/best", "folder"), (f"{classifier.run}/best/ckpt-1", "x")):
+        path = export(run, tmp_path / name, export_type="classifier")
+        texts = ["the people", "the river"]
+        found, expected = (tf.saved_model.load(p)(texts) for p in (path, classifier.path))
+        np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
+
+
 def test_a_classifier_reads_the_examples_of_the_release(classifier):
     task, classify = classifier.task, tf.saved_model.load(classifier.path)
     text = "the people, (x)"

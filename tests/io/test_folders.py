@@ -70,6 +70,33 @@ def test_a_folder_is_replaced_only_if_the_new_one_has_all_its_names(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["export", "link"]
 
 
+def test_an_old_folder_stays_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    path = tmp_path / "export"
+    make_export(path, "model")
+    (path / "model").write_text("old")
+    rename = os.rename
+
+    def fail(source, target):
+        if target == str(path) and (tmp_path / source / "model").read_text() == "new":
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(KeyboardInterrupt):
+        make_export(path, "model", overwrite=True)
+    assert os.listdir(tmp_path) == ["export"] and (path / "model").read_text() == "old"
+
+
+def test_a_new_folder_stays_if_the_old_one_cannot_be_deleted(tmp_path, monkeypatch):
+    path = tmp_path / "export"
+    make_export(path, "model")
+    (path / "model").write_text("old")
+    monkeypatch.setattr(folders.shutil, "rmtree", lambda _: os.listdir(tmp_path / "absent"))
+    with pytest.raises(FileNotFoundError):
+        make_export(path, "model", overwrite=True)
+    assert (path / "model").read_text() == "new"
+
+
 def test_a_folder_is_replaced_where_folders_are_only_prefixes_of_names(monkeypatch):
     monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.0)
     path = "ram://overwritten/export"

@@ -116,7 +116,7 @@ def test_without_positions_the_logits_are_those_of_all_positions(small_config, s
 
 
 def test_inputs_that_are_no_dict_are_refused(small_config, small_inputs):
-    with pytest.raises(AlbertError, match="^The model takes a dict of int32 tensors"):
+    with pytest.raises(AlbertError, match=r"^The model takes a dict of int32 tensors"):
         AlbertPretrainer(small_config)(small_inputs["input_word_ids"])
 
 

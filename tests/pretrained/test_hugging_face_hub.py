@@ -142,6 +142,18 @@ def test_without_a_network_the_cache_is_used_too(server, snapshot):
     assert snapshot("albert/base", HF_ENDPOINT=UNREACHABLE) == folder
 
 
+@pytest.mark.slow  # The library tries again for a while.
+def test_a_file_that_cannot_be_asked_for_does_not_count_as_absent(server, snapshot):
+    server.models["albert/base"] = MODEL
+    folder = snapshot("albert/base")
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(AlbertError, match=r"^tokenizer_config\.json of albert/base is not in"):
+        snapshot("albert/base", HF_ENDPOINT=UNREACHABLE)
+    server.models["albert/plain"] = {k: v for k, v in MODEL.items() if k != "tokenizer_config.json"}
+    folder = snapshot("albert/plain")  # The cache records that the file does not exist.
+    assert snapshot("albert/plain", HF_ENDPOINT=UNREACHABLE) == folder
+
+
 @pytest.mark.parametrize(
     "environment", [{"HF_HUB_OFFLINE": "1"}, *slow({"HF_ENDPOINT": UNREACHABLE})]
 )
@@ -150,7 +162,7 @@ def test_offline_a_model_that_is_not_there_is_one_sentence(snapshot, environment
         snapshot("albert/base", **environment)
     message = str(caught.value)
     assert message.startswith(
-        "albert/base is not in Hugging Face's cache, and cannot be downloaded"
+        "config.json of albert/base is not in Hugging Face's cache, and cannot be downloaded"
     )
     assert message.endswith("or download the model elsewhere and give its folder.")
 

@@ -104,7 +104,7 @@ def test_a_share_of_warm_up_replaces_the_steps_of_the_recipe():
     made = FineTuneConfig.from_recipe("race", model, output_dir="x", warmup_proportion=0.3)
     assert made.training_run(1000).num_warmup_steps == 300
     both = {"warmup_proportion": 0.3, "warmup_step": 5}
-    with pytest.raises(AlbertError, match="^Give `warmup_step` or `warmup_proportion`, not both"):
+    with pytest.raises(AlbertError, match=r"^Give `warmup_step` or `warmup_proportion`, not both"):
         FineTuneConfig.from_recipe("race", model, output_dir="x", **both)
 
 

@@ -258,7 +258,9 @@ def test_seeds_without_evaluation_are_refused(task, tmp_path):
 def test_one_seed_and_several_do_not_share_a_folder(seeds, task, tmp_path):
     examples = Examples(some_examples(8))
     several = FineTuneConfig(RunConfig(str(seeds.folder)), train_step=4)
-    with pytest.raises(AlbertError, match=r"run holds runs with several seeds \(seeds\.json\); give"):
+    with pytest.raises(
+        AlbertError, match=r"run holds runs with several seeds \(seeds\.json\); give"
+    ):
         run(task, examples, several)
     task.save_files(str(tmp_path))
     one = FineTuneConfig(RunConfig(str(tmp_path)), train_step=4, num_seeds=2)

@@ -78,7 +78,9 @@ def test_a_configuration_that_contradicts_the_weights_is_refused(pretrained, key
 def test_an_unknown_change_is_named_as_such(task, tmp_path):
     task.save_files(str(tmp_path))
     assert type(task).load(str(tmp_path), max_seq_length=9).spec.max_seq_length == 9
-    with pytest.raises(AlbertError, match=r"task\.json, with max_length changed, does not describe"):
+    with pytest.raises(
+        AlbertError, match=r"task\.json, with max_length changed, does not describe"
+    ):
         type(task).load(str(tmp_path), max_length=9)
 
 

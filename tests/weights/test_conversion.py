@@ -176,6 +176,15 @@ def test_a_sentencepiece_model_keeps_its_rules_at_hugging_face(
     assert (found.spec.lower_case, found.spec.strip_accents) == (lower, strip)
 
 
+@pytest.mark.realdata
+def test_a_digit_comma_rule_that_is_off_stays_off_at_hugging_face(released_model, tmp_path):
+    tokenizer = Tokenizer.from_file(released_model, split_digit_comma=False)
+    model = tiny_pretrainer(30000, embedding_size=2)
+    WRITERS["hf"](str(tmp_path), model.config, tokenizer, weights_of(model))
+    found = albert_tf.load_pretrained(str(tmp_path)).tokenizer
+    assert found.encode("In 2013, 9,000") == tokenizer.encode("In 2013, 9,000")
+
+
 def test_the_pipeline_for_hugging_face_segments_as_the_digit_comma_rule_does(released_model):
     tokenizer = Tokenizer.from_file(released_model)
     model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.data)

@@ -18,7 +18,7 @@ import albert_tf
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.config_files import read_hugging_face_config
-from albert_tf.weights.huggingface import write_hugging_face
+from albert_tf.weights.huggingface import PROJECTION, write_hugging_face
 from albert_tf.weights.safetensors import SafetensorsFile, write_safetensors
 from tests.support.weights import golden_outputs, weights_of, write_model
 
@@ -138,6 +138,14 @@ def test_a_model_of_equal_widths_gets_an_identity_projection(grouped, tmp_path):
         with pytest.raises(AlbertError, match="which our model does not support"):
             albert_tf.load_pretrained(str(tmp_path))
         change_tensors(tmp_path, lambda t, name=name: t.update({name: t[name] - 1}))
+
+
+def test_an_identity_projection_without_its_bias_is_refused(grouped, tmp_path):
+    config = dataclasses.replace(grouped.config, embedding_size=grouped.config.hidden_size)
+    write_model(tmp_path, AlbertPretrainer(config), write_hugging_face)
+    change_tensors(tmp_path, lambda tensors: tensors.pop(f"{PROJECTION}.bias"))
+    with pytest.raises(AlbertError, match=r"has .*\.weight, but not .*\.bias; get it again"):
+        albert_tf.load_pretrained(str(tmp_path))
 
 
 def test_all_weights_that_do_not_match_are_listed(folder):

@@ -18,9 +18,11 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.weights.checkpoint import write_tf1, write_tf2
 from albert_tf.weights.huggingface import write_hugging_face
+from tests.support.builders import SPECIAL_PIECES
 from tests.support.cases import slow
 from tests.support.weights import golden_outputs, weights_of, write_model
 from tests.training.damage import DAMAGE
@@ -152,6 +154,49 @@ def test_a_vocabulary_of_another_size_is_refused(tf1_tiny, tmp_path):
     folder = shutil.copytree(tf1_tiny, tmp_path / "release")
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
     with pytest.raises(AlbertError, match=r"5 pieces.*vocab_size=120"):
+        albert_tf.load_pretrained(str(folder))
+
+
+def test_the_vocabulary_beside_the_weights_comes_before_those_of_the_folders_above(
+    grouped, tmp_path
+):
+    size = grouped.config.vocab_size
+    path = write_model(tmp_path / "project" / "release", grouped, write_tf1)
+    for folder, piece in (("project", "x"), ("project/release", "y")):
+        pieces = [*SPECIAL_PIECES, *(f"{piece}{i}" for i in range(size - len(SPECIAL_PIECES)))]
+        (tmp_path / folder / "vocab.txt").write_text("\n".join(pieces))
+    Tokenizer.from_file(str(tmp_path / "project" / "vocab.txt")).save(str(tmp_path / "project"))
+    assert albert_tf.load_pretrained(path).tokenizer.id_to_piece(size - 1).startswith("y")
+    (tmp_path / "project" / "release" / "vocab.txt").unlink()
+    assert albert_tf.load_pretrained(path).tokenizer.id_to_piece(size - 1).startswith("x")
+
+
+def test_files_are_found_from_paths_within_the_folder_of_a_model(
+    grouped, hf_tiny, tmp_path, monkeypatch
+):
+    path = write_model(tmp_path / "run", grouped, write_tf2)
+    monkeypatch.chdir(path)
+    for name in (".", "ckpt"):
+        assert albert_tf.load_pretrained(name).config == grouped.config
+    (tmp_path / "run" / "checkpoints").mkdir()
+    for file in (tmp_path / "run").glob("ckpt*"):
+        file.rename(tmp_path / "run" / "checkpoints" / file.name)
+    monkeypatch.chdir(tmp_path / "run" / "checkpoints")
+    assert albert_tf.load_pretrained("ckpt").config == grouped.config
+    monkeypatch.chdir(hf_tiny)
+    assert albert_tf.load_pretrained("model.safetensors").config.num_attention_heads == 4
+
+
+def test_repeated_positions_are_warned_of(hf_tiny, tmp_path):
+    folder = shutil.copytree(hf_tiny, tmp_path / "hf")
+    values = json.loads((folder / "config.json").read_text())
+    positions = values["max_position_embeddings"]
+    (folder / "config.json").write_text(
+        json.dumps({**values, "max_position_embeddings": positions + 4})
+    )
+    with pytest.warns(
+        UserWarning, match=f": positions from {positions} on repeat the checkpoint's"
+    ):
         albert_tf.load_pretrained(str(folder))
 
 

@@ -18,14 +18,12 @@ from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import shown, shown_names
 from albert_tf.io.text_tables import TextExample
-from albert_tf.tokenization.sequences import join_segments, truncated_lengths
+from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, truncated_lengths
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from albert_tf.tasks.base import InputOptions
 
-#: [CLS] A [SEP] B [SEP].
-MIN_SEQ_LENGTH = 5
 _CHUNK = 2048
 #: Part of the cache's key: increase it when the same texts result in other records.
 _FORMAT = 2

@@ -185,16 +185,3 @@ def find_task(name: str) -> GlueTask:
             return task
     names = ", ".join(task.name for task in GLUE_TASKS)
     raise AlbertError(f"There is no GLUE task {name!r}; the tasks are {names}.")
-
-
-def find_submission(file: str) -> tuple[GlueTask, Split]:
-    """Returns the task and test set that the server expects in a file, such as MNLI-m.tsv.
-
-    Raises:
-      AlbertError: there is none.
-    """
-    for task in GLUE_TASKS:
-        for split in task.splits:
-            if split.submission == file:
-                return task, split
-    raise AlbertError(f"The GLUE server has no file {file!r}.")

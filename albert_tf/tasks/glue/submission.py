@@ -23,7 +23,7 @@ PREDICTIONS = "predictions"
 ANSWERS = "submission"
 
 
-def test_files() -> list[tuple[GlueTask, Split]]:
+def submission_files() -> list[tuple[GlueTask, Split]]:
     """Returns the test sets of a complete submission, in the order of the leaderboard."""
     return [(task, split) for task in GLUE_TASKS for split in task.splits if split.submission]
 
@@ -75,7 +75,7 @@ def find_predictions(run_dirs: Sequence[str]) -> dict[str, list[str]]:
     """
     import tensorflow as tf
 
-    predictions: dict[str, list[str]] = {split.submission: [] for _, split in test_files()}
+    predictions: dict[str, list[str]] = {split.submission: [] for _, split in submission_files()}
     for folder in run_dirs:
         for pattern in (f"{folder}/{PREDICTIONS}/*.tsv", f"{folder}/*/{PREDICTIONS}/*.tsv"):
             for path in sorted(tf.io.gfile.glob(pattern)):
@@ -131,7 +131,7 @@ def _pack(
     report = []
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for task, split in test_files():
+        for task, split in submission_files():
             paths = predictions[split.submission]
             if paths:
                 answers = server_answers(task, average_predictions(paths, task, split))

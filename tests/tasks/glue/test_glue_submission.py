@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.tasks.classification.glue_tasks import find_submission, find_task
+from albert_tf.tasks.classification.glue_tasks import find_task
 from albert_tf.tasks.glue import __main__ as glue_command
-from albert_tf.tasks.glue.submission import make_submission, server_answers, test_files
+from albert_tf.tasks.glue.submission import make_submission, server_answers, submission_files
 from albert_tf.tasks.prediction_tables import write_predictions
 
 FILES = {
@@ -16,18 +16,20 @@ FILES = {
     "MNLI-m.tsv": 9796, "MNLI-mm.tsv": 9847, "QNLI.tsv": 5463, "RTE.tsv": 3000, "WNLI.tsv": 146,
     "AX.tsv": 1104,
 }  # fmt: skip
+#: Task and test set by the file that the server expects.
+TEST_SETS = {split.submission: (task, split) for task, split in submission_files()}
 
 
 def write_run(run_dir, file, outputs):
     """Writes a run's predictions: probabilities [n, labels] or values [n]."""
     path = run_dir / "predictions" / file
     ids = map(str, range(len(outputs)))
-    write_predictions(str(path), ids, outputs, find_submission(file)[0].labels)
+    write_predictions(str(path), ids, outputs, TEST_SETS[file][0].labels)
     return path
 
 
 def random_probabilities(file, seed):
-    task, split = find_submission(file)
+    task, split = TEST_SETS[file]
     return np.random.default_rng(seed).dirichlet(np.ones(len(task.labels)), split.rows)
 
 
@@ -40,7 +42,7 @@ def answers(output, file):
 
 
 def test_a_submission_has_the_files_of_the_leaderboard():
-    assert {split.submission: split.rows for _, split in test_files()} == FILES
+    assert {split.submission: split.rows for _, split in submission_files()} == FILES
 
 
 def test_answers_have_the_format_of_the_server():

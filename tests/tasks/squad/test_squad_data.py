@@ -174,5 +174,5 @@ def test_rows_give_the_questions_of_files():
         {"answer_start": [4]},
         5,
     ):
-        with pytest.raises(AlbertError, match="^new row 0: 'answers' must be a text, a list, or an"):
+        with pytest.raises(AlbertError, match=r"^new row 0: 'answers' must be a text, a list, or"):
             questions_of({"context": context, "answers": answers})
