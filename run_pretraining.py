@@ -112,10 +112,11 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_integer(
         "max_corrupt_records", 0, "Skip up to this many corrupt records in --input_file, and as "
-        "many in --eval_input_file; a record is corrupt if data_prep/verify_records.py reports it. "
-        "All records are read once at the start, and corrupt ones are listed. In training, another "
-        "record of the same shard replaces each, so that the order of all others stays. 0: the "
-        "first corrupt record stops the run.", 0
+        "many in --eval_input_file; a record is corrupt if it cannot be read or has impossible "
+        "numbers (data_prep/verify_records.py checks more, such as checksums). All records are "
+        "read once at the start, and corrupt ones are listed. In training, another record of the "
+        "same shard replaces each, so that the order of all others stays. 0: the first corrupt "
+        "record stops the run.", 0
     )  # fmt: skip
     flags.DEFINE_float("sop_weight", 1.0, "Weight of the sentence order loss; 0: none.", 0.0)
     flags.DEFINE_float(

@@ -252,6 +252,9 @@ class _Build:
         shards = [name for name in names if not files.isdir(self._path(name))]
         for name in [FILE_NAME, *tokenizer_names, *shards]:
             files.check_output(self._path(name), self._input_files, overwrite=True)
+        if not self._has_this_tokenizer():
+            for name in tokenizer_names:
+                files.check_output(self._path(name), [self._tokenizer.source], overwrite=True)
         if files.exists(self._plan_path) or files.exists(self._path(FILE_NAME)):
             return  # `finished` and `_start` check of which plan these are.
         for name in shards if self._has_this_tokenizer() else [*shards, *tokenizer_names]:
@@ -283,10 +286,18 @@ class _Build:
             for shard in manifest.shards:
                 files.gfile().remove(self._path(shard.name))
             self._remove_work_folder()
+            reason = (
+                "A document needs at least two sentences; write one sentence per line and a blank "
+                "line after each document."
+            )
+            if manifest.statistics["cutting"].get("sentences_left_out"):
+                reason = (
+                    f"No two sentences fit into `max_seq_length`={self._options.max_seq_length}; "
+                    "raise it, or leave `whole_sentences` out."
+                )
             raise AlbertError(
                 f"The corpus gives no instance: {spill.counts['documents']} documents, "
-                f"{spill.counts['sentences']} sentences. A document needs at least two sentences; "
-                "write one sentence per line and a blank line after each document."
+                f"{spill.counts['sentences']} sentences. {reason}"
             )
         self._tokenizer.save(self._folder)
         manifest.save(self._folder)
@@ -294,11 +305,17 @@ class _Build:
         return manifest
 
     def _remove_work_folder(self) -> None:
+        # The plan goes first: without one, the rest is not continued.
+        if files.exists(self._plan_path):
+            files.gfile().remove(self._plan_path)
         files.gfile().rmtree(self.work_folder)
 
     def _start(self) -> None:
         """Starts a build, or continues one that was killed."""
+        files.remove_temporary(self._folder)
         if not files.exists(self._plan_path):
+            if files.exists(self.work_folder):  # Its deletion was interrupted.
+                self._remove_work_folder()
             files.write_json(self._plan_path, self._plan)
             return
         if files.read_json(self._plan_path, "build plan") != self._plan:
@@ -306,8 +323,7 @@ class _Build:
                 f"{self._folder} holds an unfinished build of another corpus, tokenizer, options "
                 "or version; give another folder, or set `overwrite`."
             )
-        for folder in (self._folder, self.work_folder):
-            files.remove_temporary(folder)
+        files.remove_temporary(self.work_folder)
 
     def _tokenize(self, runner: Runner) -> Spill:
         """Tokenizes the corpus into buckets, unless an earlier run has done so."""

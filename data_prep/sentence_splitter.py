@@ -61,6 +61,9 @@ _STARTERS = _words("""
 _INITIALS = re.compile(r"(?:^|[\s\W])(?:[^\W\d_]\.)*[^\W\d_]\.$")
 _LAST_WORD = re.compile(rf"([^\W{_CJK}]+)\.$")
 _FIRST_WORD = re.compile(r"\w+")
+#: Characters before a break that are searched for abbreviations, which are shorter. In whole words
+#: of any length, the search would take a time that grows with the square of the length.
+_END = 64
 _ENUMERATOR = re.compile(r"\W*(?:\d+|[ivxlcIVXLC]+|[A-Za-z])[.)]")
 
 
@@ -81,7 +84,8 @@ def sentence_ends_here(before: str, after: str) -> bool:
         return False
     if _ENUMERATOR.fullmatch(before):
         return False
-    last = _LAST_WORD.search(before)
+    end = before[-_END:]
+    last = _LAST_WORD.search(end)
     if last is None:
         return True
     abbreviation = last.group(1).lower()
@@ -89,7 +93,7 @@ def sentence_ends_here(before: str, after: str) -> bool:
         return False
     # A syllable or ideograph, which has no upper case, is not an initial.
     if (
-        _INITIALS.search(before)
+        _INITIALS.search(end)
         and (before[-2].isupper() or before[-2].islower())
         and after[0].isalnum()
     ):

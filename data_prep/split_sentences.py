@@ -215,7 +215,7 @@ def list_files(patterns: str) -> list[str]:
         if not names:
             raise AlbertError(f"The folder {path} holds no files.")
         paths += [os.path.join(path, name) for name in names]
-    return paths
+    return list(dict.fromkeys(paths))
 
 
 def define_flags() -> None:

@@ -32,6 +32,7 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.json_values import shown
 from albert_tf.io.locks import lock_folder
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import check_text_files, read_lines
@@ -278,7 +279,7 @@ def _train_and_save(
     # own results by it. tokenizer.json comes last.
     files.write_json(f"{output_prefix}.training.json", result)
     files.write_text(f"{output_prefix}.vocab", "".join(_vocab_lines(model)))
-    tokenizer.save(os.path.dirname(output_prefix))
+    tokenizer.save(os.path.dirname(output_prefix) or os.curdir)
     return result
 
 
@@ -310,9 +311,18 @@ def _existing(
     if exists(record_path):
         record = files.read_object(record_path, "training record")
         made_the_same = all(record.get(key) == value for key, value in made_from.items())
-        whole = exists(model_path) and record.get("model_sha256") == files.sha256(model_path)
+        sha256 = record.get("model_sha256")
+        whole = exists(model_path) and sha256 == files.sha256(model_path)
         if made_the_same and (whole or not exists(model_path)):
-            return record if whole and exists(spec_path) else None
+            spec = files.read_object(spec_path, "tokenizer") if exists(spec_path) else {}
+            if whole and spec.get("sha256") == sha256:
+                return record
+            if overwrite or spec.get("model_file") in (None, os.path.basename(model_path)):
+                return None
+            raise AlbertError(
+                f"{spec_path} describes {shown(spec.get('model_file'))}; choose another "
+                "`output_prefix` in another folder, or set `overwrite`."
+            )
     in_the_way = [path for path in paths if exists(path)]
     if in_the_way and not overwrite:
         raise AlbertError(

@@ -30,6 +30,9 @@ from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
 from data_prep.record_files import RecordFiles, define_record_flags, find_record_folders
 
+#: Features that each layout of records has.
+_LAYOUTS = ({"text_ids"}, {"row_lengths"}, {"input_ids", "input_mask", "segment_ids"})
+
 
 def define_flags() -> None:
     """Defines the flags."""
@@ -50,6 +53,8 @@ def verify_shard(
     Raises:
       AlbertError: the shard is faulty; names the shard and the place of the first fault.
     """
+    if not any(names <= records.features.keys() for names in _LAYOUTS):
+        raise AlbertError(f"{path} holds records of another program, which are not checked.")
     scan = scan_shard(path, records.features, records.tokenizer, on_read=on_read)
     if scan.faults:
         others = len(scan.faults) - 1

@@ -58,7 +58,9 @@ def find_corrupt_records(
     vocab_size: int | None,
     limit: int,
 ) -> list[RepairedShard]:
-    """Reads all records and finds the same faults as data_prep/verify_records.py.
+    """Reads all records and finds those that are damaged or have impossible numbers.
+
+    data_prep/verify_records.py also compares them with the tokenizer and their manifest.
 
     Args:
       paths: of the shards.

@@ -112,6 +112,8 @@ def _no_match(pattern: str, what: str) -> AlbertError:
 def expand_globs(patterns: str | list[str], what: str = "input file") -> list[str]:
     """Expands a comma list of paths and globs to existing files, sorted within each pattern.
 
+    A file whose name has the characters of a glob, such as "a [2].txt", stands for itself.
+
     Raises:
       AlbertError: a pattern matches nothing.
     """
@@ -121,7 +123,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
         raise AlbertError(f"No {what} was given.")
     files: list[str] = []
     for pattern in patterns:
-        matches = sorted(gfile().glob(pattern))
+        matches = [pattern] if exists(pattern) else sorted(gfile().glob(pattern))
         if not matches:
             raise _no_match(pattern, what)
         files += [m for m in matches if m not in files]
@@ -209,6 +211,8 @@ def claimed_output(
     """
     with lock_output(path, "writing"):
         check_output(path, inputs, overwrite)
+        folder, name = os.path.split(path)
+        remove_temporary(folder or os.curdir, name)
         yield
 
 
@@ -277,16 +281,19 @@ def remove(path: str) -> None:
     tf_files.rmtree(path) if tf_files.isdir(path) else tf_files.remove(path)
 
 
-def remove_temporary(folder: str) -> None:
+def remove_temporary(folder: str, name: str = "") -> None:
     """Deletes the temporary files and folders that killed processes left in a folder.
 
-    They are those of `temporary_name`, and of TensorFlow's list of checkpoints. Only for folders
-    that no other process writes to.
+    They are those of `temporary_name`, and of TensorFlow's list of checkpoints.
+
+    Args:
+      folder: to which no other process writes.
+      name: of the only file whose temporary names are deleted; other processes may write others.
     """
     tf_files = gfile()
-    for name in tf_files.listdir(folder) if tf_files.isdir(folder) else []:
-        path = os.path.join(folder, name.rstrip("/"))
-        if _TEMPORARY.search(path):
+    for other in tf_files.listdir(folder) if tf_files.isdir(folder) else []:
+        path = os.path.join(folder, other.rstrip("/"))
+        if _TEMPORARY.search(path) and other.startswith(f"{name}.tmp" if name else ""):
             remove(path)
 
 

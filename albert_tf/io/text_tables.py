@@ -19,6 +19,8 @@ from albert_tf.io.text_files import COMPRESSED_SUFFIXES, check_text_file, read_l
 _LONG_LINE_ADVICE = "shorten its texts (a model reads only the first few hundred words of each)"
 #: What separates the columns of other programs' files.
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
+#: Of CSV, in characters; Python's own limit is 131,072. Lines have a limit of their own.
+_LONGEST_FIELD = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,10 +241,14 @@ def read_tsv(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_csv(path: str) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(_LONGEST_FIELD)
     reader = csv.reader((line + "\n" for line in _lines(path)), strict=True)
+    columns = 1
     try:
         for fields in reader:
-            if fields:
+            # A line of white space is a text if there is only one column.
+            if fields and (len(fields) > 1 or fields[0].strip() or columns == 1):
+                columns = max(columns, len(fields))
                 yield reader.line_num, fields
     except csv.Error as error:
         raise AlbertError(f"{path}:{reader.line_num}: not CSV: {error}.") from error

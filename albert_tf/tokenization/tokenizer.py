@@ -138,12 +138,12 @@ class Tokenizer:
         Args:
           spec: the specification; its sha256 must match `data`, its vocab_size is ignored.
           data: content of the vocabulary file.
-          source: names the vocabulary file in errors.
+          source: path of the vocabulary file, for errors.
 
         Raises:
           AlbertError: the vocabulary is of the wrong kind, or lacks a special piece.
         """
-        self._data = data
+        self._data, self.source = data, source
         self._model: SentencePieceModel | WordPieceModel
         if spec.kind == SENTENCEPIECE:
             self._model = SentencePieceModel(

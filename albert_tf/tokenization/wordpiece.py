@@ -8,6 +8,7 @@ Source: google-research/albert tokenization.BasicTokenizer and WordpieceTokenize
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 
 import numpy as np
@@ -53,7 +54,8 @@ def parse_vocabulary(data: bytes, source: str) -> list[str]:
         lines = data.decode("utf-8-sig").rstrip("\r\n").split("\n")
     except UnicodeDecodeError as error:
         raise AlbertError(f"The vocabulary {source} is not UTF-8 at byte {error.start}.") from error
-    pieces = [line.strip() for line in lines]
+    # BERT's Chinese vocabulary has the line separator U+2028, which is white space, as a piece.
+    pieces = [line.strip() or line.strip(string.whitespace) for line in lines]
     head = lines[:100]
     if 2 * sum(bool(_SCORE_LINE.fullmatch(line.rstrip("\r"))) for line in head) > len(head):
         raise AlbertError(

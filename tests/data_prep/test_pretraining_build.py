@@ -19,6 +19,7 @@ from albert_tf.errors import AlbertError, StoppedError
 from data_prep import pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
 from data_prep.local_runner import LocalRunner
+from data_prep.pretraining_build import Output, TokenizerSource, _Build
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.record_files import find_records
 from data_prep.verify_records import verify
@@ -139,6 +140,45 @@ def test_the_work_folder_of_a_build_that_was_killed_at_its_end_is_removed(
     (tmp_path / "_build/run-00000-00000.bin").touch()
     assert build(text, vocabulary, tmp_path) == manifest
     assert digests(tmp_path) == expected
+
+
+def test_what_is_left_of_a_work_folder_is_not_continued(tmp_path, text, vocabulary, monkeypatch):
+    def killed(build):
+        os.remove(build._plan_path)
+        raise KeyboardInterrupt
+
+    expected = build(text, vocabulary, tmp_path / "expected", num_shards=2).fingerprint()
+    other = tmp_path / "other.txt"
+    other.write_text(corpus(40))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pretraining_build._Build, "_remove_work_folder", killed)
+        build(str(other), vocabulary, tmp_path / "out", num_shards=2)
+    assert (tmp_path / "out/_build/spill.json").exists()
+    (tmp_path / "out/pretraining-00000-of-00002.tfrecord.tmp-0123abcd").touch()
+    found = build(text, vocabulary, tmp_path / "out", num_shards=2, overwrite=True)
+    assert found.fingerprint() == expected
+    assert not list((tmp_path / "out").glob("*tmp*")) and not (tmp_path / "out/_build").exists()
+
+
+def test_the_vocabulary_that_is_read_is_never_overwritten(tmp_path, text, vocabulary):
+    pieces = pathlib.Path(vocabulary).read_text()
+    (tmp_path / "vocab.txt").write_text(pieces)
+    build(text, str(tmp_path / "vocab.txt"), tmp_path, overwrite=True)  # The same bytes.
+    (tmp_path / "tokenizer.json").write_text("{}")
+    tokenizer = TokenizerSource(str(tmp_path / "vocab.txt")).load()
+    tokenizer.source = str(tmp_path / "tokenizer.json")  # As of a tokenizer of Hugging Face.
+    with pytest.raises(AlbertError, match=r"tokenizer\.json is also an input"):
+        _Build([text], tokenizer, Output(str(tmp_path)), SMALL).check_files_in_the_way(True)
+
+
+def test_text_whose_sentences_do_not_fit_is_told_apart_from_text_without_documents(
+    tmp_path, vocabulary
+):
+    path = tmp_path / "text.txt"
+    path.write_text("w1 w2 w3 w4\nw5 w6 w7 w8\n\n" * 20)
+    options = PretrainingOptions(max_seq_length=8, whole_sentences=True, short_seq_prob=0.0)
+    with pytest.raises(AlbertError, match="No two sentences fit into `max_seq_length`=8; raise it"):
+        build(str(path), vocabulary, tmp_path / "out", options)
 
 
 def test_missing_shards_of_a_finished_build_are_built_again(tmp_path, text, vocabulary):

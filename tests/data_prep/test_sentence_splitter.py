@@ -4,7 +4,7 @@
 
 import pytest
 
-from data_prep.sentence_splitter import SentenceSplitter
+from data_prep.sentence_splitter import SentenceSplitter, sentence_ends_here
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,12 @@ def test_chinese_and_japanese_sentences_end_at_their_marks(splitter, sentences, 
 def test_an_english_sentence_after_a_chinese_one_keeps_its_own_rules(splitter):
     sentences = ["他读了Fig. 3。", "Mr. Smith wrote it in the U.S. Senate.", "Yes!", "好。"]
     assert splitter.split([" ".join(sentences)]) == [sentences]
+
+
+def test_words_of_any_length_are_no_abbreviations():
+    # In a time that grows with the square of the length, this would take hours.
+    assert not sentence_ends_here(f"See {'x' * 1_000_000} and Mr.", "Smith")
+    assert sentence_ends_here(f"The hash is {'a' * 1_000_000}.", "Next one")
 
 
 def test_no_character_is_lost(splitter):

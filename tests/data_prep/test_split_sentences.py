@@ -74,6 +74,22 @@ def test_with_input_format_files_each_file_is_a_document(tmp_path):
     assert (tmp_path / "out.gz").read_bytes()[:2] == b"\x1f\x8b"
 
 
+def test_a_file_that_two_patterns_match_is_read_once(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).touch()
+    paths = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
+    assert list_files(f"{tmp_path},{tmp_path}/a.txt") == paths
+
+
+def test_what_a_killed_process_left_beside_the_output_is_removed(tmp_path):
+    for name in ("out.txt.tmp-0123abcd", "other.txt.tmp-0123abcd"):
+        (tmp_path / name).touch()
+    (tmp_path / "in.txt").write_text("One. Two.")
+    split_sentences([str(tmp_path / "in.txt")], str(tmp_path / "out.txt"), Layout("text"))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"in.txt", "out.txt", "other.txt.tmp-0123abcd"}
+
+
 def test_each_json_line_is_a_document(tmp_path):
     rows = [{"body": "One.\nTwo.\n\n\nThree.", "id": 1}, {"body": ""}, {"body": "Four é."}]
     text = "\n".join(json.dumps(row) for row in rows) + "\n\n"

@@ -107,6 +107,21 @@ def test_the_same_training_again_does_nothing_and_another_is_refused(tmp_path, c
     assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).vocab_size == 180
 
 
+def test_a_prefix_needs_no_folder(tmp_path, corpus, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train_sentencepiece([corpus], "en", SETTINGS)
+    assert Tokenizer.from_file("tokenizer.json").spec.model_file == "en.model"
+
+
+def test_a_vocabulary_exists_only_if_tokenizer_json_describes_it(tmp_path, corpus):
+    train_sentencepiece([corpus], str(tmp_path / "a"), SETTINGS)
+    train_sentencepiece([corpus], str(tmp_path / "b"), Settings(vocab_size=180), overwrite=True)
+    with pytest.raises(AlbertError, match=r"tokenizer\.json describes 'b\.model'; choose another"):
+        train_sentencepiece([corpus], str(tmp_path / "a"), SETTINGS)
+    train_sentencepiece([corpus], str(tmp_path / "a"), SETTINGS, overwrite=True)
+    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).vocab_size == 200
+
+
 def test_input_files_and_other_files_are_not_overwritten(tmp_path, corpus):
     shutil.copy(corpus, tmp_path / "text.vocab")
     with pytest.raises(AlbertError, match=r"text\.vocab is also an input"):

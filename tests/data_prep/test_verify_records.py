@@ -113,6 +113,14 @@ def test_a_fault_is_located_by_shard_record_and_byte(
     assert f"a.tfrecord: record 13 (byte {offset}): " in error
 
 
+def test_records_of_another_program_are_not_checked(tmp_path, check):
+    features = {"label": records.FeatureSpec("int64", (1,))}
+    columns = {"label": np.array([[1], [2]])}
+    write(tmp_path, records.encode_examples(columns, features), manifest=False)
+    faulty, err = check()
+    assert faulty == 1 and "holds records of another program" in err
+
+
 def test_a_record_of_another_layout_is_located(tmp_path, check):
     examples = encoded(good_columns())
     columns = good_columns(1)

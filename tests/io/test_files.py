@@ -125,12 +125,24 @@ def test_an_existing_output_is_refused_unless_it_may_be_overwritten(tmp_path):
         files.check_output(str(tmp_path), overwrite=True)
 
 
+def test_a_file_whose_name_is_a_glob_stands_for_itself(tmp_path):
+    for name in ("corpus [2].txt", "corpus 2.txt"):
+        (tmp_path / name).touch()
+    for name in ("corpus [2].txt", "corpus 2.txt", "corpus [0-9].txt"):
+        found = files.expand_globs(str(tmp_path / name))
+        assert found == [str(tmp_path / name.replace("[0-9]", "2"))]
+
+
 def test_only_temporary_files_and_folders_of_killed_writers_are_removed(tmp_path):
     kept = {"a.json", "a.tmp-b", "b.tmp-0123abcd.json", "c"}
     for name in kept:
         (tmp_path / name).touch()
     (tmp_path / "a.json.tmp-0123abcd").touch()
     (tmp_path / "export.tmp-0123abcd/variables").mkdir(parents=True)
+    (tmp_path / "b.json.tmp-0123abcd").touch()
+    files.remove_temporary(str(tmp_path), "b.json")
+    assert (tmp_path / "a.json.tmp-0123abcd").exists()
+    assert not (tmp_path / "b.json.tmp-0123abcd").exists()
     files.remove_temporary(str(tmp_path))
     files.remove_temporary(str(tmp_path / "nowhere"))
     assert {path.name for path in tmp_path.iterdir()} == kept

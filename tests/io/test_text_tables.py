@@ -40,6 +40,13 @@ def test_csv_fields_may_be_quoted_and_span_lines(tmp_path):
     assert examples[1].where == f"{path}:4"
 
 
+def test_csv_fields_may_be_long_and_blank_lines_are_skipped(tmp_path):
+    long = "word " * 50_000
+    path = write(tmp_path / "a.csv", f"text,label\n{long}x,y\n\n  \nz,y\n")
+    examples = read_text_table(path, TextColumns("text", label="label"))
+    assert fields(examples) == [("0", f"{long}x", None, "y"), ("1", "z", None, "y")]
+
+
 def test_json_values_may_be_numbers_and_booleans(tmp_path):
     path = tmp_path / "a.jsonl.gz"
     with gzip.open(path, "wt", encoding="utf-8") as f:

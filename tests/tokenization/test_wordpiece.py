@@ -2,7 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import numpy as np
+import pytest
+import tensorflow as tf
 
+from albert_tf.errors import AlbertError
+from albert_tf.export.tokenizer_graph import WordPieceGraph
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.tokenization.conftest import WORDPIECES
 
@@ -55,3 +59,16 @@ def test_a_vocabulary_may_have_windows_line_ends_and_a_byte_order_mark(tmp_path,
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(WORDPIECES).encode())
     text = "UNaffable, 中"
     assert Tokenizer.from_file(str(path)).encode(text) == wordpiece.encode(text)
+
+
+def test_a_piece_may_be_a_line_separator_as_in_the_chinese_vocabulary_of_bert(tmp_path):
+    path = tmp_path / "chinese.txt"
+    path.write_bytes("\n".join([*WORDPIECES, "\u2028", "哦"]).encode())
+    tokenizer = Tokenizer.from_file(str(path))
+    assert tokenizer.id_to_piece(len(WORDPIECES)) == "\u2028"
+    assert tokenizer.encode("哦") == [len(WORDPIECES) + 1]
+    graph = WordPieceGraph(tokenizer)
+    assert graph(tf.constant(["哦 中"])).merge_dims(1, 2).to_list() == [tokenizer.encode("哦 中")]
+    path.write_bytes("\n".join([*WORDPIECES, " ", "哦"]).encode())
+    with pytest.raises(AlbertError, match="the line is empty"):
+        Tokenizer.from_file(str(path))
