@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 import sys
 
 import pytest
@@ -166,6 +167,18 @@ def test_a_model_directory_alone_predicts_with_its_threshold(trained, folder, ru
         done = run("do_predict", **given, null_score_diff_threshold=-1e9)
         assert set(read(output_dir / "predictions.json").values()) == {""}
         assert "as given" in done.stdout
+
+
+def test_a_threshold_of_other_weights_is_not_used(trained, tmp_path):
+    version, output_dir, _ = trained
+    if version == "1.1":
+        return
+    kept = read(output_dir / "thresholds.json")
+    assert QuestionAnswerer.load(str(output_dir)).threshold == kept["null_threshold"] != 0
+    copy = shutil.copytree(output_dir, tmp_path / "copy")
+    assert QuestionAnswerer.load(str(copy)).threshold == kept["null_threshold"]
+    (copy / "thresholds.json").write_text(json.dumps({**kept, "checkpoint": "checkpoints/ckpt-1"}))
+    assert QuestionAnswerer.load(str(copy)).threshold == 0
 
 
 def test_another_evaluation_has_the_same_results_and_needs_no_training_file(trained, folder, run):

@@ -54,7 +54,8 @@ class ExampleSet:
     def eval_spec(self, batch_size: int, every_steps: int | None = None) -> EvalSpec:
         """Returns the EvalSpec that evaluates on, or predicts, these examples."""
         batches = self.source.num_batches(batch_size)
-        return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self)
+        data = self.source.fingerprint
+        return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self, data)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,9 @@ DEFAULT_STEPS = 1000
 _DURATION = ("train_step", "num_train_epochs")
 _WARM_UP = ("warmup_step", "warmup_proportion")
 #: Fields that are integers, and the smallest value of each.
-_INTEGERS = {"train_step": 1, "warmup_step": 0, "eval_every_steps": 1, "num_seeds": 1}
+_INTEGERS = {
+    "train_step": 1, "warmup_step": 0, "eval_every_steps": 1, "max_seq_length": 1, "num_seeds": 1
+}  # fmt: skip
 #: Defaults of RunConfig's fields for fine-tuning, where they differ from those for pretraining.
 _RUN_DEFAULTS = {
     "output_dir": "",

@@ -210,7 +210,7 @@ def fine_tune_config(
     if starts_from_default():
         settings["init_checkpoint"] = DEFAULT
     if not FLAGS.do_train:
-        settings["freeze"] = None
+        settings["freeze"] = settings["init_checkpoint"] = None
     if FLAGS.use_tpu or FLAGS.strategy == "tpu":
         settings["pad_to_max"] = True
     if output_dir:

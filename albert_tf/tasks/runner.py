@@ -23,6 +23,7 @@ from albert_tf.training.output_lock import output_lock
 from albert_tf.training.results import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
+from albert_tf.weights.checkpoint_files import has_best
 from albert_tf.weights.model_folders import (
     SEEDS_FILE,
     check_same_seeds,
@@ -202,9 +203,10 @@ def _fine_tune_seeds(
 
 
 def _train(estimator: Estimator, train_spec: TrainSpec, eval_specs: Sequence[EvalSpec]) -> None:
-    # Without evaluations during training there is nothing to select; `report` evaluates the end.
-    selection = eval_specs[0] if eval_specs and eval_specs[0].every_steps else None
-    estimator.train_and_evaluate(train_spec, selection)
+    # Without evaluations during training or best weights of earlier ones, there is nothing to
+    # select; `report` evaluates the end.
+    selects = eval_specs and (eval_specs[0].every_steps or has_best(estimator.config.output_dir))
+    estimator.train_and_evaluate(train_spec, eval_specs[0] if selects else None)
 
 
 def open_trained(task: FineTuningTask, run: RunConfig) -> Estimator:

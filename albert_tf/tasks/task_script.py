@@ -14,7 +14,9 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
+from albert_tf.errors import AlbertError
 from albert_tf.export.model_folder import ModelFolder
+from albert_tf.io import folders
 from albert_tf.io.text_files import check_text_file
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.export import export_task
@@ -66,7 +68,8 @@ def run_task_script(
                 task = task_class.load(model_folder(FLAGS.output_dir))
             run(task, Examples.of(train, held_out, unseen), config)
         if FLAGS.export_path:
-            export_task(task_class, ModelFolder(FLAGS.output_dir), FLAGS.export_path)
+            source = ModelFolder(FLAGS.output_dir)
+            export_task(task_class, source, FLAGS.export_path, FLAGS.overwrite)
 
     script.run(main, _define_flags, check_flags=_check_flags)
 
@@ -75,10 +78,19 @@ def _define_flags() -> None:
     define_finetuning_flags()
     for action, name in FILES.items():
         define_path(name, None, f"Examples for --{action}.", check=check_text_file)
-    define_path("export_path", None, "Folder for a SavedModel of the model in --output_dir.")
+    define_path(
+        "export_path", None, "A new folder for a SavedModel of the model in --output_dir.",
+        check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
+    )  # fmt: skip
+    script.define_overwrite_flag()
 
 
 def _check_flags() -> None:
     check_requested("export_path")
+    if FLAGS.export_path and FLAGS.strategy == "multi_worker":
+        raise AlbertError(
+            "--export_path is not for --strategy=multi_worker, as every machine would write it; "
+            "export afterwards, on one machine."
+        )
     check_files()
     check_finetuning_modes()

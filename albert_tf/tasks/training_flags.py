@@ -27,7 +27,7 @@ from albert_tf.training.specs import (
     STRATEGIES,
     WARN,
     RunConfig,
-    check_batch_sizes,
+    check_train_batch,
 )
 
 FLAGS = flags.FLAGS
@@ -73,7 +73,7 @@ def define_training_flags(
         "best weights), the name of a checkpoint without .index, a folder or archive (.tar.gz, "
         f".zip) of the TF1 release, a Hugging Face folder, a SavedModel of TF-Hub, {NAMES}, or "
         f"that of a bundled model ({DEFAULT}); {NONE} for random weights. A file or folder takes "
-        f"precedence over a name. {without_init} Not needed for resuming.",
+        f"precedence over a name. {without_init}",
         check=check_model, when=_starts_anew
     )  # fmt: skip
     flags.DEFINE_alias("albert_hub_module_handle", "init_checkpoint")
@@ -199,7 +199,7 @@ def check_run(config: RunConfig, batch_size_known: bool = True) -> None:
       AlbertError: its batches cannot be split evenly, or there is no cluster.
     """
     if FLAGS.do_train and batch_size_known:
-        check_batch_sizes(config, replicas=1)
+        check_train_batch(config, replicas=1)
     if config.strategy == "multi_worker":
         check_cluster()
 

@@ -229,9 +229,13 @@ class CheckpointStore:
         if self._writes:
             self._delete_other_best(self.best.step if self.best else None)
 
-    def save_best(self, step: int, metric: str, value: float) -> None:
-        """Saves the weights as the best so far, and deletes the previous best."""
-        record = BestRecord(step, metric, value, f"ckpt-{step}")
+    def save_best(self, step: int, metric: str, value: float, data: str = "") -> None:
+        """Saves the weights as the best so far, and deletes the previous best.
+
+        Args:
+          step, metric, value, data: see BestRecord.
+        """
+        record = BestRecord(step, metric, value, f"ckpt-{step}", data)
         with self._writing(self._best_folder, step):
             self._best_checkpoint.write(os.path.join(self._best_folder, record.checkpoint))
             if self._writes:

@@ -22,7 +22,7 @@ from albert_tf.training.devices import announce_devices
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.preemption import lost_workers
 from albert_tf.training.run_identity import recorded_precision
-from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, check_batch_sizes
+from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, check_eval_batch
 from albert_tf.training.strategy import fast_precisions, highest, is_chief, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_tpu_run
@@ -44,7 +44,7 @@ class Evaluator:
       model: built by the task.
 
     Raises:
-      AlbertError: the devices are missing, or the batch sizes do not divide among them.
+      AlbertError: the devices are missing.
     """
 
     def __init__(self, task: Task, run_config: RunConfig) -> None:
@@ -54,7 +54,6 @@ class Evaluator:
         if run_config.precision == "auto":
             run_config = dataclasses.replace(run_config, precision=self._precision(run_config))
         self.task, self.config = task, run_config
-        check_batch_sizes(run_config, self.strategy.num_replicas_in_sync)
         keras.utils.set_random_seed(run_config.seed)
         with self.strategy.scope(), _policy(run_config.precision):
             self.model = task.build_model()
@@ -166,8 +165,10 @@ class Evaluator:
           The outputs, [examples, ...], in the order of the examples; None if stopped.
 
         Raises:
-          AlbertError: there are no examples, or the data is damaged.
+          AlbertError: the devices cannot divide the batches evenly, there are no examples, or the
+            data is damaged.
         """
+        check_eval_batch(self.config, self.strategy.num_replicas_in_sync)
         collected: list[dict[str, np.ndarray]] = []
         input_fn, max_steps, label = eval_spec.input_fn, eval_spec.max_steps, eval_spec.name
         with data_errors(input_fn), Progress(label, max_steps, "batches") as progress:

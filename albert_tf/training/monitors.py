@@ -289,12 +289,11 @@ def read_metrics(output_dir: str) -> list[dict[str, Any]]:
     return [entry for entry in map(_entry, data.splitlines()) if entry]
 
 
-def is_logged(output_dir: str, step: int, split: str) -> bool:
-    """Returns whether metrics.jsonl, if it exists, has an entry of `split` at `step`."""
+def logged_steps(output_dir: str, split: str) -> list[int]:
+    """Returns the steps of a split's entries in metrics.jsonl; none if there is no such file."""
     if not tf.io.gfile.exists(os.path.join(output_dir, METRICS_FILE)):
-        return False
-    entries = read_metrics(output_dir)
-    return any(entry["step"] == step and entry.get("split") == split for entry in entries)
+        return []
+    return [entry["step"] for entry in read_metrics(output_dir) if entry.get("split") == split]
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -20,13 +21,20 @@ from albert_tf.training.data_errors import data_errors
 from albert_tf.training.divergence import DivergenceDetector
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.loop import TrainLoop, distribute
-from albert_tf.training.monitors import RunMonitor, is_logged
+from albert_tf.training.monitors import RunMonitor, logged_steps
 from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.rollback import DivergenceGuard
 from albert_tf.training.run_identity import RunIdentity, version_note
-from albert_tf.training.specs import ROLLBACK, EvalSpec, TrainSpec
+from albert_tf.training.specs import (
+    ROLLBACK,
+    EvalSpec,
+    TrainSpec,
+    check_eval_batch,
+    check_train_batch,
+)
 from albert_tf.training.strategy import highest
 from albert_tf.training.task import trainable_weights
+from albert_tf.weights.checkpoint_files import BEST
 from albert_tf.weights.source import ENCODER_SCOPE
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
@@ -58,8 +66,11 @@ class TrainingRun:
             raise AlbertError(
                 "`early_stopping_evals` needs evaluations during training; set `eval_every_steps`."
             )
+        replicas = self.strategy.num_replicas_in_sync
+        check_train_batch(config, replicas)
         evaluator.check_input(train_spec.input_fn, config.train_batch_size)
         if eval_spec:
+            check_eval_batch(config, replicas)
             evaluator.check_input(eval_spec.input_fn, config.eval_batch_size)
         self.weights = evaluator.model.named_weights()
         trained = trainable_weights(evaluator.model)
@@ -107,6 +118,8 @@ class TrainingRun:
             self.chief,
         )
         self.results: dict[str, float] | None = None
+        # Evaluations since the best one.
+        self._not_better = 0
 
     def run(self) -> dict[str, float] | None:
         """Trains to the end and returns the metrics of the last evaluation, None without one.
@@ -178,11 +191,29 @@ class TrainingRun:
                 f"One worker resumes {folder} at step {newest} and another one at step {oldest}, "
                 f"this one at {step}; all of them must see the same files in it."
             )
+        best = self.store.best
+        if best and self.eval_spec is None and step < self.train_spec.max_steps:
+            raise AlbertError(
+                f"{folder} has best weights, of step {best.step}, which would be used instead of "
+                "those of the steps that follow; set `do_eval`, so that these are evaluated too, "
+                f"or delete {os.path.join(folder, BEST)}."
+            )
+        self._not_better = highest(self.strategy, self._count_not_better())
         history_note = self.guard.resume(step)
         print(f"Resuming {folder} at step {step}.")
         for note in filter(None, [version_note(folder), history_note]):
             print(note)
         return step
+
+    def _count_not_better(self) -> int:
+        """Returns the number of logged evaluations since the best one."""
+        if not (self.chief and self.eval_spec and self.store.best):
+            return 0
+        return sum(step > self.store.best.step for step in self._logged_evaluations())
+
+    def _logged_evaluations(self) -> list[int]:
+        """Returns the steps of all evaluations in the log."""
+        return logged_steps(self.config.output_dir, self.eval_spec.name)
 
     def _train(self, step: int) -> tuple[int, int | None]:
         """Trains until the run is over or stopped; returns the step and the signal, if any."""
@@ -259,9 +290,7 @@ class TrainingRun:
         An evaluation is finished once it is in the log, which is written after the best weights.
         """
         pending = (
-            self.chief
-            and self._evaluation_due(step)
-            and not is_logged(self.config.output_dir, step, self.eval_spec.name)
+            self.chief and self._evaluation_due(step) and step not in self._logged_evaluations()
         )
         return bool(highest(self.strategy, int(pending)))
 
@@ -275,8 +304,15 @@ class TrainingRun:
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
         value, best = results[self.task.best_metric], self.store.best
         sign = 1 if self.task.best_metric_larger_is_better else -1
+        data = self.eval_spec.fingerprint
+        if best and best.data != data and best.data and data:
+            self.monitor.note(f"The best weights, of step {best.step}, were found on other data.")
+            best = None
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):
-            self.store.save_best(step, self.task.best_metric, value)
+            self.store.save_best(step, self.task.best_metric, value, data)
+            self._not_better = 0
+        else:
+            self._not_better += 1
         if np.isfinite(value):
             self.monitor.show(step, self.eval_spec, outputs)
         self.monitor.log(step, self.eval_spec.name, results)  # Last: see _evaluation_pending.
@@ -287,10 +323,8 @@ class TrainingRun:
 
     def _stopped_early(self, step: int) -> str | None:
         """Returns why the run is over before its last step; None if it is not."""
-        patience = self.config.early_stopping_evals
-        every = self.eval_spec.every_steps if self.eval_spec else None
-        best = self.store.best
-        if not (patience and every and best and step - best.step >= patience * every):
+        patience, best = self.config.early_stopping_evals, self.store.best
+        if not (patience and best and self._not_better >= patience):
             return None
         return (
             f"Stopped early at step {step}: no better {best.metric} than the {best.value:.4f} of "

@@ -96,6 +96,7 @@ class EvalSpec:
       name: of the data, for the terminal and the logs.
       examples: the examples behind the batches, for `Task.metrics`; None if the outputs of
         `Task.predict` suffice.
+      fingerprint: identifies the data; values of other data are not compared with its own.
     """
 
     input_fn: InputFn
@@ -103,6 +104,7 @@ class EvalSpec:
     max_steps: int | None = None
     name: str = "eval"
     examples: object = None
+    fingerprint: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,14 +250,19 @@ class RunConfig:
         )
 
 
-def check_batch_sizes(config: RunConfig, replicas: int) -> None:
-    """Raises AlbertError unless replicas and micro-batches divide the batches evenly."""
-    micro_batches = replicas * config.gradient_accumulation_steps
-    for name, parts, what in (
-        ("train_batch_size", micro_batches, "replicas × gradient_accumulation_steps"),
-        ("eval_batch_size", replicas, "replicas"),
-    ):
-        if getattr(config, name) % parts:
-            raise AlbertError(
-                f"`{name}`={getattr(config, name)} is not divisible by {parts} ({what})."
-            )
+def check_train_batch(config: RunConfig, replicas: int) -> None:
+    """Raises AlbertError unless replicas and micro-batches divide the training batch evenly."""
+    parts = replicas * config.gradient_accumulation_steps
+    if config.train_batch_size % parts:
+        raise AlbertError(
+            f"`train_batch_size`={config.train_batch_size} is not divisible by {parts} "
+            "(replicas × gradient_accumulation_steps)."
+        )
+
+
+def check_eval_batch(config: RunConfig, replicas: int) -> None:
+    """Raises AlbertError unless replicas divide the evaluation batch evenly."""
+    if config.eval_batch_size % replicas:
+        raise AlbertError(
+            f"`eval_batch_size`={config.eval_batch_size} is not divisible by {replicas} (replicas)."
+        )

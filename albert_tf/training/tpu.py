@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.training.specs import RunConfig, check_batch_sizes
+from albert_tf.training.specs import RunConfig
 
 #: Names the TPU of this machine.
 LOCAL = "local"
@@ -68,7 +68,6 @@ def check_tpu_run(
     Raises:
       AlbertError: a requirement is not met.
     """
-    check_batch_sizes(config, replicas)
     if config.jit_compile is True:
         raise AlbertError("TPUs always compile with XLA; leave out `jit_compile`.")
     for name, spec in batch.items():

@@ -91,17 +91,28 @@ def candidates(path: str) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class BestRecord:
-    """The best evaluation of a run, and the name of the checkpoint beside the record."""
+    """The best evaluation of a run.
+
+    Attributes:
+      step: of the training.
+      metric, value: what was compared.
+      checkpoint: the name of the weights beside the record.
+      data: identifies what was evaluated on; empty if that is unknown, as in older versions.
+    """
 
     step: int
     metric: str
     value: float
     checkpoint: str
+    data: str = ""
 
     def save(self, folder: str) -> None:
         """Writes the record with a checksum, because a damaged value may look valid."""
-        values = {**dataclasses.asdict(self), "crc32": self._crc32()}
+        values = {**self._values(), "crc32": self._crc32()}
         files.write_json(os.path.join(folder, BEST_RECORD), values)
+
+    def _values(self) -> dict[str, object]:
+        return {name: value for name, value in dataclasses.asdict(self).items() if value != ""}
 
     @classmethod
     def from_values(cls, values: dict[str, object], where: str) -> BestRecord:
@@ -114,7 +125,12 @@ class BestRecord:
         return record
 
     def _crc32(self) -> int:
-        return zlib.crc32(json.dumps(dataclasses.asdict(self), sort_keys=True).encode())
+        return zlib.crc32(json.dumps(self._values(), sort_keys=True).encode())
+
+
+def has_best(output_dir: str) -> bool:
+    """Returns whether an output directory has a record of best weights, damaged or not."""
+    return tf.io.gfile.exists(os.path.join(output_dir, BEST, BEST_RECORD))
 
 
 def read_best(folder: str) -> BestRecord | None:

@@ -99,6 +99,12 @@ def test_steps_and_epochs_together_and_unknown_settings_are_refused(parsed):
         parsed({"lerning_rate": 1.0})
 
 
+def test_initial_weights_are_for_training_alone(parsed):
+    assert parsed({}, "--init_checkpoint=albert_tiny_books").run.init_checkpoint is None
+    trained = parsed({}, "--do_train", "--init_checkpoint=albert_tiny_books")
+    assert trained.run.init_checkpoint == "albert_tiny_books"
+
+
 def test_a_share_of_warm_up_replaces_the_steps_of_the_recipe():
     model = AlbertConfig.load("albert_base_v2")
     made = FineTuneConfig.from_recipe("race", model, output_dir="x", warmup_proportion=0.3)
@@ -115,6 +121,7 @@ def test_a_share_of_warm_up_replaces_the_steps_of_the_recipe():
         ("warmup_step", -1, "=-1 must be an integer of at least 0."),
         ("eval_every_steps", 0, "=0 must be an integer of at least 1."),
         ("num_seeds", 0, "=0 must be an integer of at least 1."),
+        ("max_seq_length", "128", "='128' must be an integer of at least 1."),
         ("warmup_proportion", -0.1, "=-0.1 must be a number of at least 0."),
         ("classifier_dropout", 1.0, "=1.0 must be below 1."),
     ],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -296,6 +297,60 @@ def test_a_run_stops_early_without_a_new_best_and_is_then_over(tmp_path, make, c
     assert next(values) == 0.3
 
 
+@pytest.fixture
+def half_trained(tmp_path, make):
+    """Makes runs whose evaluations have the given values; None interrupts the run.
+
+    The first one evaluates every four steps, with the value 0.9 at step 4, and ends at step 8.
+    """
+
+    def run(values, eval_spec, **settings):
+        left = iter(values)
+
+        def metrics(*_):
+            if (value := next(left)) is None:
+                raise KeyboardInterrupt
+            return {"masked_lm_accuracy": value}
+
+        settings = {**HEADS_ALONE, "save_checkpoints_steps": 4, **settings}
+        estimator, spec, source = make(tmp_path, **settings)
+        estimator.task.metrics = metrics
+        if eval_spec:
+            eval_spec = dataclasses.replace(eval_spec, input_fn=source.eval_input_fn)
+        return estimator.train_and_evaluate(spec, eval_spec)
+
+    with pytest.raises(KeyboardInterrupt):
+        run([0.9, None], EvalSpec(None, every_steps=4, fingerprint="a"))
+    assert saved_steps(tmp_path)[-1] == 8
+    return run
+
+
+def test_training_on_without_evaluations_is_refused_if_best_weights_would_hide_it(
+    half_trained, tmp_path
+):
+    with pytest.raises(AlbertError, match=r"best weights, of step 4, .* set `do_eval`.*or delete"):
+        half_trained([], None)
+    shutil.rmtree(tmp_path / "best")
+    half_trained([], None)
+    assert saved_steps(tmp_path)[-1] == 12
+
+
+def test_early_stopping_counts_evaluations(half_trained, tmp_path):
+    # At step 8, four steps have passed since the best evaluation, but no evaluation.
+    spec = EvalSpec(None, every_steps=1, fingerprint="a")
+    half_trained([0.1] * 9, spec, early_stopping_evals=3)
+    assert [x["step"] for x in logged(tmp_path, "eval")] == [4, 8, 9, 10]
+
+
+@pytest.mark.parametrize(("data", "step"), [("a", 4), ("b", 12)])
+def test_values_of_other_data_are_not_compared(half_trained, tmp_path, capsys, data, step):
+    half_trained([0.1, 0.2], EvalSpec(None, every_steps=4, fingerprint=data))
+    best = read_best(str(tmp_path / "best"))
+    assert (best.step, best.data) == (step, data)
+    noted = "best weights, of step 4, were found on other data" in capsys.readouterr().err
+    assert noted == (data == "b")
+
+
 def test_early_stopping_without_evaluations_is_refused(tmp_path, make):
     estimator, spec, source = make(tmp_path, early_stopping_evals=2)
     for eval_spec in (None, EvalSpec(source.eval_input_fn)):
@@ -335,8 +390,9 @@ def test_jit_compile_trains_alike(tmp_path, make):
 
 
 def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
+    estimator, spec, _ = make(tmp_path, gradient_accumulation_steps=3)
     with pytest.raises(AlbertError, match="`train_batch_size`=8 is not divisible by 3"):
-        make(tmp_path, gradient_accumulation_steps=3)
+        estimator.train(spec)
 
 
 @pytest.mark.parametrize(

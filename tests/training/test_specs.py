@@ -9,7 +9,7 @@ import re
 import pytest
 
 from albert_tf import AlbertError, RunConfig, TrainSpec
-from albert_tf.training.specs import MAX_SEED, MAX_STEPS
+from albert_tf.training.specs import MAX_SEED, MAX_STEPS, check_eval_batch, check_train_batch
 
 ABOVE_0, AT_LEAST_0 = "must be a number above 0.", "must be a number of at least 0."
 AT_LEAST_1 = "must be an integer of at least 1."
@@ -57,6 +57,23 @@ def test_invalid_output_directories_are_refused(folder, sentence):
 def test_unknown_names_are_refused_with_the_choices(name):
     with pytest.raises(AlbertError, match=f"^`{name}`='fastest' is unknown; use one of "):
         RunConfig("runs/mine", **{name: "fastest"})
+
+
+@pytest.mark.parametrize(
+    ("check", "values", "sentence"),
+    [
+        (check_train_batch, {"train_batch_size": 60}, "`train_batch_size`=60 is not divisible by"),
+        (check_train_batch, {"train_batch_size": 64, "gradient_accumulation_steps": 3},
+         "`train_batch_size`=64 is not divisible by 24 (replicas × gradient_accumulation_steps)."),
+        (check_eval_batch, {"eval_batch_size": 12},
+         "`eval_batch_size`=12 is not divisible by 8 (replicas)."),
+    ],
+)  # fmt: skip
+def test_batches_that_devices_cannot_divide_are_refused(check, values, sentence):
+    config = RunConfig("runs/mine", **values)
+    with pytest.raises(AlbertError, match=f"^{re.escape(sentence)}"):
+        check(config, 8)
+    check(config, 1) if check is check_eval_batch else None
 
 
 def test_the_output_directory_may_be_a_path_object(tmp_path):

@@ -21,6 +21,7 @@ from albert_tf.io.progress import Progress
 from albert_tf.tasks.multiple_choice.data import RACE_GROUPS, MultipleChoiceExample
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.specs import check_integer
 
 #: The groups by their `group_ids`; "" for questions without one.
 GROUPS = ("", *RACE_GROUPS)
@@ -50,6 +51,8 @@ class MultipleChoiceSpec:
 
     def __post_init__(self) -> None:
         """Checks the values."""
+        for name in ("num_choices", "max_seq_length", "max_qa_length"):
+            check_integer(name, getattr(self, name))
         if not 2 <= self.num_choices <= MAX_CHOICES:
             raise AlbertError(f"num_choices={self.num_choices} must be 2 to {MAX_CHOICES}.")
         # [CLS], two [SEP] and at least one token of the text.

@@ -64,13 +64,16 @@ def write_outputs(
       output_dir: folder of the files.
     """
     path = os.path.join(output_dir, PREDICTIONS_FILE)
+    results_path = os.path.join(output_dir, PREDICT_RESULTS_FILE)
+    if files.exists(results_path):
+        files.remove(results_path)  # Of the former predictions.
     write_predictions(path, (example.id for example in examples), probabilities, _letters(examples))
     print(f"Predictions for {len(examples):,} questions are in {path}.")
     labels = [example.label for example in examples]
     if None not in labels:
         groups = [GROUPS.index(example.group) for example in examples]
         results = multiple_choice_metrics(probabilities, np.array(labels), np.array(groups))
-        files.write_json(os.path.join(output_dir, PREDICT_RESULTS_FILE), results)
+        files.write_json(results_path, results)
         print_metrics(results)
 
 

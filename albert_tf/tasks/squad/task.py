@@ -265,7 +265,7 @@ class SquadTask(FineTuningTask):
         """Writes predictions.json, nbest_predictions.json and, for 2.0, null_odds.json."""
         threshold = None
         if self.spec.version == "2.0":
-            threshold = self.threshold or DEFAULT
+            threshold = self.threshold or load_threshold(model_folder(output_dir)) or DEFAULT
             print(threshold)
         path = write_answers(output_dir, data.answers(outputs), threshold and threshold.value)
         print(f"Answers to {len(data.examples):,} questions are in {path}.")

@@ -55,7 +55,10 @@ def check_threshold(version: str, threshold: float | None) -> None:
 
 
 def load_threshold(folder: str) -> Threshold | None:
-    """Reads the threshold kept beside the model in `folder`; None if there is none.
+    """Reads the threshold kept beside the model in `folder`.
+
+    Returns:
+      None if there is none, or only one of other weights, from which training has gone on.
 
     Raises:
       AlbertError: the file is damaged.
@@ -64,13 +67,24 @@ def load_threshold(folder: str) -> Threshold | None:
     if not files.exists(path):
         return None
     value = files.read_object(path, "file of thresholds")
+    if value.get("checkpoint") not in (None, _checkpoint(folder)):
+        return None
     try:
         return Threshold(float(value["null_threshold"]), f"found on {value['found_on']}")
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise AlbertError(f"{path} has no null_threshold; delete it and evaluate again.") from error
 
 
+def _checkpoint(folder: str) -> str | None:
+    """Returns the name of the weights that are used, relative to the folder; None without any."""
+    from albert_tf.weights.checkpoint_files import find_checkpoint, has_checkpoint
+
+    return os.path.relpath(find_checkpoint(folder), folder) if has_checkpoint(folder) else None
+
+
 def save_threshold(folder: str, value: float, f1: float, found_on: str) -> None:
     """Writes a threshold beside the model in `folder`, with its F1 and the data it was found on."""
-    kept = {"null_threshold": value, "f1": f1, "found_on": found_on}
+    kept = {
+        "null_threshold": value, "f1": f1, "found_on": found_on, "checkpoint": _checkpoint(folder)
+    }  # fmt: skip
     files.write_json(os.path.join(folder, THRESHOLDS_FILE), kept)

@@ -22,6 +22,7 @@ from albert_tf.io.workers import Advance, Workers
 from albert_tf.tasks.squad.data import Question
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.specs import check_integer
 
 #: Paragraphs in a worker's task.
 _CHUNK = 256
@@ -48,8 +49,8 @@ class WindowOptions:
 
     def __post_init__(self) -> None:
         """Checks the lengths."""
-        if self.doc_stride < 1 or self.max_query_length < 1:
-            raise AlbertError("doc_stride and max_query_length must be at least 1.")
+        for name in ("max_seq_length", "doc_stride", "max_query_length"):
+            check_integer(name, getattr(self, name))
         if self.max_seq_length <= self.max_query_length + 3:
             raise AlbertError(
                 f"max_seq_length={self.max_seq_length} leaves no room for the paragraph; it must "

@@ -1,5 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import json
 
 import numpy as np
@@ -46,6 +47,15 @@ def test_the_mean_of_two_models_corrects_the_mistakes_of_each(members, race, run
     assert "mean of 2 runs" in done.stdout
     done = run_script(command, "ensemble", *given)
     assert done.returncode == 1 and "predictions.tsv already exists" in done.stderr
+
+
+def test_results_of_former_predictions_do_not_stay(questions, tmp_path):
+    probabilities = np.full((len(questions), 4), 0.25)
+    write_outputs(questions, probabilities, str(tmp_path))
+    assert (tmp_path / "predict_results.json").exists()
+    unlabelled = [dataclasses.replace(question, label=None) for question in questions]
+    write_outputs(unlabelled, probabilities, str(tmp_path))
+    assert not (tmp_path / "predict_results.json").exists()
 
 
 def test_predictions_for_unlabelled_json_lines_are_averaged(members, run_script, tmp_path):
