@@ -54,7 +54,7 @@ from albert_tf.weights.config_files import config_in
 FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
 TRAINING_ONLY = ("num_train_steps", "num_warmup_steps", "start_warmup_step", "learning_rate",
-                 "poly_power", "masked_lm_prob", "ngram",
+                 "poly_power", "masking", "masked_lm_prob", "ngram",
                  "neighbor_attention", "time_budget")  # fmt: skip
 #: Flags that --time_budget sets.
 PLANNED = ("train_batch_size", "num_train_steps", "num_warmup_steps", "start_warmup_step",
@@ -266,11 +266,12 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
             check_held_out(FLAGS.input_file, FLAGS.eval_input_file)
         held_out = open_records(FLAGS.eval_input_file, config, **_record_settings())
         steps = min(FLAGS.max_eval_steps, held_out.num_batches(FLAGS.eval_batch_size))
+        examples = min(steps * FLAGS.eval_batch_size, held_out.num_examples)
         eval_spec = EvalSpec(
             held_out.eval_input_fn,
             FLAGS.eval_every_steps,
             steps,
-            fingerprint=f"{held_out.fingerprint}-{steps}",
+            fingerprint=f"{held_out.fingerprint}-{examples}",
         )
     task = PretrainingTask(config, source, FLAGS.sop_weight, settings.neighbor_attention)
     estimator = Estimator(task, run_config)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from albert_tf.tasks.squad.task import SquadTask
 
 FLAGS = flags.FLAGS
-#: The flag of the data for each action.
 #: Flags whose values may differ between training and use of a model.
 SEARCH = ("max_seq_length", "doc_stride", "max_query_length", "n_best_size", "max_answer_length",
           "start_n_top", "end_n_top", "compat")  # fmt: skip

@@ -312,7 +312,9 @@ class _Build:
 
     def _start(self) -> None:
         """Starts a build, or continues one that was killed."""
-        files.remove_temporary(self._folder)
+        names = self._output.names or ["pretraining-"]
+        for name in (FILE_NAME, SPEC_FILE, self._tokenizer.spec.model_file, *names):
+            files.remove_temporary(self._folder, name)
         if not files.exists(self._plan_path):
             if files.exists(self.work_folder):  # Its deletion was interrupted.
                 self._remove_work_folder()

@@ -32,7 +32,6 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import shown
 from albert_tf.io.locks import lock_folder
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import check_text_files, read_lines
@@ -298,6 +297,14 @@ def _vocab_lines(model: bytes) -> Iterator[str]:
         yield f"{processor.IdToPiece(i)}\t{processor.GetScore(i):g}\n"
 
 
+def _describes(spec_path: str, sha256: object) -> bool:
+    """Whether there is a tokenizer.json of a vocabulary with this checksum."""
+    try:
+        return files.read_object(spec_path, "tokenizer").get("sha256") == sha256
+    except AlbertError:
+        return False
+
+
 def _existing(
     output_prefix: str, made_from: dict[str, object], overwrite: bool
 ) -> dict[str, object] | None:
@@ -314,14 +321,14 @@ def _existing(
         sha256 = record.get("model_sha256")
         whole = exists(model_path) and sha256 == files.sha256(model_path)
         if made_the_same and (whole or not exists(model_path)):
-            spec = files.read_object(spec_path, "tokenizer") if exists(spec_path) else {}
-            if whole and spec.get("sha256") == sha256:
+            described = exists(spec_path) and _describes(spec_path, sha256)
+            if whole and described:
                 return record
-            if overwrite or spec.get("model_file") in (None, os.path.basename(model_path)):
+            if overwrite or described or not exists(spec_path):
                 return None
             raise AlbertError(
-                f"{spec_path} describes {shown(spec.get('model_file'))}; choose another "
-                "`output_prefix` in another folder, or set `overwrite`."
+                f"{spec_path} is not that of {model_path}; choose another `output_prefix` in "
+                "another folder, or set `overwrite`."
             )
     in_the_way = [path for path in paths if exists(path)]
     if in_the_way and not overwrite:

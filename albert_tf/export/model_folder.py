@@ -27,7 +27,7 @@ from albert_tf.training.specs import FLOAT32
 from albert_tf.weights.checkpoint_files import CHECKPOINTS
 from albert_tf.weights.load import open_source
 from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, find_beside, model_folder
-from albert_tf.weights.source import SENTENCE_ORDER, Source
+from albert_tf.weights.source import POOLER, SENTENCE_ORDER, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,9 +78,15 @@ class ModelFolder:
         return config, tokenizer
 
     @property
-    def has_sentence_order(self) -> bool:
-        """Whether there are weights of the sentence order head."""
-        return {*self._source.shapes} >= SENTENCE_ORDER
+    def is_one_of_several(self) -> bool:
+        """Whether the weights are one of several checkpoints, and not those that were evaluated."""
+        is_folder = tf.io.gfile.isdir(self.weights)
+        return not is_folder or os.path.basename(self.weights) == CHECKPOINTS
+
+    @property
+    def lacks_sentence_order(self) -> bool:
+        """Whether the weights of the sentence order head are missing, and no others need be."""
+        return SENTENCE_ORDER.isdisjoint(self._source.shapes) and {*self._source.shapes} >= POOLER
 
     def load(self, model: AlbertModel) -> None:
         """Loads all weights of a model; raises AlbertError if the checkpoint lacks one."""
@@ -104,10 +110,7 @@ class ModelFolder:
         run, train = (read(RUN_CONFIG).get(part) for part in ("run", "train"))
         if not (isinstance(run, dict) and isinstance(train, dict)):
             run, train = {}, {}
-        # What was evaluated is the model of a folder, not one of several checkpoints.
-        evaluation = {}
-        if tf.io.gfile.isdir(self.weights) and os.path.basename(self.weights) != CHECKPOINTS:
-            evaluation = {**read(RESULTS_FILE), **read(SEEDS_FILE)}
+        results = {**read(RESULTS_FILE), **read(SEEDS_FILE)}
         # Downloaded models lie in folders without a telling name.
         weights = self.given if is_name(self.given) else os.path.basename(self._source.location)
         return ModelFacts(
@@ -119,7 +122,7 @@ class ModelFolder:
             task=read(TASK_FILE),
             training={**run, **{k: v for k, v in train.items() if k == "max_steps"}},
             data=read(TRAINING_DATA),
-            evaluation=evaluation,
+            evaluation={} if self.is_one_of_several else results,
         )
 
     def publish(

@@ -212,7 +212,7 @@ def claimed_output(
     with lock_output(path, "writing"):
         check_output(path, inputs, overwrite)
         folder, name = os.path.split(path)
-        remove_temporary(folder or os.curdir, name)
+        remove_temporary(folder or os.curdir, f"{name}.tmp")
         yield
 
 
@@ -288,12 +288,12 @@ def remove_temporary(folder: str, name: str = "") -> None:
 
     Args:
       folder: to which no other process writes.
-      name: of the only file whose temporary names are deleted; other processes may write others.
+      name: how the names of the files begin; other processes may write others.
     """
     tf_files = gfile()
     for other in tf_files.listdir(folder) if tf_files.isdir(folder) else []:
         path = os.path.join(folder, other.rstrip("/"))
-        if _TEMPORARY.search(path) and other.startswith(f"{name}.tmp" if name else ""):
+        if _TEMPORARY.search(path) and other.startswith(name):
             remove(path)
 
 

@@ -241,7 +241,7 @@ def read_tsv(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_csv(path: str) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(_LONGEST_FIELD)
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
     reader = csv.reader((line + "\n" for line in _lines(path)), strict=True)
     columns = 1
     try:

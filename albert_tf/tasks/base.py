@@ -54,8 +54,13 @@ class ExampleSet:
     def eval_spec(self, batch_size: int, every_steps: int | None = None) -> EvalSpec:
         """Returns the EvalSpec that evaluates on, or predicts, these examples."""
         batches = self.source.num_batches(batch_size)
-        data = self.source.fingerprint
+        data = self.fingerprint
         return EvalSpec(self.source.eval_input_fn, every_steps, batches, self.name, self, data)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the data, their labels included."""
+        return self.source.fingerprint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +186,9 @@ class FineTuningTask(Task):
         data = self.make_records(examples, name, options)
         print(data.summary)
         return data
+
+    def forget_evaluation(self) -> None:
+        """Forgets what an evaluation has found, because the weights are not those it was of."""
 
     @abc.abstractmethod
     def make_records(self, examples: Sequence[Any], name: str, options: InputOptions) -> ExampleSet:

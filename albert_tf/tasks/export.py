@@ -56,7 +56,10 @@ def export_task(
 def _load_task(task_class: type[FineTuningTask], source: ModelFolder) -> FineTuningTask:
     """Loads the task of a model, whose files may lie above a checkpoint."""
     task_file = find_beside(source.path, TASK_FILE)
-    return task_class.load(os.path.dirname(task_file) if task_file else source.path)
+    task = task_class.load(os.path.dirname(task_file) if task_file else source.path)
+    if source.is_one_of_several:
+        task.forget_evaluation()
+    return task
 
 
 def task_export(task: FineTuningTask, model: keras.Model, precision: str = FLOAT32) -> Export:
@@ -115,10 +118,10 @@ def export_saved_model(
     path = version_folder(files.path_of(path, "folder to make"), version, overwrite)
     task_file = find_beside(source.path, TASK_FILE)
     if not task_file:
-        with_heads = source.has_sentence_order
-        if not with_heads:
+        if source.lacks_sentence_order:
             print("The model has no sentence order head; its encoder is exported alone.")
-        return export_encoder(source, path, with_heads, overwrite, precision)
+            return export_encoder(source, path, False, overwrite, precision)
+        return export_encoder(source, path, True, overwrite, precision)
     name = files.read_object(task_file, "task description").get("task")
     task_class = find_task(name)
     if task_class is None:

@@ -124,6 +124,7 @@ class Tokenizer:
 
     Attributes:
       spec: the TokenizerSpec.
+      source: path of the file that the vocabulary was read from.
       cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special pieces.
       special_ids: int32 [n], sorted: unk_id, and the ids that no text encodes to. Masking never
         uses them as random replacements.
@@ -138,7 +139,7 @@ class Tokenizer:
         Args:
           spec: the specification; its sha256 must match `data`, its vocab_size is ignored.
           data: content of the vocabulary file.
-          source: path of the vocabulary file, for errors.
+          source: path of the file that it was read from.
 
         Raises:
           AlbertError: the vocabulary is of the wrong kind, or lacks a special piece.

@@ -38,8 +38,9 @@ class Estimator(Evaluator):
           The metrics of the last evaluation, None without one.
 
         Raises:
-          AlbertError: the directory holds another run, another process trains there, or the data
-            is damaged.
+          AlbertError: the directory holds another run, or best weights that this one would not
+            replace for lack of evaluations; another process trains there; the devices cannot divide
+            the batches evenly; early stopping has no evaluations; or the data is damaged.
           DivergedError: the training has diverged, and `on_divergence` ends the run.
         """
         with output_lock(self.config.strategy, self.config.output_dir):

@@ -34,7 +34,7 @@ from albert_tf.training.specs import (
 )
 from albert_tf.training.strategy import highest
 from albert_tf.training.task import trainable_weights
-from albert_tf.weights.checkpoint_files import BEST
+from albert_tf.weights.checkpoint_files import BEST, BestRecord
 from albert_tf.weights.source import ENCODER_SCOPE
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
@@ -195,21 +195,27 @@ class TrainingRun:
         if best and self.eval_spec is None and step < self.train_spec.max_steps:
             raise AlbertError(
                 f"{folder} has best weights, of step {best.step}, which would be used instead of "
-                "those of the steps that follow; set `do_eval`, so that these are evaluated too, "
-                f"or delete {os.path.join(folder, BEST)}."
+                "those of the steps that follow; evaluate during training again (`do_eval`), or "
+                f"delete {os.path.join(folder, BEST)}."
             )
-        self._not_better = highest(self.strategy, self._count_not_better())
+        self._not_better = self._count_not_better(step)
         history_note = self.guard.resume(step)
         print(f"Resuming {folder} at step {step}.")
         for note in filter(None, [version_note(folder), history_note]):
             print(note)
         return step
 
-    def _count_not_better(self) -> int:
-        """Returns the number of logged evaluations since the best one."""
-        if not (self.chief and self.eval_spec and self.store.best):
-            return 0
-        return sum(step > self.store.best.step for step in self._logged_evaluations())
+    def _count_not_better(self, step: int) -> int:
+        """Returns the number of evaluations since the best one, of those logged up to a step."""
+        best, count = self.store.best, 0
+        if self.chief and self.eval_spec and best and not self._is_of_other_data(best):
+            count = sum(best.step < logged <= step for logged in self._logged_evaluations())
+        return highest(self.strategy, count)
+
+    def _is_of_other_data(self, best: BestRecord) -> bool:
+        """Whether the best weights were found on other data than this run evaluates on."""
+        data = self.eval_spec.fingerprint
+        return bool(best.data and data and best.data != data)
 
     def _logged_evaluations(self) -> list[int]:
         """Returns the steps of all evaluations in the log."""
@@ -237,6 +243,7 @@ class TrainingRun:
             if alarm := self.guard.check(step, metrics, self.store):
                 step = self.guard.roll_back(alarm, self.store)
                 self.monitor.begin(step)
+                self._not_better = self._count_not_better(step)
                 batches = self._batches(step)
                 signal = self.preemption.agree()  # Nothing to save: the step has a checkpoint.
             else:
@@ -304,14 +311,13 @@ class TrainingRun:
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
         value, best = results[self.task.best_metric], self.store.best
         sign = 1 if self.task.best_metric_larger_is_better else -1
-        data = self.eval_spec.fingerprint
-        if best and best.data != data and best.data and data:
+        if best and self._is_of_other_data(best):
             self.monitor.note(f"The best weights, of step {best.step}, were found on other data.")
             best = None
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):
-            self.store.save_best(step, self.task.best_metric, value, data)
+            self.store.save_best(step, self.task.best_metric, value, self.eval_spec.fingerprint)
             self._not_better = 0
-        else:
+        elif best is None or step > best.step:  # Else it is repeated after a resumption.
             self._not_better += 1
         if np.isfinite(value):
             self.monitor.show(step, self.eval_spec, outputs)

@@ -44,6 +44,8 @@ def find_beside(checkpoint: str, name: str) -> str | None:
             folder = os.path.normpath(os.path.join(folder, os.pardir))
         else:
             folder = os.path.dirname(folder)
+            if "://" not in folder:  # Above a bucket there is nothing.
+                return None
     return None
 
 
@@ -56,7 +58,7 @@ def check_seeds(num_seeds: int, evaluated: bool) -> None:
 def check_same_seeds(output_dir: str, num_seeds: int) -> None:
     """Checks that a folder does not hold a run with one seed if several are wanted, or vice versa.
 
-    Otherwise `model_folder` would find the former model.
+    Of two runs in one folder, `model_folder` would find only one.
 
     Raises:
       AlbertError: it does.

@@ -50,6 +50,16 @@ def folder(tmp_path_factory):
     return folder
 
 
+def test_several_machines_do_not_export(folder, run_script):
+    done = run_script(
+        run_token_classifier, "--do_train", f"--train_file={folder}/train.txt",
+        f"--output_dir={folder}/cluster", "--strategy=multi_worker", f"--export_path={folder}/out",
+    )  # fmt: skip
+    assert (
+        done.returncode == 1 and "--export_path is not for --strategy=multi_worker" in done.stderr
+    )
+
+
 def test_a_task_in_one_file_is_trained_evaluated_predicted_and_exported(folder, run_script):
     model = [f"--output_dir={folder}/run", "--eval_batch_size=16"]
     train = [

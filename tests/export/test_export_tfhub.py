@@ -4,7 +4,9 @@
 
 import collections
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 from typing import NamedTuple
@@ -23,6 +25,7 @@ from albert_tf.export.tflite import interpreter_class
 from albert_tf.io import files
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
+from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.export import build_classifier
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
@@ -37,9 +40,11 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
+from albert_tf.weights.checkpoint import write_tf2
 from tests.support.builders import tiny_config
 from tests.support.self_checks import checked_in_this_process
 from tests.support.small_tasks import write_run
+from tests.support.weights import weights_of
 
 
 def config_for(tokenizer):
@@ -125,11 +130,33 @@ def test_no_text_at_all_has_no_answer(classifier):
 
 @pytest.mark.usefixtures("self_check_here")
 def test_a_fine_tuned_model_is_exported_by_the_path_of_its_checkpoint(classifier, export, tmp_path):
-    for run, name in ((f"{classifier.run}/best", "folder"), (f"{classifier.run}/best/ckpt-1", "x")):
-        path = export(run, tmp_path / name, export_type="classifier")
+    run = shutil.copytree(classifier.run, tmp_path / "run")
+    (run / "eval_results.json").write_text('{"accuracy": 0.8125}')
+    for name in ("best", "best/ckpt-1"):
+        path = export(run / name, tmp_path / os.path.basename(name), export_type="classifier")
+        # The scores are those of the best weights, whichever they are.
+        assert ("0.8125" in (tmp_path / path / "README.md").read_text()) == (name == "best")
         texts = ["the people", "the river"]
         found, expected = (tf.saved_model.load(p)(texts) for p in (path, classifier.path))
         np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
+
+
+@pytest.mark.usefixtures("self_check_here")
+def test_a_masked_lm_without_a_sentence_order_head_is_exported_as_an_encoder(
+    wordpiece_tokenizer, tmp_path, capsys
+):
+    config = config_for(wordpiece_tokenizer)
+    weights = weights_of(AlbertPretrainer(config))
+    kept = {name: value for name, value in weights.items() if "seq_relationship" not in name}
+    write_tf2(str(tmp_path / "model"), config, wordpiece_tokenizer, kept)
+    albert_tf.export_saved_model(str(tmp_path / "model"), str(tmp_path / "saved"))
+    assert "has no sentence order head; its encoder is exported alone" in capsys.readouterr().out
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
+    bare = {name: value for name, value in kept.items() if "pooler" not in name}
+    write_tf2(str(tmp_path / "bare"), config, wordpiece_tokenizer, bare)
+    with pytest.raises(AlbertError, match="masked LMs lack these weights; fine-tune the model"):
+        albert_tf.export_saved_model(str(tmp_path / "bare"), str(tmp_path / "none"))
 
 
 def test_a_classifier_reads_the_examples_of_the_release(classifier):

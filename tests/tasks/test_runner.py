@@ -152,6 +152,21 @@ def test_a_run_without_its_last_checkpoints_repeats_the_same_steps(seeds, task, 
         np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
 
+def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(seeds, task, tmp_path):
+    shutil.copytree(seeds.folder / "seed-3", tmp_path / "run")
+    for path in [p for n in (6, 9, 11) for p in tmp_path.glob(f"run/checkpoints/ckpt-{n}.*")]:
+        path.unlink()
+    (tmp_path / "run/checkpoints/checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
+    values = json.loads((tmp_path / "run/run_config.json").read_text())["run"]
+    names = {field.name for field in dataclasses.fields(RunConfig)} & {*values}
+    run_config = RunConfig(**{n: values[n] for n in names}, output_dir=str(tmp_path / "run"))
+    config = FineTuneConfig(run_config, train_step=11, warmup_step=2, cached_dir=str(tmp_path))
+    texts = some_examples(70)
+    run(task, Examples.of(texts, texts), config)  # It has no evaluations before the end.
+    lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    assert [x["step"] for x in map(json.loads, lines) if x["split"] == "eval"] == [11]
+
+
 @pytest.mark.slow
 def test_interrupted_fine_tuning_is_resumed_bit_for_bit(task, tmp_path):
     task.dropout_rate = 0.1

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -328,7 +329,7 @@ def half_trained(tmp_path, make):
 def test_training_on_without_evaluations_is_refused_if_best_weights_would_hide_it(
     half_trained, tmp_path
 ):
-    with pytest.raises(AlbertError, match=r"best weights, of step 4, .* set `do_eval`.*or delete"):
+    with pytest.raises(AlbertError, match=r"best weights, of step 4, .* \(`do_eval`\), or delete"):
         half_trained([], None)
     shutil.rmtree(tmp_path / "best")
     half_trained([], None)
@@ -340,6 +341,25 @@ def test_early_stopping_counts_evaluations(half_trained, tmp_path):
     spec = EvalSpec(None, every_steps=1, fingerprint="a")
     half_trained([0.1] * 9, spec, early_stopping_evals=3)
     assert [x["step"] for x in logged(tmp_path, "eval")] == [4, 8, 9, 10]
+
+
+def test_early_stopping_does_not_count_evaluations_that_are_repeated(tmp_path, make):
+    """After a kill, the best weights and the log are newer than the checkpoint, of step 4."""
+    values = iter([*[0.1] * 5, 0.9, None, 0.1, 0.9, *[0.5] * 9])
+
+    def metrics(*_):
+        if (value := next(values)) is None:
+            raise KeyboardInterrupt
+        return {"masked_lm_accuracy": value}
+
+    settings = {**HEADS_ALONE, "save_checkpoints_steps": 4, "early_stopping_evals": 6}
+    for _ in range(2):
+        estimator, spec, source = make(tmp_path, **settings)
+        estimator.task.metrics = metrics
+        with contextlib.suppress(KeyboardInterrupt):
+            estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
+    assert read_best(str(tmp_path / "best")).step == 6
+    assert [x["step"] for x in logged(tmp_path, "eval")] == [*range(1, 13)]
 
 
 @pytest.mark.parametrize(("data", "step"), [("a", 4), ("b", 12)])

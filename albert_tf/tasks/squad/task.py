@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,12 @@ class QuestionSet(ExampleSet):
             return self.made_windows
         return make_windows(self.examples, self.task.tokenizer, self.task.spec.windows)
 
+    @property
+    def fingerprint(self) -> str:
+        """See ExampleSet. The records have no answers."""
+        answers = repr([(question.answers, question.is_impossible) for question in self.examples])
+        return f"{super().fingerprint}-{hashlib.sha256(answers.encode()).hexdigest()[:16]}"
+
     def answers(self, outputs: Mapping[str, np.ndarray]) -> Answers:
         """Returns the best answers, given the outputs of SquadTask.predict for all records."""
         # An evaluation scores answers and then writes them: both times of the same outputs.
@@ -106,6 +113,10 @@ class SquadTask(FineTuningTask):
         if task.spec.version == "2.0":
             task.threshold = load_threshold(folder)
         return task
+
+    def forget_evaluation(self) -> None:
+        """See FineTuningTask: forgets the threshold."""
+        self.threshold = None
 
     def make_records(
         self, examples: Sequence[Question], name: str, options: InputOptions

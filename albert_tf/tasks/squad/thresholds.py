@@ -34,7 +34,7 @@ class Threshold(NamedTuple):
 
 
 #: Leaves a question unanswered if the model finds that more likely than not.
-DEFAULT = Threshold(0.0, "as no evaluation has found one")
+DEFAULT = Threshold(0.0, "as no evaluation of these weights has found one")
 
 
 def check_threshold(version: str, threshold: float | None) -> None:
@@ -77,9 +77,12 @@ def load_threshold(folder: str) -> Threshold | None:
 
 def _checkpoint(folder: str) -> str | None:
     """Returns the name of the weights that are used, relative to the folder; None without any."""
-    from albert_tf.weights.checkpoint_files import find_checkpoint, has_checkpoint
+    from albert_tf.weights.checkpoint_files import find_checkpoint
 
-    return os.path.relpath(find_checkpoint(folder), folder) if has_checkpoint(folder) else None
+    try:
+        return os.path.relpath(find_checkpoint(folder), folder)
+    except AlbertError:
+        return None
 
 
 def save_threshold(folder: str, value: float, f1: float, found_on: str) -> None:
