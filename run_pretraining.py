@@ -159,10 +159,10 @@ def _check_flags() -> None:
         )
     if FLAGS.time_budget:
         refuse_flags(PLANNED, "--time_budget plans it; leave it out.")
-        if FLAGS.strategy == "multi_worker":
+        if FLAGS.strategy in ("multi_worker", "tpu") or FLAGS.use_tpu:
             raise AlbertError(
-                "--time_budget measures the speed of one machine; for --strategy=multi_worker give "
-                "--num_train_steps, --train_batch_size and --learning_rate."
+                "--time_budget is for processors and GPUs of one machine; for clusters and TPUs "
+                "give --num_train_steps, --train_batch_size and --learning_rate."
             )
 
 
@@ -181,6 +181,8 @@ def _main() -> None:
 
 def _plan(run_config: RunConfig) -> Plan:
     """Returns the plan of a run with --time_budget: that of its checkpoint, or a new one."""
+    import tensorflow as tf
+
     from albert_tf.tasks.pretraining.data import open_records, sequence_length
     from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
     from albert_tf.training.timing import step_seconds
@@ -195,13 +197,15 @@ def _plan(run_config: RunConfig) -> Plan:
     given = {"masking": FLAGS.masking, **_record_settings()}
     is_compact = open_records(FLAGS.input_file, model, **given).masking is not None
     source = open_records(FLAGS.input_file, model, **given, **masks(is_compact))
-    length = sequence_length(source)
+    devices = len(tf.config.list_logical_devices("GPU")) if FLAGS.strategy == "mirrored" else 1
+    parts = max(1, devices) * run_config.gradient_accumulation_steps
+    smallest = smallest_batch(sequence_length(source), parts)
     print("Measuring the speed.")
-    config = dataclasses.replace(run_config, train_batch_size=smallest_batch(length))
+    config = dataclasses.replace(run_config, train_batch_size=smallest)
     measured = step_seconds(PretrainingTask(model, source), config, source)
     # The run starts about as long as the measurement took.
     left = FLAGS.time_budget - 2 * (time.monotonic() - began)
-    plan = make_plan(FLAGS.time_budget, left, measured, length, is_compact)
+    plan = make_plan(FLAGS.time_budget, left, measured, smallest, is_compact)
     save_plan(output_dir, plan)
     return plan
 

@@ -18,6 +18,7 @@ import textwrap
 from typing import NamedTuple
 
 from albert_tf.io.interrupts import end_on_interrupt
+from albert_tf.io.streams import print_any_text
 from albert_tf.version import __version__
 
 
@@ -86,6 +87,7 @@ def overview() -> str:
 def main() -> None:
     """Runs the command that the first argument names, and exits."""
     end_on_interrupt()
+    print_any_text()
     if len(sys.argv) < 2:
         print(overview(), file=sys.stderr)
         sys.exit(1)
@@ -136,7 +138,8 @@ def command_help(name: str, text: str) -> str:
     script = COMMANDS[name].script
     text = text.replace(f"python {script}.py", f"albert {name}")
     text = text.replace(f"python -m {script}", f"albert {name}")
-    width = min(100, shutil.get_terminal_size().columns) - 1
+    columns = shutil.get_terminal_size().columns or 80  # Some terminals report none.
+    width = max(20, min(100, columns) - 1)
     paragraphs = []
     for paragraph in text.strip().split("\n\n"):
         if paragraph.startswith(" "):

@@ -86,6 +86,12 @@ def test_examples_are_broken_between_arguments():
     assert second.replace(" \\\n   ", "").split("' '") == ["'y z", *["y z"] * 18, "y z'"]
 
 
+def test_help_is_written_to_terminals_that_report_no_width(monkeypatch):
+    monkeypatch.setattr(albert.shutil, "get_terminal_size", lambda: os.terminal_size((0, 0)))
+    lines = albert.command_help("choose", "One two three. " * 20).split("\n")
+    assert max(map(len, lines)) in range(60, 80)
+
+
 def test_every_console_script_is_a_command():
     entry_points = re.findall(
         r'^albert-([\w-]+) = "([\w.]+):main"', (ROOT / "pyproject.toml").read_text("utf-8"), re.M

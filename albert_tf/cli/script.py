@@ -17,6 +17,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.files import space_for
 from albert_tf.io.interrupts import exit_status, stopped_by
 from albert_tf.io.signals import StopSignals
+from albert_tf.io.streams import print_any_text
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 #: Part of absl's message for a required flag that was not given.
@@ -43,6 +44,7 @@ def run(
       check_flags: raises AlbertError if flags contradict each other. Called before the paths are
         checked, because it may refuse a path altogether.
     """
+    print_any_text()
     with StopSignals() as signals:
         try:
             _run(main, define_flags, arguments, check_flags)

@@ -52,7 +52,7 @@ def input_lines(given: Sequence[str], name: str) -> list[str]:
         raise AlbertError(f"Give {name} or --input_file, not both.")
     if FLAGS.input_file:
         lines = list(read_lines(FLAGS.input_file))
-    elif not given and not sys.stdin.isatty():
+    elif not given and sys.stdin is not None and not sys.stdin.isatty():
         lines = _standard_input()
     else:
         lines = list(given)

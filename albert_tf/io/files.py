@@ -22,10 +22,11 @@ from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io.json_values import finite_only, parse_json, shown
-from albert_tf.io.locks import lock_output
+from albert_tf.io.locks import LOCK_FILE, lock_output
 
 #: Error messages of the system when a disk is full or a quota or file size limit is reached.
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_SURROGATES = re.compile("[\ud800-\udfff]")
 #: Names of our temporary files and folders, and of those TensorFlow writes beside `checkpoint`.
 _TEMPORARY = re.compile(r"\.tmp-?[0-9a-f]{8,32}$")
 #: Begins a path on another file system: gs://, hdfs://, ram://, …
@@ -293,8 +294,14 @@ def remove_temporary(folder: str, name: str = "") -> None:
     tf_files = gfile()
     for other in tf_files.listdir(folder) if tf_files.isdir(folder) else []:
         path = os.path.join(folder, other.rstrip("/"))
-        if _TEMPORARY.search(path) and other.startswith(name):
+        # A lock's temporary file is in use.
+        if _TEMPORARY.search(path) and other.startswith(name) and f"{LOCK_FILE}.tmp" not in other:
             remove(path)
+
+
+def valid_text(text: str) -> str:
+    """Replaces halves of surrogate pairs by U+FFFD: JSON can have them, and UTF-8 cannot."""
+    return _SURROGATES.sub("\ufffd", text)
 
 
 def write_bytes(path: str, data: bytes) -> None:
@@ -305,7 +312,7 @@ def write_bytes(path: str, data: bytes) -> None:
 
 def write_text(path: str, text: str) -> None:
     """Writes `text` (UTF-8) to `path`, which is either complete or untouched."""
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, valid_text(text).encode("utf-8"))
 
 
 def read_bytes(path: str, what: str = "file") -> bytes:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps messages that do not matter off the terminal."""
+"""Standard output and standard error: what is kept off the terminal, and text of any encoding."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+
+
+def print_any_text() -> None:
+    """Prints "?" for characters that the terminal's encoding lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 @contextlib.contextmanager

@@ -111,6 +111,8 @@ def checked_texts(texts: Any, what: str = "texts") -> list[str]:
       AlbertError: `texts` is not a sequence, or an item is not a string.
     """
     is_list = hasattr(texts, "__len__") and hasattr(texts, "__getitem__")
+    if hasattr(texts, "itertuples"):  # Of pandas; its items are the names of its columns.
+        raise AlbertError(f"The {what} are a data frame; give one of its columns.")
     if isinstance(texts, (str, bytes, Mapping)) or not is_list:
         raise AlbertError(f"The {what} must be a list of strings, not {shown(texts)}.")
     texts = list(texts)
@@ -299,7 +301,7 @@ class Tokenizer:
         Raises:
           AlbertError: the text is not a string.
         """
-        return self._model.encode(checked_text(text))
+        return self._model.encode(files.valid_text(checked_text(text)))
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
         """Returns the ids of each text; faster than `encode` of each.
@@ -307,7 +309,8 @@ class Tokenizer:
         Raises:
           AlbertError: the texts are not a list of strings.
         """
-        return self._model.encode_batch(checked_texts(texts), num_threads)
+        texts = list(map(files.valid_text, checked_texts(texts)))
+        return self._model.encode_batch(texts, num_threads)
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
         """Returns ids, starts and ends: the i-th id stands for text[starts[i]:ends[i]].
@@ -319,7 +322,7 @@ class Tokenizer:
         Raises:
           AlbertError: the text is not a string.
         """
-        return self._model.encode_with_offsets(checked_text(text))
+        return self._model.encode_with_offsets(files.valid_text(checked_text(text)))
 
     def tokenize(self, text: str) -> list[str]:
         """Returns the pieces of `text`, with the unknown piece for text outside the vocabulary.

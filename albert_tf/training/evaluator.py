@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import random
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -27,6 +28,18 @@ from albert_tf.training.strategy import fast_precisions, highest, is_chief, make
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_tpu_run
 from albert_tf.weights.checkpoint_files import has_checkpoint
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seeds all random generators; those of Python and NumPy have their former state afterwards."""
+    states = random.getstate(), np.random.get_state()
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 class Evaluator:
@@ -54,8 +67,7 @@ class Evaluator:
         if run_config.precision == "auto":
             run_config = dataclasses.replace(run_config, precision=self._precision(run_config))
         self.task, self.config = task, run_config
-        keras.utils.set_random_seed(run_config.seed)
-        with self.strategy.scope(), _policy(run_config.precision):
+        with _seeded(run_config.seed), self.strategy.scope(), _policy(run_config.precision):
             self.model = task.build_model()
         if run_config.freeze:
             _freeze(self.model, run_config.freeze)

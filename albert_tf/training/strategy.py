@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.signals import kept_handlers
 from albert_tf.training.cluster import check_cluster
 from albert_tf.training.devices import gpu_details, missing_gpu
@@ -111,6 +111,11 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
         raise AlbertError(
             "Cannot join the cluster after TensorFlow has run its first operation; call "
             'albert_tf.training.strategy.join_cluster("multi_worker") before anything else.'
+        ) from error
+    except tf.errors.OpError as error:
+        raise AlbertError(
+            f"Cannot join the cluster of TF_CONFIG: {first_line(error)}. Does another process use "
+            "this worker's address?"
         ) from error
 
 

@@ -282,7 +282,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("max_seq_length", 128, "Maximum sequence length in tokens.", 16)
     flags.DEFINE_integer("max_sequences", 200, "Maximum number of sequences.", 1)
-    flags.DEFINE_integer("random_seed", 0, "Seed of masks and swapped segments.")
+    flags.DEFINE_integer("random_seed", 0, "Seed of masks and swapped segments.", 0)
 
 
 def _main(path: str) -> None:

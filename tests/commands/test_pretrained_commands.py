@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from albert_tf.commands.fill_mask import _percentage
 from albert_tf.weights.load import load_pretrained
 
 PAGE = Path(__file__).parents[2] / "docs/command_line.md"
@@ -106,3 +107,10 @@ def test_wrong_arguments_are_reported_in_one_line(arguments, stdin, message, alb
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: ") and message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(1.0, "     100%"), (0.12345, "    12.3%"), (0.0001, "  0.0100%")]
+)
+def test_percentages_have_three_digits(share, text):
+    assert _percentage(share) == text

@@ -125,6 +125,11 @@ def test_an_existing_output_is_refused_unless_it_may_be_overwritten(tmp_path):
         files.check_output(str(tmp_path), overwrite=True)
 
 
+def test_halves_of_surrogate_pairs_are_written_as_replacement_characters(tmp_path):
+    files.write_json(str(tmp_path / "a.json"), {"text": "so funny \ud83d"})
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"text": "so funny \ufffd"}
+
+
 def test_a_file_whose_name_is_a_glob_stands_for_itself(tmp_path):
     for name in ("corpus [2].txt", "corpus 2.txt"):
         (tmp_path / name).touch()
@@ -139,6 +144,8 @@ def test_only_temporary_files_and_folders_of_killed_writers_are_removed(tmp_path
         (tmp_path / name).touch()
     (tmp_path / "a.json.tmp-0123abcd").touch()
     (tmp_path / "export.tmp-0123abcd/variables").mkdir(parents=True)
+    kept.add(".lock.tmp-0123abcd")  # Of a lock that is held.
+    (tmp_path / ".lock.tmp-0123abcd").touch()
     (tmp_path / "b.json.tmp-0123abcd").touch()
     files.remove_temporary(str(tmp_path), "b.json")
     assert (tmp_path / "a.json.tmp-0123abcd").exists()

@@ -210,3 +210,19 @@ def test_an_id_must_be_one_of_the_vocabulary(number, tokenizer):
 def test_a_path_must_be_a_string(path):
     with pytest.raises(AlbertError, match="path of the vocabulary must be a string, not"):
         Tokenizer.from_file(path)
+
+
+def test_halves_of_surrogate_pairs_have_the_ids_of_the_replacement_character(wordpiece):
+    text, replaced = "the \ud83d people", "the \ufffd people"
+    assert wordpiece.encode(text) == wordpiece.encode(replaced)
+    assert wordpiece.encode_batch([text]) == [wordpiece.encode(replaced)]
+    assert wordpiece.encode_with_offsets(text) == wordpiece.encode_with_offsets(replaced)
+
+
+def test_a_data_frame_is_not_taken_for_the_names_of_its_columns(wordpiece):
+    class Frame(list):
+        def itertuples(self):
+            return iter(())
+
+    with pytest.raises(AlbertError, match="are a data frame; give one of its columns"):
+        wordpiece.encode_batch(Frame(["text", "label"]))

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -296,6 +297,16 @@ def test_a_run_stops_early_without_a_new_best_and_is_then_over(tmp_path, make, c
     assert "Stopped early at step 8" in printed.err
     assert "no better masked_lm_accuracy than the 0.5000 of step 4" in printed.out
     assert next(values) == 0.3
+
+
+def test_the_callers_random_numbers_go_on(tmp_path, make):
+    random.seed(1)
+    np.random.seed(1)
+    expected = random.random(), np.random.random()
+    random.seed(1)
+    np.random.seed(1)
+    make(tmp_path)
+    assert (random.random(), np.random.random()) == expected
 
 
 @pytest.fixture

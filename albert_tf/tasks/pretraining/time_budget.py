@@ -73,21 +73,27 @@ def masks(is_compact: bool) -> dict[str, float | int | None]:
     return {"masked_lm_prob": _MASKED_LM_PROB, "ngram": _NGRAM}
 
 
-def smallest_batch(max_seq_length: int) -> int:
-    """Returns the sequences of the smallest step, whose duration `make_plan` needs."""
-    return max(1, _POSITIONS // max_seq_length)
+def smallest_batch(max_seq_length: int, parts: int = 1) -> int:
+    """Returns the sequences of the smallest step, whose duration `make_plan` needs.
+
+    Args:
+      max_seq_length: tokens of a sequence.
+      parts: devices times micro-batches, which a step must divide into.
+    """
+    rows = max(1, _POSITIONS // max_seq_length)
+    return -(-rows // parts) * parts
 
 
 def make_plan(
-    seconds: float, left: float, step_seconds: float, max_seq_length: int, is_compact: bool
+    seconds: float, left: float, step_seconds: float, smallest: int, is_compact: bool
 ) -> Plan:
     """Plans a run.
 
     Args:
       seconds: the time of the whole run.
       left: how much of it is left for training.
-      step_seconds: duration of a step of `smallest_batch`.
-      max_seq_length: tokens of a sequence.
+      step_seconds: duration of a step of `smallest` sequences.
+      smallest: see `smallest_batch`.
       is_compact: whether the records leave the masks open.
 
     Raises:
@@ -106,7 +112,7 @@ def make_plan(
     warmup_steps = max(int(_WARMUP_SHARE * steps), _WARMUP_STEPS)
     return Plan(
         seconds=seconds,
-        train_batch_size=factor * smallest_batch(max_seq_length),
+        train_batch_size=factor * smallest,
         num_train_steps=steps,
         num_warmup_steps=min(warmup_steps, int(_MOST_WARMUP_SHARE * steps)),
         learning_rate=_RATE * factor**0.5,

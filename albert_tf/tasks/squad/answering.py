@@ -8,6 +8,7 @@ import dataclasses
 import textwrap
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
@@ -171,10 +172,14 @@ class QuestionAnswerer(FineTunedModel):
         tokenizer = self.task.tokenizer
         asked = Question(_ID, question, context, (), False, "The text")
         windows = make_windows([asked], tokenizer, spec.windows)
-        sequences = [windows.sequence(row, tokenizer) for row in range(len(windows))]
-        batch = pad_sequences(tokenizer, sequences, windows.context_start)
-        outputs = self._predict({name: tf.constant(value) for name, value in batch.items()})
-        return extract_answers(windows, {k: v.numpy() for k, v in outputs.items()}, spec)
+        parts = []
+        for begin in range(0, len(windows), self.eval_batch_size):
+            rows = range(begin, min(begin + self.eval_batch_size, len(windows)))
+            sequences = [windows.sequence(row, tokenizer) for row in rows]
+            batch = pad_sequences(tokenizer, sequences, windows.context_start[begin : rows.stop])
+            parts.append(self._predict({name: tf.constant(x) for name, x in batch.items()}))
+        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return extract_answers(windows, outputs, spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies the task, the model and the threshold."""

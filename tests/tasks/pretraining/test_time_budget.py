@@ -20,7 +20,8 @@ from albert_tf.training.specs import RunConfig
 
 
 def plan_of(seconds, step_seconds=1.0, max_seq_length=128, is_compact=True):
-    return make_plan(seconds, seconds, step_seconds, max_seq_length, is_compact)
+    smallest = smallest_batch(max_seq_length)
+    return make_plan(seconds, seconds, step_seconds, smallest, is_compact)
 
 
 @pytest.mark.parametrize(("is_compact", "masks"), [(True, (0.4, 1)), (False, (None, None))])
@@ -42,8 +43,14 @@ def test_a_run_fills_its_time_with_steps_of_a_fitting_size(minutes, length):
     assert (plan.train_batch_size > smallest) == (minutes == 600)
 
 
+def test_steps_divide_among_devices_and_micro_batches():
+    assert [smallest_batch(512, parts) for parts in (1, 4, 8)] == [4, 4, 8]
+    plan = make_plan(1000.0, 1000.0, 1.0, smallest_batch(384, 2), is_compact=True)
+    assert plan.train_batch_size == 6
+
+
 def test_the_time_before_training_is_left_out():
-    plan = make_plan(100.0, 80.0, 1.0, 128, is_compact=True)
+    plan = make_plan(100.0, 80.0, 1.0, 16, is_compact=True)
     assert (plan.seconds, plan.num_train_steps) == (100.0, 80)
 
 

@@ -40,6 +40,18 @@ def test_a_question_is_answerable_up_to_the_threshold_of_its_null_odds(config, t
     assert found == ([True] * 3 if version == "1.1" else [False, True, True])
 
 
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+def test_windows_of_a_long_text_are_predicted_in_parts(config, tokenizer, version, monkeypatch):
+    spec = SquadSpec(version, max_seq_length=16, max_query_length=4, doc_stride=4)
+    task = SquadTask(config, tokenizer, spec, 0.0)
+    answerer, context = QuestionAnswerer(task, task.build_model(), 0.0), "c d e f a b " * 9
+    whole = answerer.answer("a b", context)
+    monkeypatch.setattr(QuestionAnswerer, "eval_batch_size", 4)
+    parts = answerer.answer("a b", context)
+    assert (parts.text, parts.start, parts.end) == (whole.text, whole.start, whole.end)
+    assert parts.null_odds == pytest.approx(whole.null_odds, abs=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
 def test_training_in_python_gives_the_model_of_the_script(version, tmp_path):
