@@ -4,6 +4,7 @@
 
 import functools
 import gzip
+import json
 import re
 import sys
 from pathlib import Path
@@ -14,11 +15,12 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, StoppedError
 from data_prep import beam_runner, create_pretraining_data, documents, pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
+from data_prep.pretraining_build import Output, TokenizerSource, _Build
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.record_files import find_records
 from data_prep.verify_records import verify
 from tests.support.cases import slow
-from tests.support.corpora import build, corpus, digests
+from tests.support.corpora import SMALL, build, corpus, digests
 
 TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
 
@@ -105,6 +107,10 @@ def test_a_failure_of_the_pipeline_keeps_the_tokenized_texts(tmp_path, texts, vo
     build_folder = tmp_path / "out" / "_build"
     blocked = build_folder / "run-00001-00000.bin"
     (blocked / "inside").mkdir(parents=True)
+    started = _Build(
+        texts, TokenizerSource(vocabulary).load(), Output(str(tmp_path / "out")), SMALL
+    )
+    (build_folder / "plan.json").write_text(json.dumps(started._plan))
     with pytest.raises(StoppedError, match=r"tokenize failed \(.*run-00001.*\); the same command"):
         build(texts, vocabulary, tmp_path / "out", runner=BeamRunner)
     tokenized = sorted(path.name for path in build_folder.glob("text-*.json"))
