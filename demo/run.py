@@ -67,9 +67,10 @@ FINE_TUNING = {
     "max_seq_length": 80,
     "train_batch_size": 32,
     "num_train_epochs": 15,
-    "learning_rate": 0.0003,
     "random_seed": 1,
 }
+#: A model that has learned little, or nothing, needs a higher rate than the recipe's.
+LITTLE_TRAINED = {"learning_rate": 0.0003}
 
 
 def define_flags() -> None:
@@ -159,14 +160,15 @@ def stages(out: str) -> list[Stage]:
                 "init_checkpoint": pretrained,
                 "albert_config_file": CONFIG,
                 "spm_model_file": vocabulary,
+                **LITTLE_TRAINED,
             },
             [f"{pretrained}/{RESULTS_FILE}", CONFIG, vocabulary],
         ),
         "random": (
-            {"albert_config_file": CONFIG, "spm_model_file": vocabulary},
+            {"albert_config_file": CONFIG, "spm_model_file": vocabulary, **LITTLE_TRAINED},
             [CONFIG, vocabulary],
         ),
-        # Nothing is said of the model: that is the default.
+        # Nothing is said of the model or the learning rate: those are the defaults.
         "bundled": ({}, [os.path.join(FOLDER, DEFAULT, MANIFEST_FILE)]),
     }
     for start, (model, inputs) in starts.items():
