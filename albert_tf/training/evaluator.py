@@ -150,7 +150,7 @@ class Evaluator:
         if isinstance(self.strategy, tf.distribute.TPUStrategy):
             batch = input_fn(InputContext(batch_size)).element_spec
             files = getattr(input_fn, "files", ())
-            check_tpu_run(self.config, self.strategy.num_replicas_in_sync, batch, files)
+            check_tpu_run(self.config, batch, files)
 
     def load(self, checkpoint: str | None = None) -> None:
         """Loads the weights of a checkpoint, by default the same as `evaluate`."""

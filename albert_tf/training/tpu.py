@@ -52,7 +52,7 @@ def tpu_strategy(name: str, zone: str | None, project: str | None) -> tf.distrib
 
 
 def check_tpu_run(
-    config: RunConfig, replicas: int, batch: Mapping[str, tf.TensorSpec], paths: Sequence[str] = ()
+    config: RunConfig, batch: Mapping[str, tf.TensorSpec], paths: Sequence[str] = ()
 ) -> None:
     """Checks the requirements of a TPU that can be known before the first step.
 
@@ -61,7 +61,6 @@ def check_tpu_run(
 
     Args:
       config: of the run.
-      replicas: cores of the TPU.
       batch: shapes and types of the batches of an input pipeline.
       paths: files that the pipelines read.
 

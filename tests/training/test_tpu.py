@@ -39,7 +39,7 @@ def no_name_in_the_environment(monkeypatch):
     ],
 )
 def test_valid_runs_pass(values):
-    check_tpu_run(config(**values), 8, BATCH, ["gs://bucket/records/a.tfrecord"])
+    check_tpu_run(config(**values), BATCH, ["gs://bucket/records/a.tfrecord"])
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_valid_runs_pass(values):
 )
 def test_invalid_runs_are_refused(values, sentence):
     with pytest.raises(AlbertError, match=sentence):
-        check_tpu_run(config(**values), 8, BATCH, ["records/a.tfrecord"])
+        check_tpu_run(config(**values), BATCH, ["records/a.tfrecord"])
 
 
 def test_float16_is_refused():
@@ -73,13 +73,13 @@ def test_float16_is_refused():
 def test_batches_that_a_tpu_cannot_read_are_refused(shape, dtype, sentence):
     batch = {**BATCH, "column": tf.TensorSpec(shape, dtype)}
     with pytest.raises(AlbertError, match=sentence):
-        check_tpu_run(config(), 8, batch)
+        check_tpu_run(config(), batch)
 
 
 def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_paths, tmp_path):
     source = open_records(",".join(record_paths), tiny_config)
     for input_fn in (source.train_input_fn, source.eval_input_fn):
-        check_tpu_run(config(), 8, input_fn(InputContext(64)).element_spec)
+        check_tpu_run(config(), input_fn(InputContext(64)).element_spec)
     model = builders.tiny_config(6, max_position_embeddings=512)
     spec = ClassificationSpec(("x", "y"), 512)
     task = TextClassificationTask(model, builders.write_tokenizer(tmp_path, "a"), spec)
@@ -90,9 +90,9 @@ def test_pretraining_batches_and_padded_examples_suit_a_tpu(tiny_config, record_
         source = task.open_examples(examples, "train", str(tmp_path), **options).source
         return source.train_input_fn(InputContext(64)).element_spec
 
-    check_tpu_run(config(), 8, batch(pad_to_max=True))
+    check_tpu_run(config(), batch(pad_to_max=True))
     with pytest.raises(AlbertError, match="set `pad_to_max`"):
-        check_tpu_run(config(), 8, batch(pad_to_max=False))
+        check_tpu_run(config(), batch(pad_to_max=False))
 
 
 def test_the_tpu_comes_from_the_settings_or_the_environment_or_is_local(monkeypatch):
