@@ -181,10 +181,9 @@ def _main() -> None:
 
 def _plan(run_config: RunConfig) -> Plan:
     """Returns the plan of a run with --time_budget: that of its checkpoint, or a new one."""
-    import tensorflow as tf
-
     from albert_tf.tasks.pretraining.data import open_records, sequence_length
     from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
+    from albert_tf.training.strategy import mirrored_devices
     from albert_tf.training.timing import step_seconds
     from albert_tf.weights.checkpoint_files import has_checkpoint
 
@@ -197,8 +196,8 @@ def _plan(run_config: RunConfig) -> Plan:
     given = {"masking": FLAGS.masking, **_record_settings()}
     is_compact = open_records(FLAGS.input_file, model, **given).masking is not None
     source = open_records(FLAGS.input_file, model, **given, **masks(is_compact))
-    devices = len(tf.config.list_logical_devices("GPU")) if FLAGS.strategy == "mirrored" else 1
-    parts = max(1, devices) * run_config.gradient_accumulation_steps
+    devices = len(mirrored_devices()) if FLAGS.strategy == "mirrored" else 1
+    parts = devices * run_config.gradient_accumulation_steps
     smallest = smallest_batch(sequence_length(source), parts)
     print("Measuring the speed.")
     config = dataclasses.replace(run_config, train_batch_size=smallest)

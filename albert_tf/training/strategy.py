@@ -34,14 +34,19 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
         return tpu_strategy(tpu_name(config), config.tpu_zone, config.gcp_project)
 
 
+def mirrored_devices() -> list[str]:
+    """Returns the names of all GPUs, or of all logical CPUs if there is no GPU."""
+    gpus = tf.config.list_logical_devices("GPU")
+    return [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
+
+
 def _mirrored_strategy() -> tf.distribute.Strategy:
-    """Returns a strategy over all GPUs, or over all logical CPUs if there is no GPU.
+    """Returns a strategy over the `mirrored_devices`.
 
     Raises:
       AlbertError: there is only one device.
     """
-    gpus = tf.config.list_logical_devices("GPU")
-    names = [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
+    gpus, names = tf.config.list_logical_devices("GPU"), mirrored_devices()
     if len(names) < 2:
         seen = "one GPU" if gpus else "no GPU"
         raise AlbertError(
