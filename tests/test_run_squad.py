@@ -169,10 +169,9 @@ def test_a_model_directory_alone_predicts_with_its_threshold(trained, folder, ru
         assert "as given" in done.stdout
 
 
+@pytest.mark.parametrize("trained", ["2.0"], indirect=True)
 def test_a_threshold_of_other_weights_is_not_used(trained, tmp_path):
-    version, output_dir, _ = trained
-    if version == "1.1":
-        return
+    _, output_dir, _ = trained
     kept = read(output_dir / "thresholds.json")
     assert QuestionAnswerer.load(str(output_dir)).threshold == kept["null_threshold"] != 0
     copy = shutil.copytree(output_dir, tmp_path / "copy")
