@@ -327,7 +327,7 @@ def _existing(
             if overwrite or described or not exists(spec_path):
                 return None
             raise AlbertError(
-                f"{spec_path} is not that of {model_path}; choose another `output_prefix` in "
+                f"{spec_path} describes another vocabulary; choose an `output_prefix` in "
                 "another folder, or set `overwrite`."
             )
     in_the_way = [path for path in paths if exists(path)]

@@ -85,7 +85,7 @@ class ModelFolder:
 
     @property
     def lacks_sentence_order(self) -> bool:
-        """Whether the weights of the sentence order head are missing, and no others need be."""
+        """Whether the checkpoint has a pooler but no sentence order head."""
         return SENTENCE_ORDER.isdisjoint(self._source.shapes) and {*self._source.shapes} >= POOLER
 
     def load(self, model: AlbertModel) -> None:

@@ -84,7 +84,7 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
 
 
 def _move_folder(source: str, target: str) -> None:
-    """Renames a local folder, and deletes the one at the target; if that fails, that one stays."""
+    """Renames a local folder. It replaces a folder at the target, which is kept if this fails."""
     if not os.path.exists(target):
         os.rename(source, target)
         return

@@ -188,7 +188,7 @@ class FineTuningTask(Task):
         return data
 
     def forget_evaluation(self) -> None:
-        """Forgets what an evaluation has found, because the weights are not those it was of."""
+        """Forgets what the last evaluation set, because other weights have been loaded."""
 
     @abc.abstractmethod
     def make_records(self, examples: Sequence[Any], name: str, options: InputOptions) -> ExampleSet:

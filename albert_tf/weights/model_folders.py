@@ -56,12 +56,12 @@ def check_seeds(num_seeds: int, evaluated: bool) -> None:
 
 
 def check_same_seeds(output_dir: str, num_seeds: int) -> None:
-    """Checks that a folder does not hold a run with one seed if several are wanted, or vice versa.
+    """Checks that runs with one seed and with several seeds do not share a folder.
 
-    Of two runs in one folder, `model_folder` would find only one.
+    `model_folder` would find only one of them.
 
     Raises:
-      AlbertError: it does.
+      AlbertError: the folder holds a run of the other kind.
     """
     if num_seeds == 1 and files.exists(os.path.join(output_dir, SEEDS_FILE)):
         raise AlbertError(
