@@ -277,12 +277,11 @@ def test_flags_of_another_version_or_head_are_refused(trained, folder, run):
         assert "--start_n_top would be ignored: the span head has no beam" in done.stderr
 
 
+@pytest.mark.parametrize("trained", slow("1.1"), indirect=True)
 def test_a_threshold_for_a_model_of_1_1_is_refused_and_its_answers_stay(
     trained, folder, run, tmp_path
 ):
-    version, output_dir, _ = trained
-    if version == "2.0":
-        return
+    _, output_dir, _ = trained
     before = read(output_dir / "predictions.json")
     for action, file in (
         ("do_predict", {"predict_file": folder / "unlabelled-1.1.json"}),

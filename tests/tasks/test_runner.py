@@ -26,6 +26,7 @@ from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import Predictor, TrainLoop
 from albert_tf.training.specs import RunConfig, TrainSpec
+from albert_tf.weights.checkpoint_files import read_best
 from albert_tf.weights.model_folders import model_folder
 from tests.tasks.conftest import CONFIG
 
@@ -152,7 +153,10 @@ def test_a_run_without_its_last_checkpoints_repeats_the_same_steps(seeds, task, 
         np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
 
-def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(seeds, task, tmp_path):
+@pytest.mark.parametrize(("earlier", "best"), [(0.9, 4), (0.1, 11)])
+def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
+    seeds, task, tmp_path, earlier, best
+):
     shutil.copytree(seeds.folder / "seed-3", tmp_path / "run")
     for path in [p for n in (6, 9, 11) for p in tmp_path.glob(f"run/checkpoints/ckpt-{n}.*")]:
         path.unlink()
@@ -162,9 +166,12 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(seeds
     run_config = RunConfig(**{n: values[n] for n in names}, output_dir=str(tmp_path / "run"))
     config = FineTuneConfig(run_config, train_step=11, warmup_step=2, cached_dir=str(tmp_path))
     texts = some_examples(70)
+    folder = str(tmp_path / "run/best")
+    dataclasses.replace(read_best(folder), value=earlier).save(folder)
     run(task, Examples.of(texts, texts), config)  # It has no evaluations before the end.
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert [x["step"] for x in map(json.loads, lines) if x["split"] == "eval"] == [11]
+    assert read_best(folder).step == best
 
 
 @pytest.mark.slow
