@@ -21,8 +21,8 @@ PLAN_FILE = "plan.json"
 _POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
 #: Steps of a run above which the batch doubles.
 _MOST_STEPS = 12_000
-#: Peak learning rate of LAMB for steps of _POSITIONS. It grows with the square root of the batch
-#: (You et al., 2020, section 4.3).
+#: Peak learning rate of LAMB. It does not grow with the batch: at twice this rate, a run with four
+#: times the positions diverged after 1,800 steps (docs/results/tuning.md).
 _RATE = 0.005
 #: Share of the tokens to predict and the most words of a span, where the records leave it open.
 _MASKED_LM_PROB, _NGRAM = 0.4, 1
@@ -115,7 +115,7 @@ def make_plan(
         train_batch_size=factor * smallest,
         num_train_steps=steps,
         num_warmup_steps=min(warmup_steps, int(_MOST_WARMUP_SHARE * steps)),
-        learning_rate=_RATE * factor**0.5,
+        learning_rate=_RATE,
         **masks(is_compact),
     )
 
