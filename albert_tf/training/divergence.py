@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detects a training that has gone wrong, from the metrics of its steps.
 
-It looks for four things that users report: a loss that jumps up, a gradient norm that explodes, an
+It looks for four things that users report: a loss that rises, a gradient norm that explodes, an
 objective that is not learned at all (a plateau), and steps that are not finite. The alarms are a
 function of the steps' metrics alone: they depend neither on how many steps run at a time nor on
 where a run was resumed.
@@ -28,12 +28,14 @@ NOT_FINITE = "not_finite"
 #: Loss and gradient norm are judged by medians over this many steps: a single bad batch is no
 #: divergence.
 _BLOCK = 10
-#: Each median is compared with up to _HISTORY earlier ones, once there are _ENOUGH.
+#: The running median is that of up to _HISTORY earlier blocks, once there are _ENOUGH. Blocks are
+#: compared with its lowest value so far, as some runs diverge over thousands of steps.
 _HISTORY, _ENOUGH = 50, 10
-#: A loss has jumped if it rises above the running median by this many standard deviations
+#: A loss has risen if it exceeds the lowest running median by this many standard deviations
 #: (estimated from the median absolute deviation) and by this share of the run's first loss.
 _DEVIATIONS, _MAD_TO_DEVIATION, _SHARE_OF_FIRST = 8.0, 1.4826, 0.05
-#: A gradient norm has exploded at this multiple of its running median and of the clipping norm.
+#: A gradient norm has exploded at this multiple of its lowest running median and of the clipping
+#: norm.
 _EXPLOSION = 10.0
 #: An objective is learned once its loss is below this share of the loss at chance, or its accuracy
 #: is this many standard deviations above chance.
@@ -108,13 +110,13 @@ class DivergenceDetector:
                 "a longer warm-up, or another precision."
             )
         advice = "Lower the learning rate or lengthen the warm-up"
-        loss = _RunningMedian("loss", LOSS_SPIKE, "the loss jumped", f"{advice}.", _loss_limit)
+        loss = _RunningMedian("loss", LOSS_SPIKE, "the loss rose", f"{advice}.", _loss_limit)
         norm = _RunningMedian(
             "gradient_norm",
             GRADIENT_EXPLOSION,
             "the gradient norm exploded",
             f"{advice}, and try float32.",
-            lambda medians, first: _EXPLOSION * max(float(np.median(medians)), config.clip_norm),
+            lambda lowest, medians, first: _EXPLOSION * max(lowest, config.clip_norm),
         )
         self._parts: dict[str, _RunningMedian | _Window] = {"loss": loss, "norm": norm}
         shortest = max(config.num_warmup_steps, int(_WINDOW_SHARE * max_steps))
@@ -169,25 +171,26 @@ class DivergenceDetector:
         )
 
 
-def _loss_limit(medians: np.ndarray, first: float) -> float:
-    middle = float(np.median(medians))
-    deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(medians - middle)))
-    return middle + max(_DEVIATIONS * deviation, _SHARE_OF_FIRST * abs(first))
+def _loss_limit(lowest: float, medians: np.ndarray, first: float) -> float:
+    deviation = _MAD_TO_DEVIATION * float(np.median(np.abs(medians - np.median(medians))))
+    return lowest + max(_DEVIATIONS * deviation, _SHARE_OF_FIRST * abs(first))
 
 
 class _RunningMedian:
-    """Compares a metric's median over a block of steps with those of earlier blocks.
+    """Compares a metric's median over a block of steps with its lowest running median so far.
 
     Args:
       metric: its name.
       cause: of the alarms.
       what: begins their text.
       advice: of the alarms.
-      limit: of a median, given the earlier ones and the run's first one.
+      limit: of a block's median, given the lowest running median, the medians of the latest blocks
+        and that of the run's first block.
 
     Attributes:
-      state: the run's first median; the latest medians within the limit; the values of the current
-        block; the step since which the limit is exceeded, or None.
+      state: the median of the run's first block; the lowest running median; the latest medians
+        within the limit; the values of the current block; the step since which the limit is
+        exceeded, or None.
     """
 
     def __init__(
@@ -196,7 +199,7 @@ class _RunningMedian:
         cause: str,
         what: str,
         advice: str,
-        limit: Callable[[np.ndarray, float], float],
+        limit: Callable[[float, np.ndarray, float], float],
     ) -> None:
         self.metric, self._cause, self._what = metric, cause, what
         self._advice, self._limit = advice, limit
@@ -204,7 +207,7 @@ class _RunningMedian:
 
     @staticmethod
     def new_state() -> dict[str, Any]:
-        return {"first": None, "medians": [], "values": [], "since": None}
+        return {"first": None, "lowest": None, "medians": [], "values": [], "since": None}
 
     def check(self, step: int, value: float, finite: bool) -> Alarm | None:
         state = self.state
@@ -217,17 +220,25 @@ class _RunningMedian:
         if state["first"] is None:
             state["first"] = newest
         past = np.array(state["medians"])
-        if len(past) < _ENOUGH or newest <= self._limit(past, state["first"]):
+        if len(past) >= _ENOUGH:
+            running = float(np.median(past))
+            state["lowest"] = min(running, running if state["lowest"] is None else state["lowest"])
+        lowest = state["lowest"]
+        limit = math.inf if lowest is None else self._limit(lowest, past, state["first"])
+        if state["since"] is not None:
+            # Around the limit, a slow divergence would begin again and again.
+            limit = (lowest + limit) / 2
+        if newest <= limit:
             state["medians"] = [*state["medians"], newest][-_HISTORY:]
             state["since"] = None
             return None
-        # Such a median does not shift the limit: the alarm lasts until the metric is back.
+        # Such a median does not shift the limit: the alarm lasts until the metric is halfway back.
         repeated = state["since"] is not None
         if not repeated:
             state["since"] = step - _BLOCK
         text = (
-            f"{self._what} from {np.median(past):.4g} to {newest:.4g} between steps "
-            f"{state['since']} and {step} (medians of {_BLOCK * len(past)} and {_BLOCK} steps)"
+            f"{self._what} from {lowest:.4g}, its lowest running median, to {newest:.4g} between "
+            f"steps {state['since']} and {step}"
         )
         return Alarm(self._cause, step, state["since"], text, self._advice, repeated)
 

@@ -121,6 +121,19 @@ def test_a_loss_that_climbs_within_sixty_steps_is_an_alarm():
     assert cause == "loss_spike" and 2000 < step <= 2060
 
 
+def test_a_slow_divergence_is_one_alarm():
+    # As in docs/results/time_to_quality.md: each median is less than 10 times that of 500 steps.
+    curves = books()
+    doublings = np.maximum(0, np.arange(3000) - 1000) / 200
+    curves["gradient_norm"] *= 2**doublings
+    ((cause, step),) = causes(curves)
+    assert cause == "gradient_explosion" and 1600 < step < 1800
+    curves = books()
+    curves["loss"] += doublings / 5
+    ((cause, step),) = causes(curves)
+    assert cause == "loss_spike" and 1500 < step < 2500
+
+
 def test_a_gradient_norm_that_explodes_is_an_alarm_and_one_that_triples_is_not():
     curves = books()
     curves["gradient_norm"][1000:] *= 3

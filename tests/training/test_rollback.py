@@ -23,7 +23,7 @@ STEPS = 40
 
 
 def alarm(step, onset):
-    return Alarm("loss_spike", step, onset, "the loss jumped", "Do something.")
+    return Alarm("loss_spike", step, onset, "the loss rose", "Do something.")
 
 
 @pytest.fixture
