@@ -221,8 +221,8 @@ class _RunningMedian:
             state["first"] = newest
         past = np.array(state["medians"])
         if len(past) >= _ENOUGH:
-            running = float(np.median(past))
-            state["lowest"] = min(running, running if state["lowest"] is None else state["lowest"])
+            running, lowest = float(np.median(past)), state["lowest"]
+            state["lowest"] = running if lowest is None else min(running, lowest)
         lowest = state["lowest"]
         limit = math.inf if lowest is None else self._limit(lowest, past, state["first"])
         if state["since"] is not None:

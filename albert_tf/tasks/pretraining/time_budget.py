@@ -21,8 +21,8 @@ PLAN_FILE = "plan.json"
 _POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
 #: Steps of a run above which the batch doubles.
 _MOST_STEPS = 12_000
-#: Peak learning rate of LAMB. It does not grow with the batch: at twice this rate, a run with four
-#: times the positions diverged after 1,800 steps (docs/results/tuning.md).
+#: Peak learning rate of LAMB. It does not grow with the batch: at twice this rate, a run with steps
+#: of four times as many positions diverged after 1,800 steps (docs/results/tuning.md).
 _RATE = 0.005
 #: Share of the tokens to predict and the most words of a span, where the records leave it open.
 _MASKED_LM_PROB, _NGRAM = 0.4, 1
