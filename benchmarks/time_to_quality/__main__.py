@@ -29,6 +29,7 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path, define_paths
 from benchmarks import machine
 from benchmarks.json_lines import add_lines, read_lines
+from benchmarks.random_step import PRECISIONS
 from benchmarks.time_to_quality.methods import LOG_FILE, METHODS, Trial
 
 RESULTS_FILE = "results.jsonl"
@@ -54,6 +55,9 @@ def _define_run_flags() -> None:
         "peer_short_share", 0.0, "Share of its time that goes to blocks of 32 first."
     )
     flags.DEFINE_float("peer_masked_share", 0.15, "Share of its positions that are masked.")
+    flags.DEFINE_enum(
+        "peer_precision", "bf16", list(PRECISIONS), "Of its products; choose the faster one."
+    )
 
 
 def _run() -> None:

@@ -141,6 +141,7 @@ def train_transformers(trial: Trial) -> dict[str, Any]:
         "batch_size": FLAGS.peer_batch_size,
         "short_share": FLAGS.peer_short_share,
         "masked_share": FLAGS.peer_masked_share,
+        "precision": FLAGS.peer_precision,
         "seed": trial.seed,
     }
     command = [FLAGS.peer_python, _PEER, "--text", *FLAGS.train_file.split(",")]

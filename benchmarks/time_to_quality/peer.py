@@ -4,10 +4,10 @@
 
 As transformers' example for masked language models does it (run_mlm_no_trainer.py): the tokens of
 all text in a row, cut into blocks, masked anew in every epoch, AdamW with a linear schedule; here
-with torch.compile and bfloat16. The schedule follows the clock, so that it ends with the time. A
-share of the time can go to short blocks first. Runs in the peer's environment, without this project
-or TensorFlow; writes a Hugging Face folder. A run that was interrupted goes on from its last
-checkpoint, with the time that it had used by then.
+with torch.compile and, unless --precision is float32, bfloat16. The schedule follows the clock, so
+that it ends with the time. A share of the time can go to short blocks first. Runs in the peer's
+environment, without this project or TensorFlow; writes a Hugging Face folder. A run that was
+interrupted goes on from its last checkpoint, with the time that it had used by then.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seq_length", type=int, default=128)
     parser.add_argument("--short_share", type=float, default=0.0, help="of the time")
     parser.add_argument("--masked_share", type=float, default=0.15, help="of the positions")
+    parser.add_argument("--precision", choices=("bf16", "float32"), default="bf16")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -110,7 +111,8 @@ def main() -> None:
     with open(args.albert_config_file, encoding="utf-8") as f:
         values = json.load(f)
     values.pop("parameter_sharing", None)
-    values["hidden_act"] = ACTIVATIONS.get(values["hidden_act"], values["hidden_act"])
+    activation = values.get("hidden_act", "gelu")
+    values["hidden_act"] = ACTIVATIONS.get(activation, activation)
     config = transformers.AlbertConfig(**values, attn_implementation="sdpa")
     model = transformers.AlbertForMaskedLM(config).train()
     optimizer = torch.optim.AdamW(
@@ -128,7 +130,7 @@ def main() -> None:
         print(f"continuing after {used / 60:.1f} minutes, step {sum(steps.values())}", flush=True)
 
     def loss_of(ids: torch.Tensor, positions: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
             hidden = model.albert(ids).last_hidden_state
             index = positions[..., None].expand(-1, -1, hidden.shape[2])
             logits = model.predictions(hidden.gather(1, index))
@@ -179,9 +181,9 @@ def main() -> None:
             os.replace(checkpoint + ".tmp", checkpoint)
     model.save_pretrained(args.output_dir)
     shutil.copy(os.path.join(args.tokenizer_dir, "spiece.model"), args.output_dir)
-    settings = ("learning_rate", "batch_size", "seq_length", "short_share", "masked_share")
+    settings = ["learning_rate", "batch_size", "seq_length", "short_share", "masked_share"]
     result = {
-        **{name: getattr(args, name) for name in settings},
+        **{name: getattr(args, name) for name in [*settings, "precision"]},
         "steps": steps,
         "positions": sum(steps.values()) * positions,
         "loss": float(np.mean(losses[-100:])),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,12 +20,14 @@ _PANELS = (
 
 
 def draw(lines: Sequence[Mapping[str, Any]]) -> Any:
-    """Returns a figure: points are models, lines join the medians of each method.
+    """Returns a figure: points are models, lines join the medians of a method's seeds.
 
     Args:
       lines: of results.jsonl.
     """
     pyplot = drawing.load_pyplot()
+    from matplotlib import ticker
+
     panels = [panel for panel in _PANELS if any(panel[0] in line for line in lines)]
     figure, axes = pyplot.subplots(
         1, len(panels), figsize=(4 * len(panels), 4), layout="constrained", squeeze=False
@@ -32,18 +35,20 @@ def draw(lines: Sequence[Mapping[str, Any]]) -> Any:
     methods = list(dict.fromkeys(line["method"] for line in lines))
     for axis, (score, label, factor) in zip(axes[0], panels):
         for color, method in enumerate(methods):
-            points = sorted(
-                (line["minutes"], factor * line[score])
-                for line in lines
-                if line["method"] == method and score in line
-            )
-            times = sorted({minutes for minutes, _ in points})
-            medians = [statistics.median(v for m, v in points if m == minutes) for minutes in times]
-            axis.plot(*zip(*points), f"C{color}o", markersize=3)
-            axis.plot(times, medians, f"C{color}-", label=method)
+            points = collections.defaultdict(list)
+            for line in lines:
+                if line["method"] == method and score in line:
+                    took = line.get("took_minutes", line["minutes"])
+                    points[line["minutes"]].append((took, factor * line[score]))
+            if not points:
+                continue
+            for of_seeds in points.values():
+                axis.plot(*zip(*of_seeds), f"C{color}o", markersize=3)
+            medians = [map(statistics.median, zip(*points[minutes])) for minutes in sorted(points)]
+            axis.plot(*zip(*medians), f"C{color}-", label=method)
         axis.set_xscale("log")
-        ticks = sorted({line["minutes"] for line in lines})
-        axis.set_xticks(ticks, [f"{minutes:g}" for minutes in ticks])
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
         axis.minorticks_off()
         axis.set_xlabel("minutes of training")
         axis.set_ylabel(label)

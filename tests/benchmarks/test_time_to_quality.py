@@ -86,15 +86,20 @@ def test_the_bundled_model_finds_words_of_its_books(model):
 def test_the_plot_joins_the_medians_of_each_method():
     scores = {("a", 20): (0.1, 0.5, 0.2), ("a", 60): (0.3,), ("b", 20): (0.0, 0.1, 0.2)}
     lines = [
-        {"method": method, "minutes": minutes, "word_accuracy": value, "bits_per_character": 2.0}
+        {"method": method, "minutes": minutes, "took_minutes": minutes + seed - 1}
+        | {"word_accuracy": value, "bits_per_character": 2.0}
         for (method, minutes), values in scores.items()
-        for value in values
+        for seed, value in enumerate(values)
     ]
-    words, bits = draw(lines).axes
-    medians = {line.get_label(): line.get_xydata().tolist() for line in words.get_lines()[1::2]}
-    assert medians["a"] == [[20, pytest.approx(20)], [60, pytest.approx(30)]]
+    for line in lines:
+        if line["method"] == "a":
+            line["sst2_accuracy"] = 0.7
+    words, bits, sst2 = draw(lines).axes
+    medians = {line.get_label(): line.get_xydata().tolist() for line in words.get_lines()}
+    assert medians["a"] == [[20, pytest.approx(20)], [59, pytest.approx(30)]]
     assert medians["b"] == [[20, pytest.approx(10)]]
     assert words.get_legend() and bits.get_ylabel() == "bits per character of masked words"
+    assert "b" not in [line.get_label() for line in sst2.get_lines()]
 
 
 @pytest.mark.parametrize("method", slow("budget", "release"))
