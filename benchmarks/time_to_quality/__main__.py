@@ -55,9 +55,7 @@ def _define_run_flags() -> None:
         "peer_short_share", 0.0, "Share of its time that goes to blocks of 32 first."
     )
     flags.DEFINE_float("peer_masked_share", 0.15, "Share of its positions that are masked.")
-    flags.DEFINE_enum(
-        "peer_precision", "bf16", list(PRECISIONS), "Of its products; choose the faster one."
-    )
+    flags.DEFINE_enum("peer_precision", "bf16", list(PRECISIONS), "Compute type of its products.")
 
 
 def _run() -> None:

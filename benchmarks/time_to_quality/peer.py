@@ -4,8 +4,8 @@
 
 As transformers' example for masked language models does it (run_mlm_no_trainer.py): the tokens of
 all text in a row, cut into blocks, masked anew in every epoch, AdamW with a linear schedule; here
-with torch.compile and, unless --precision is float32, bfloat16. The schedule follows the clock, so
-that it ends with the time. A share of the time can go to short blocks first. Runs in the peer's
+with torch.compile, in bfloat16 or float32 (--precision). The schedule follows the clock, so that it
+ends with the time. A share of the time can go to short blocks first. Runs in the peer's
 environment, without this project or TensorFlow; writes a Hugging Face folder. A run that was
 interrupted goes on from its last checkpoint, with the time that it had used by then.
 """
@@ -181,9 +181,16 @@ def main() -> None:
             os.replace(checkpoint + ".tmp", checkpoint)
     model.save_pretrained(args.output_dir)
     shutil.copy(os.path.join(args.tokenizer_dir, "spiece.model"), args.output_dir)
-    settings = ["learning_rate", "batch_size", "seq_length", "short_share", "masked_share"]
+    settings = (
+        "learning_rate",
+        "batch_size",
+        "seq_length",
+        "short_share",
+        "masked_share",
+        "precision",
+    )
     result = {
-        **{name: getattr(args, name) for name in [*settings, "precision"]},
+        **{name: getattr(args, name) for name in settings},
         "steps": steps,
         "positions": sum(steps.values()) * positions,
         "loss": float(np.mean(losses[-100:])),

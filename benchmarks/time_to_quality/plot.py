@@ -20,7 +20,10 @@ _PANELS = (
 
 
 def draw(lines: Sequence[Mapping[str, Any]]) -> Any:
-    """Returns a figure: points are models, lines join the medians of a method's seeds.
+    """Returns a figure of a panel for each score, over the minutes used.
+
+    Points are models. A line joins a method's medians, over all of its models of the same planned
+    minutes.
 
     Args:
       lines: of results.jsonl.
@@ -38,12 +41,12 @@ def draw(lines: Sequence[Mapping[str, Any]]) -> Any:
             points = collections.defaultdict(list)
             for line in lines:
                 if line["method"] == method and score in line:
-                    took = line.get("took_minutes", line["minutes"])
-                    points[line["minutes"]].append((took, factor * line[score]))
+                    point = (line["took_minutes"], factor * line[score])
+                    points[line["minutes"]].append(point)
             if not points:
                 continue
-            for of_seeds in points.values():
-                axis.plot(*zip(*of_seeds), f"C{color}o", markersize=3)
+            for models in points.values():
+                axis.plot(*zip(*models), f"C{color}o", markersize=3)
             medians = [map(statistics.median, zip(*points[minutes])) for minutes in sorted(points)]
             axis.plot(*zip(*medians), f"C{color}-", label=method)
         axis.set_xscale("log")
