@@ -39,6 +39,7 @@ from albert_tf.tasks.pretraining.time_budget import (
     make_plan,
     masks,
     save_plan,
+    shallow_layers,
     smallest_batch,
 )
 from albert_tf.tasks.training_flags import (
@@ -54,12 +55,13 @@ from albert_tf.weights.config_files import config_in
 FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
 TRAINING_ONLY = ("num_train_steps", "num_warmup_steps", "start_warmup_step", "learning_rate",
-                 "poly_power", "masking", "masked_lm_prob", "ngram",
-                 "neighbor_attention", "time_budget")  # fmt: skip
+                 "poly_power", "shallow_layers", "num_shallow_steps", "masking", "masked_lm_prob",
+                 "ngram", "neighbor_attention", "time_budget")  # fmt: skip
 #: Flags that --time_budget sets.
 PLANNED = ("train_batch_size", "num_train_steps", "num_warmup_steps", "start_warmup_step",
-           "learning_rate", "poly_power", "masked_lm_prob", "ngram", "neighbor_attention",
-           "init_checkpoint", "save_checkpoints_steps", "optimizer")  # fmt: skip
+           "learning_rate", "poly_power", "shallow_layers", "num_shallow_steps", "masked_lm_prob",
+           "ngram", "neighbor_attention", "init_checkpoint", "save_checkpoints_steps",
+           "optimizer")  # fmt: skip
 
 
 def define_flags() -> None:
@@ -126,14 +128,22 @@ def define_flags() -> None:
     define_duration(
         "time_budget", None, "Train for about this long on this machine. Plans batch, steps "
         "and learning rate from the measured speed, and keeps the plan in plan.json. Small models "
-        "learn more in the same time this way: with --neighbor_attention and, on compact records, "
-        "--masked_lm_prob=0.4 --ngram=1. For small models trained from random weights within an "
+        "learn more in the same time this way: with --neighbor_attention, half of the layers at "
+        "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. For small models trained from random weights within an "
         "hour; longer runs are possible but were not measured."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
     flags.DEFINE_integer("num_train_steps", 125000, "Training steps.", 1, MAX_STEPS)
     flags.DEFINE_integer("num_warmup_steps", 3125, "Steps of linear warm-up.", 0)
     flags.DEFINE_integer("start_warmup_step", 0, "First step of the warm-up.", 0)
+    flags.DEFINE_integer(
+        "shallow_layers", None, "Train only this many layers in the first --num_shallow_steps "
+        "steps, which take less time and learn almost as much. All layers must share their "
+        "weights. Evaluations always use all layers.", 1
+    )  # fmt: skip
+    flags.DEFINE_integer(
+        "num_shallow_steps", 0, "Steps with --shallow_layers; all others train all layers.", 0
+    )
     flags.DEFINE_integer(
         "eval_every_steps",
         None,
@@ -201,7 +211,8 @@ def _plan(run_config: RunConfig) -> Plan:
     smallest = smallest_batch(sequence_length(source), parts)
     print("Measuring the speed.")
     config = dataclasses.replace(run_config, train_batch_size=smallest)
-    measured = step_seconds(PretrainingTask(model, source), config, source)
+    depths = {None, shallow_layers(model)}
+    measured = step_seconds(PretrainingTask(model, source), config, source, depths)
     # The run starts about as long as the measurement took.
     left = FLAGS.time_budget - 2 * (time.monotonic() - began)
     plan = make_plan(FLAGS.time_budget, left, measured, smallest, is_compact)
@@ -237,6 +248,10 @@ def _check_settings(run_config: RunConfig) -> None:
         config = config_in(path)
     if config and length:
         config.check_length(length)
+    if FLAGS.do_train and not FLAGS.time_budget:
+        run_config.check_shallow_steps(FLAGS.num_train_steps)
+        if config:
+            config.with_layers(run_config.shallow_layers)
 
 
 def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
@@ -281,10 +296,13 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
     if FLAGS.do_train:
         if source.manifest and (warning := source.manifest.order_warning()):
             print(warning, file=sys.stderr)
+        shallow = ""
+        if layers := run_config.shallow_layers:
+            shallow = f" (the first {run_config.num_shallow_steps:,} with {layers} layers)"
         print(
             f"Pretraining on {source.num_examples:,} examples: {settings.num_train_steps:,} steps "
-            f"of {run_config.train_batch_size}, {run_config.optimizer}, peak learning rate "
-            f"{run_config.learning_rate:.3g}."
+            f"of {run_config.train_batch_size}{shallow}, {run_config.optimizer}, peak learning "
+            f"rate {run_config.learning_rate:.3g}."
         )
         estimator.train_and_evaluate(
             TrainSpec.of(source, settings.num_train_steps), eval_spec if FLAGS.do_eval else None

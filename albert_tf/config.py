@@ -265,6 +265,32 @@ class AlbertConfig:
         # differs from layer * G // L, and released weights depend on it.
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
+    def with_layers(self, num_hidden_layers: int | None) -> AlbertConfig:
+        """Returns the configuration of the same weights with fewer layers; None: this one.
+
+        Raises:
+          AlbertError: a model with so few layers has other weights, or does not use all of them.
+        """
+        if num_hidden_layers is None:
+            return self
+        if self.parameter_sharing != "all":
+            raise AlbertError(
+                "Only a model whose layers share all their weights can be trained with fewer "
+                f"layers, but parameter_sharing is {self.parameter_sharing!r}."
+            )
+        if self.num_hidden_groups <= num_hidden_layers <= self.num_hidden_layers:
+            shallow = dataclasses.replace(self, num_hidden_layers=num_hidden_layers)
+            if shallow._used_groups() == self._used_groups():
+                return shallow
+        raise AlbertError(
+            f"A model of {self.num_hidden_layers} layers in {self.num_hidden_groups} groups cannot "
+            f"be trained with {num_hidden_layers} layers; give at most {self.num_hidden_layers}, "
+            "and enough for all groups."
+        )
+
+    def _used_groups(self) -> set[int]:
+        return set(map(self.attention_group, range(self.num_hidden_layers)))
+
     def count_parameters(self) -> dict[str, int]:
         """Counts the trainable parameters by part, without building the model.
 

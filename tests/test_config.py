@@ -207,6 +207,33 @@ def test_layers_are_assigned_to_groups_as_in_the_official_code():
     assert config.ffn_group(15) == 14
 
 
+@pytest.mark.parametrize("layers", [None, 3, 4, 7, 12])
+def test_fewer_layers_of_a_model_have_the_same_groups(layers):
+    config = dataclasses.replace(BASE, num_hidden_groups=3)
+    shallow = config.with_layers(layers)
+    assert shallow == dataclasses.replace(config, num_hidden_layers=layers or 12)
+    groups = [shallow.attention_group(layer) for layer in range(layers or 12)]
+    assert groups == sorted(groups) and set(groups) == {0, 1, 2}
+    assert shallow.count_parameters() == config.count_parameters()
+
+
+@pytest.mark.parametrize(
+    ("change", "layers", "message"),
+    [
+        ({}, 2, "12 layers in 3 groups cannot be trained with 2 layers; give at most 12, and eno"),
+        ({}, 13, "cannot be trained with 13 layers"),
+        ({}, 0, "cannot be trained with 0 layers"),
+        # In floating point, layer 15 of 22 falls into group 14.
+        ({"num_hidden_layers": 30, "num_hidden_groups": 22}, 22, "enough for all groups"),
+        ({"num_hidden_groups": 1, "parameter_sharing": "ffn"}, 6, "parameter_sharing is 'ffn'"),
+    ],
+)
+def test_layer_counts_that_change_the_weights_are_refused(change, layers, message):
+    config = dataclasses.replace(BASE, **{"num_hidden_groups": 3, **change})
+    with pytest.raises(AlbertError, match=message):
+        config.with_layers(layers)
+
+
 def test_parts_that_are_not_shared_have_a_group_per_layer():
     groups = {
         sharing: (config.attention_group(7), config.ffn_group(7))

@@ -93,7 +93,7 @@ def test_the_flag_reference_covers_all_console_entry_points():
     ("page", "least"),
     [
         ("README.md", 5),
-        ("docs/pretraining.md", 13),
+        ("docs/pretraining.md", 14),
         ("docs/cloud_tpu.md", 7),
         ("docs/command_line.md", 10),
         ("docs/notebooks/from_text_to_predictions.ipynb", 8),

@@ -21,6 +21,7 @@ SMALLER = {
     "--max_eval_steps=2 --save_checkpoints_steps=2",
     "--num_train_epochs=10": "--train_step=4",
     "--precision=auto --time_budget=45m": "--max_eval_steps=2 --time_budget=3m",
+    "--num_shallow_steps=7000": "--num_shallow_steps=2",
     "--num_train_steps=6000": "--num_train_steps=4",
     "--num_warmup_steps=240": "--num_warmup_steps=1",
     "--num_warmup_steps=360": "--num_warmup_steps=1",
@@ -42,8 +43,8 @@ def test_the_page_about_pretraining_runs(tmp_path):
     printed = run_page(replaced(PAGE, SMALLER), tmp_path)
     assert "8000 pieces" in printed and "albert_base/model.ckpt-best: " in printed
     plan = json.loads((tmp_path / "runs/small/plan.json").read_text())
-    assert plan["neighbor_attention"]
-    for run in ("base", "small", "long", "short", "continued", "adapted"):
+    assert plan["neighbor_attention"] and plan["shallow_layers"] == 2
+    for run in ("base", "small", "long", "growing", "short", "continued", "adapted"):
         assert (tmp_path / "runs" / run / "checkpoints/checkpoint").exists(), run
     # The exported classifier names an author.
     assert any(

@@ -34,7 +34,7 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
         )
     config = tiny_config(
         len(vocabulary(WORDS)), embedding_size=16, hidden_size=32, intermediate_size=64,
-        max_position_embeddings=64,
+        max_position_embeddings=64, num_hidden_layers=4,
     )  # fmt: skip
     config.to_json(str(tmp_path / "config.json"))
     run = tmp_path / "run"
@@ -53,6 +53,8 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
     assert 30 < took < 120
     plan = json.loads((run / "plan.json").read_text())
     assert (plan["masked_lm_prob"], plan["neighbor_attention"]) == (0.4, True)
+    assert plan["shallow_layers"] == 2 and 0 < plan["num_shallow_steps"] < plan["num_train_steps"]
+    assert f"(the first {plan['num_shallow_steps']:,} with 2 layers)" in done.stdout
     log = (run / "metrics.jsonl").read_text().splitlines()
     assert json.loads(log[-1])["step"] == plan["num_train_steps"]
     again = run_script(*command, "--time_budget=1m")

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -46,6 +48,23 @@ class FeedForward(WeightedLayer):
         return layer_norm(output, *self._norm, residual=x, training=training)
 
 
+#: The kind of a block, its group, and its place in the group.
+_Block = tuple[type[WeightedLayer], int, int]
+
+
+def _stack(config: AlbertConfig) -> Iterator[tuple[_Block, _Block]]:
+    """Yields the two blocks of each step of the stack."""
+    for layer in range(config.num_hidden_layers):
+        for inner in range(config.inner_group_num):
+            attention = Attention, config.attention_group(layer), inner
+            yield attention, (FeedForward, config.ffn_group(layer), inner)
+
+
+def _blocks(config: AlbertConfig) -> list[_Block]:
+    """Returns all blocks in order of first use."""
+    return list(dict.fromkeys(itertools.chain(*_stack(config))))
+
+
 class Transformer(keras.layers.Layer):
     """L layers over groups of shared weights (paper section 3.1).
 
@@ -57,23 +76,12 @@ class Transformer(keras.layers.Layer):
 
     def __init__(self, config: AlbertConfig, dtype: Policy = None) -> None:
         super().__init__(name="bert_encoder_transformer", dtype=dtype, autocast=False)
-        #: The blocks in order of first use, and for each step of the stack the indices of its two.
+        self._config = config
+        #: The blocks in order of first use.
         self.blocks: list[WeightedLayer] = []
-        self._steps: list[tuple[int, int]] = []
-        indices: dict[tuple[type, int, int], int] = {}
-
-        def block_index(kind: type[WeightedLayer], group: int, inner: int) -> int:
-            if (kind, group, inner) not in indices:
-                indices[kind, group, inner] = len(self.blocks)
-                prefix = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
-                self.blocks.append(kind(config, prefix, dtype))
-            return indices[kind, group, inner]
-
-        for layer in range(config.num_hidden_layers):
-            for inner in range(config.inner_group_num):
-                attention = block_index(Attention, config.attention_group(layer), inner)
-                ffn = block_index(FeedForward, config.ffn_group(layer), inner)
-                self._steps.append((attention, ffn))
+        for kind, group, inner in _blocks(config):
+            prefix = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
+            self.blocks.append(kind(config, prefix, dtype))
         self.built = True
 
     def named_weights(self) -> dict[str, tf.Variable]:
@@ -88,9 +96,11 @@ class Transformer(keras.layers.Layer):
     ) -> list[tf.Tensor]:
         """Applies the stack to x, see `Attention`; returns the output of every step, like x.
 
-        The last step computes only what `select` chooses.
+        The last step computes only what `select` chooses. `GraphMode.layers` can shorten the stack.
         """
-        uses = collections.Counter(index for step in self._steps for index in step)
+        config, blocks = self._config.with_layers(current_mode().layers), _blocks(self._config)
+        steps = [tuple(map(blocks.index, step)) for step in _stack(config)]
+        uses = collections.Counter(index for step in steps for index in step)
         # With recomputation a layer hands its weights to the next layer that shares them.
         chained = current_mode().recompute
         packed = [
@@ -98,8 +108,8 @@ class Transformer(keras.layers.Layer):
             for index, block in enumerate(self.blocks)
         ]
         outputs = []
-        for i, step in enumerate(self._steps, 1):
-            chosen = select if i == len(self._steps) else None
+        for i, step in enumerate(steps, 1):
+            chosen = select if i == len(steps) else None
             layer = functools.partial(self._layer, step, mask, training, chosen)
             x, *weights = recomputed(layer, x, *(packed[block].pop() for block in step))
             if chained:

@@ -273,9 +273,9 @@ class FineTuningTask(Task):
         value = {"task": self.name, **self.task_file()}
         files.write_json(os.path.join(folder, TASK_FILE), value)
 
-    def training_flops(self, length: float) -> float:
+    def training_flops(self, length: float, layers: int | None = None) -> float:
         """See albert_tf.modeling.flops."""
-        return training_flops(self.config, length)
+        return training_flops(self.config.with_layers(layers), length)
 
     def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Counts the records in the batch."""

@@ -101,6 +101,7 @@ class DivergenceDetector:
     """
 
     def __init__(self, plateaus: Sequence[Plateau], config: RunConfig, max_steps: int) -> None:
+        self._num_shallow_steps = config.num_shallow_steps
         self._max_nonfinite, self._max_steps = config.max_nonfinite_steps, max_steps
         self._nonfinite = 0
         self._nonfinite_advice = "Try a lower learning rate or a longer warm-up."
@@ -132,6 +133,8 @@ class DivergenceDetector:
         first = step - len(metrics["finite"]) + 1
         overflowed = metrics.get("overflowed", np.zeros(len(metrics["finite"])))
         for i, finite in enumerate(metrics["finite"]):
+            if first + i == self._num_shallow_steps + 1 > 1:
+                self._forget_medians()  # With all layers, the loss is higher at first.
             alarms.append(self._check_finite(first + i, bool(finite or overflowed[i])))
             for part in self._parts.values():
                 value = float(metrics[part.metric][i])
@@ -153,6 +156,11 @@ class DivergenceDetector:
                 lacking.append(name)
             part.state = dict(saved) if saved.keys() == fresh.keys() else fresh
         return lacking
+
+    def _forget_medians(self) -> None:
+        for part in self._parts.values():
+            if isinstance(part, _RunningMedian):
+                part.state = {**part.new_state(), "first": part.state["first"]}
 
     def _check_finite(self, step: int, finite: bool) -> Alarm | None:
         self._nonfinite = 0 if finite else self._nonfinite + 1

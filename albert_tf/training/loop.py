@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -158,8 +159,15 @@ class TrainLoop:
         self._sum_names: list[str] = []
         self._metric_names: list[str] = []
 
-    def run(self, iterator: Iterator[Any], steps: int) -> dict[str, np.ndarray]:
+    def run(
+        self, iterator: Iterator[Any], steps: int, layers: int | None = None
+    ) -> dict[str, np.ndarray]:
         """Runs `steps` steps.
+
+        Args:
+          iterator: yields the batches.
+          steps: how many to run.
+          layers: see GraphMode.
 
         Returns:
           float32 [steps] for the entries of `Task.means` and for learning_rate, gradient_norm,
@@ -167,10 +175,12 @@ class TrainLoop:
           With a loss scale also loss_scale, which the step used, and overflowed (1 or 0): the loss
           was finite and the gradient was not, so that a smaller scale may help.
         """
-        values = self._loop(iterator, tf.constant(steps)).numpy()
+        values = self._loop(iterator, tf.constant(steps), layers).numpy()
         return dict(zip([*self._metric_names, "input_wait"], values.T))
 
-    def _steps(self, iterator: Iterator[Any], steps: tf.Tensor) -> tf.Tensor:
+    def _steps(self, iterator: Iterator[Any], steps: tf.Tensor, layers: int | None) -> tf.Tensor:
+        replica_step = functools.partial(self.replica_step, layers=layers)
+
         def step(i: tf.Tensor, history: tf.TensorArray, finished: tf.Tensor) -> tuple:
             # TensorFlow may begin a step, and ask for its batch, before the previous step has
             # finished. Waiting for input starts when both have happened.
@@ -180,7 +190,7 @@ class TrainLoop:
             wait = tf.maximum(arrived - wanted, 0.0)
             # Otherwise one thread may run the whole step before it reads the clock.
             with tf.control_dependencies([arrived]):
-                metrics = self._strategy.run(self.replica_step, args=(batch,))
+                metrics = self._strategy.run(replica_step, args=(batch,))
             metrics = self._strategy.experimental_local_results(metrics)[0]
             history = history.write(i, tf.concat([metrics, [tf.cast(wait, tf.float32)]], 0))
             return i + 1, history, _time_of(metrics)
@@ -188,7 +198,7 @@ class TrainLoop:
         start = (0, tf.TensorArray(tf.float32, size=steps), tf.timestamp())
         return tf.while_loop(lambda i, *_: i < steps, step, start)[1].stack()
 
-    def replica_step(self, batch: Batch) -> tf.Tensor:
+    def replica_step(self, batch: Batch, layers: int | None = None) -> tf.Tensor:
         """Takes one optimizer step in a replica; returns the metrics as a vector."""
         # Imported here, as evaluation should not wait for tensorflow-addons.
         from albert_tf.optimization.optimizer import clip_by_global_norm
@@ -209,7 +219,7 @@ class TrainLoop:
         seed = tf.random.experimental.stateless_fold_in(
             seed, tf.cast(replica.replica_id_in_sync_group, tf.int32)
         )
-        gradients, sums = self._accumulate(batch, weights, seed)
+        gradients, sums = self._accumulate(batch, weights, seed, layers)
         gradients, sums = replica.all_reduce(_SUM, (gradients, sums))
         means = self._task.means(dict(zip(self._sum_names, tf.unstack(sums))), weights)
         clipped, norm = clip_by_global_norm(gradients, self._config.clip_norm)
@@ -231,35 +241,40 @@ class TrainLoop:
         return tf.stack([tf.cast(metrics[name], tf.float32) for name in self._metric_names])
 
     def _accumulate(
-        self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
+        self, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor, layers: int | None
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Returns the gradients of `_connected` and the sums, added over micro-batches."""
         parts = self._config.gradient_accumulation_steps
         part_gradients = self._gradients[self._chooses_xla(batch)]
         if parts == 1:
-            return part_gradients(dict(batch), weights, seed)
+            return part_gradients(dict(batch), weights, seed, layers)
         rows = next(iter(batch.values())).shape[0] // parts
         micro_batches = _split(batch, parts, rows)
 
         def add_part(i: tf.Tensor, gradients: list[tf.Tensor], sums: tf.TensorArray) -> tuple:
             part_seed = tf.random.experimental.stateless_fold_in(seed, i)
             part = {k: v[i] for k, v in micro_batches.items()}
-            more, part_sums = part_gradients(part, weights, part_seed)
+            more, part_sums = part_gradients(part, weights, part_seed, layers)
             gradients = [a + b for a, b in zip(gradients, more)]
             return i + 1, gradients, sums.write(i, part_sums)
 
         # Traced before the loop, which needs the number of gradients.
         first = {k: v[0] for k, v in micro_batches.items()}
-        part_gradients.get_concrete_function(first, weights, seed)
+        part_gradients.get_concrete_function(first, weights, seed, layers)
         zeros = [tf.zeros(v.shape, v.dtype) for v in self._connected]
         start = (0, zeros, tf.TensorArray(tf.float32, size=parts))
         _, gradients, sums = tf.while_loop(lambda i, *_: i < parts, add_part, start)
         return gradients, tf.reduce_sum(sums.stack(), 0)
 
     def _micro_batch_gradients(
-        self, compiled: bool, batch: Batch, weights: dict[str, tf.Tensor], seed: tf.Tensor
+        self,
+        compiled: bool,
+        batch: Batch,
+        weights: dict[str, tf.Tensor],
+        seed: tf.Tensor,
+        layers: int | None,
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        with graph_mode(compiled=compiled, recompute=self._config.recompute):
+        with graph_mode(compiled=compiled, recompute=self._config.recompute, layers=layers):
             # There is no backward pass for weights that are not watched.
             tape = tf.GradientTape(watch_accessed_variables=False)
             with tape, dropout_seed(seed):

@@ -131,7 +131,8 @@ class RunMonitor:
       identity: of the run, for its settings.
       config: of the run.
       train_spec: of the run.
-      flops: operations of training on one example, a function of its positions.
+      flops: operations of training on one example, a function of its positions and of the layers
+        trained, see `RunConfig.layers_at`.
       writes: False on workers other than the chief, which log nothing.
 
     Attributes:
@@ -144,7 +145,7 @@ class RunMonitor:
         identity: RunIdentity,
         config: RunConfig,
         train_spec: TrainSpec,
-        flops: Callable[[float], float],
+        flops: Callable[[float, int | None], float],
         writes: bool,
     ) -> None:
         self._task, self._identity = task, identity
@@ -174,7 +175,7 @@ class RunMonitor:
         """Forgets the steps since the last entry of the log."""
         self._metrics: list[dict[str, np.ndarray]] = []
         self._timed: list[dict[str, np.ndarray]] = []
-        self._seconds = 0.0
+        self._seconds = self._operations = 0.0
 
     def close(self) -> None:
         """Closes the progress line and the event files."""
@@ -182,6 +183,11 @@ class RunMonitor:
             self._progress.close()
         if self._log:
             self._log.close()
+
+    def all_layers(self, step: int) -> None:
+        """Says that all layers are trained from here on."""
+        self.note(f"All layers are trained after step {step:,}.")
+        self._progress.speed_changes()
 
     def note(self, text: str) -> None:
         """Prints a few lines above the progress line."""
@@ -199,11 +205,17 @@ class RunMonitor:
           skipped: steps that were not finite, in the whole run.
         """
         steps = len(metrics["finite"])
-        first, last = step - steps == self.first_step, step == self._train_spec.max_steps
+        begin = step - steps
+        first, last = begin == self.first_step, step == self._train_spec.max_steps
         self._metrics.append(metrics)
-        if not first:  # The first call also traces and compiles, and its input starts afresh.
+        # Such calls also trace and compile, and the input of the first one starts afresh.
+        if not first and begin != self._config.num_shallow_steps:
             self._timed.append(metrics)
             self._seconds += seconds
+            size = self._config.train_batch_size
+            length = float(metrics["positions"].mean()) / size
+            operations = self._flops(length, self._config.layers_at(begin))
+            self._operations += steps * size * operations
         self._tokens += metrics["tokens"].sum()
         self._positions += metrics["positions"].sum()
         overflowed = metrics.get("overflowed", np.zeros(steps)) > 0
@@ -268,9 +280,8 @@ class RunMonitor:
             means["tokens_per_second"] = seen / self._seconds
             waited = sum(float(np.sum(m["input_wait"])) for m in self._timed)
             means["input_wait_share"] = waited / self._seconds
-            flops = self._flops(float(positions.mean()) / self._config.train_batch_size)
-            if flops:
-                means["model_flops_per_second"] = means["examples_per_second"] * flops
+            if self._operations:
+                means["model_flops_per_second"] = self._operations / self._seconds
         return means
 
     @property

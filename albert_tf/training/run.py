@@ -50,7 +50,8 @@ class TrainingRun:
       eval_spec: the data to evaluate on during training; None: no evaluation.
 
     Raises:
-      AlbertError: the devices cannot run on these batches, or early stopping has no evaluations.
+      AlbertError: the devices cannot run on these batches, early stopping has no evaluations, or
+        no step trains all layers.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class TrainingRun:
             raise AlbertError(
                 "`early_stopping_evals` needs evaluations during training; set `eval_every_steps`."
             )
+        config.check_shallow_steps(train_spec.max_steps)
         replicas = self.strategy.num_replicas_in_sync
         check_train_batch(config, replicas)
         evaluator.check_input(train_spec.input_fn, config.train_batch_size)
@@ -226,14 +228,18 @@ class TrainingRun:
         loop_steps, over, signal = 1, False, None
         batches = self._batches(step)
         while not (over or signal):
-            first = step == self.monitor.first_step
+            layers = self.config.layers_at(step)
+            if traces := step in (self.monitor.first_step, self.config.num_shallow_steps):
+                loop_steps = 1
+                if step and step == self.config.num_shallow_steps:
+                    self.monitor.all_layers(step)
             steps = min(loop_steps, self._next_event(step) - step)
             began = time.monotonic()
             with data_errors(self.train_spec.input_fn):
-                metrics = self.loop.run(batches, steps)
+                metrics = self.loop.run(batches, steps, layers)
             seconds = time.monotonic() - began
-            # The first call also traces and compiles; its time says nothing about the next one's.
-            loop_steps = 1 if first else int(LOOP_SECONDS * steps / seconds)
+            # The call also traced and compiled; its time says nothing about the next one's.
+            loop_steps = 1 if traces else int(LOOP_SECONDS * steps / seconds)
             loop_steps = max(1, min(self.config.steps_per_loop, loop_steps))
             loop_steps = highest(self.strategy, loop_steps)
             step += steps
@@ -260,11 +266,13 @@ class TrainingRun:
         return iter(distribute(self.strategy, self.train_spec.input_fn, size, position))
 
     def _next_event(self, step: int) -> int:
-        """The next step at which the host has to log, save or evaluate."""
+        """The next step at which the host has to log, save, evaluate or train all layers."""
         periods = [self.config.log_every_steps, self.config.save_checkpoints_steps]
         if self.eval_spec and self.eval_spec.every_steps:
             periods.append(self.eval_spec.every_steps)
         events = [(step // period + 1) * period for period in periods]
+        if step < self.config.num_shallow_steps:
+            events.append(self.config.num_shallow_steps)
         return min([*events, self.train_spec.max_steps])
 
     def _save_and_evaluate(self, step: int) -> tuple[bool, int | None]:
@@ -337,8 +345,8 @@ class TrainingRun:
             f"step {best.step} in {patience} evaluations."
         )
 
-    def _flops(self, length: float) -> float:
+    def _flops(self, length: float, layers: int | None = None) -> float:
         """Operations of training on one example; of the forward pass if the encoder is frozen."""
-        flops = self.task.training_flops(length)
+        flops = self.task.training_flops(length, layers)
         names = self.optimizer.named_weights
         return flops if any(name.startswith(ENCODER_SCOPE) for name in names) else flops / PASSES

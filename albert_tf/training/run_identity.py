@@ -45,9 +45,14 @@ class RunIdentity:
         self, config: RunConfig, task: Task, train_spec: TrainSpec, frozen: Sequence[str] = ()
     ) -> None:
         settings = {name: getattr(config, name) for name in config.DECISIVE}
+        # Runs of versions that could not do these have no such entries.
+        later = {
+            "frozen": list(frozen) or None,
+            "shallow_layers": config.shallow_layers,
+            "num_shallow_steps": config.num_shallow_steps or None,
+        }
         self._values: dict[str, dict[str, Any]] = {
-            # Runs of versions that could not freeze weights have no such entry.
-            "run": {**settings, "frozen": list(frozen) or None},
+            "run": {**settings, **later},
             "task": task.description(),
             "train": {"max_steps": train_spec.max_steps, "data": train_spec.data_fingerprint},
         }

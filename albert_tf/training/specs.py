@@ -123,6 +123,10 @@ class RunConfig:
       num_warmup_steps: length of the linear warm-up.
       start_warmup_step: first step of the warm-up.
       poly_power: exponent of the polynomial decay.
+      shallow_layers: layers of the model in the first steps (Gong et al., 2019, "Efficient Training
+        of BERT by Progressively Stacking"); layers must share all their weights. None: all layers
+        from the start.
+      num_shallow_steps: how many these first steps are.
       weight_decay_rate: decoupled weight decay.
       clip_norm: global gradient norm above which gradients are scaled down.
       bias_correction: use bias-corrected moments (You et al.) instead of the official numerics.
@@ -156,6 +160,8 @@ class RunConfig:
     num_warmup_steps: int = 3125
     start_warmup_step: int = 0
     poly_power: float = 1.0
+    shallow_layers: int | None = None
+    num_shallow_steps: int = 0
     weight_decay_rate: float = 0.01
     clip_norm: float = 1.0
     bias_correction: bool = False
@@ -226,6 +232,11 @@ class RunConfig:
             "max_nonfinite_steps",
         ):
             check_integer(f"`{name}`", getattr(self, name))
+        if self.shallow_layers is not None:
+            check_integer("`shallow_layers`", self.shallow_layers)
+        check_integer("`num_shallow_steps`", self.num_shallow_steps, least=0)
+        if (self.shallow_layers is None) != (self.num_shallow_steps == 0):
+            raise AlbertError("Give both `shallow_layers` and `num_shallow_steps`, or neither.")
         check_integer("`early_stopping_evals`", self.early_stopping_evals, least=0)
         for name in ("learning_rate", "clip_norm"):
             check_number(f"`{name}`", getattr(self, name), positive=True)
@@ -236,6 +247,18 @@ class RunConfig:
                 f"`seed`={shown(self.seed)} is out of range; seeds are integers from 0 to "
                 f"{MAX_SEED}."
             )
+
+    def check_shallow_steps(self, max_steps: int) -> None:
+        """Raises AlbertError if no step of a run of `max_steps` trains all layers."""
+        if self.num_shallow_steps >= max_steps:
+            raise AlbertError(
+                f"`num_shallow_steps`={self.num_shallow_steps:,} leaves no step of {max_steps:,} "
+                "for all layers; lower it."
+            )
+
+    def layers_at(self, step: int) -> int | None:
+        """Returns the number of layers of the model in a step, counted from 0; None: all."""
+        return self.shallow_layers if step < self.num_shallow_steps else None
 
     def warmup_note(self, max_steps: int) -> str | None:
         """Returns a warning if `max_steps` end before the warm-up does, else None."""

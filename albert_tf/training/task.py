@@ -150,13 +150,14 @@ class Task(abc.ABC):
         )
         return (Plateau("loss", lambda: chance, "the loss", advice),)
 
-    def training_flops(self, length: float) -> float:
+    def training_flops(self, length: float, layers: int | None = None) -> float:
         """Returns the floating-point operations of training on one example; 0 if unknown.
 
         Args:
           length: positions of the example, averaged over batches of several lengths.
+          layers: how many are trained; None: all.
         """
-        del length
+        del length, layers
         return 0.0
 
     def progress(self, means: Mapping[str, float]) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tqdm import notebook, tqdm
 
+from albert_tf.io import progress
+
 ROOT = Path(__file__).parents[2]
 #: A training of 20 steps with an evaluation after step 10.
 WORK = """
@@ -104,3 +106,17 @@ def test_a_kernel_shows_a_bar_and_no_warning(widgets, tmp_path):
         assert displayed == []
         assert text.endswith("\rtrain 100% 20/20 00:00 left  loss 19\n")
         assert "Warning" not in text
+
+
+def test_after_a_change_of_speed_the_remaining_time_is_that_of_the_new_one(monkeypatch, capsys):
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    bar = progress.Progress("train", 100, "steps")
+    seconds_per_step = [1, 1, 1, 1, 2, 2]
+    for i, seconds in enumerate(seconds_per_step):
+        if i == 4:
+            bar.speed_changes()
+        now += 10 * seconds
+        bar.update(10, show=True)
+    lefts = [line.split("  ")[1:] for line in capsys.readouterr().err.splitlines()]
+    assert lefts == [[], ["01:20 left"], ["01:10 left"], ["01:00 left"], [], ["01:20 left"]]

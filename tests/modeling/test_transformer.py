@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.modeling.kernels.dropout import dropout_seed
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.modeling.transformer import Transformer
 
 SCOPE = "bert/encoder/transformer/"
@@ -90,3 +92,20 @@ def test_shared_weights_are_cast_once_however_many_layers_use_them(small_config)
         return count
 
     assert casts_to_bfloat16_of_matrices(2) == casts_to_bfloat16_of_matrices(5) > 0
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_stack_cut_to_fewer_layers_is_that_of_a_model_with_these(small_config, groups, recompute):
+    deep_config = dataclasses.replace(small_config, num_hidden_layers=5, num_hidden_groups=groups)
+    deep = Transformer(deep_config)
+    shallow = Transformer(dataclasses.replace(deep_config, num_hidden_layers=2))
+    for name, weight in shallow.named_weights().items():
+        weight.assign(deep.named_weights()[name])
+    assert shallow.named_weights().keys() == deep.named_weights().keys()
+    x, mask = tf.random.normal([6, 32]), tf.zeros([2, 1, 1, 3])
+    with dropout_seed(tf.constant([1, 2])), graph_mode(layers=2, recompute=recompute):
+        outputs = deep(x, mask)
+    assert (len(outputs), len(deep(x, mask))) == (2, 5)
+    for a, b in zip(outputs, shallow(x, mask)):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)

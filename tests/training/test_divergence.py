@@ -134,6 +134,15 @@ def test_a_slow_divergence_is_one_alarm():
     assert cause == "loss_spike" and 1500 < step < 2500
 
 
+def test_a_loss_that_is_higher_with_all_layers_is_no_alarm_but_a_later_rise_is():
+    loss = np.full(3000, 4.0)
+    loss[1500:1560] = 4.9
+    loss[2500:] = 4.9
+    values = {"shallow_layers": 1, "num_shallow_steps": 1500}
+    assert [step for _, step in causes({"loss": loss})] == [1510, 2510]
+    assert [step for _, step in causes({"loss": loss}, **values)] == [2510]
+
+
 def test_a_gradient_norm_that_explodes_is_an_alarm_and_one_that_triples_is_not():
     curves = books()
     curves["gradient_norm"][1000:] *= 3

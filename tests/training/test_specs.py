@@ -34,6 +34,8 @@ SEEDS = "is out of range; seeds are integers from 0 to 2147483647."
         ("eval_batch_size", 8.5, AT_LEAST_1),
         ("steps_per_loop", 0, AT_LEAST_1),
         ("early_stopping_evals", -1, "must be an integer of at least 0."),
+        ("shallow_layers", 0, AT_LEAST_1),
+        ("num_shallow_steps", -1, "must be an integer of at least 0."),
         ("seed", 1.5, SEEDS),
     ],
 )
@@ -105,3 +107,17 @@ def test_a_warmup_that_outlasts_training_is_warned_of(warmup, start, steps, reac
     else:
         assert f"ends at step {start + warmup}, but training ends at step {steps}:" in note
         assert f"the learning rate reaches {reached:.0%} of its peak 1." in note
+
+
+@pytest.mark.parametrize("values", [{"shallow_layers": 2}, {"num_shallow_steps": 5}], ids=str)
+def test_shallow_layers_and_their_steps_need_each_other(values):
+    with pytest.raises(AlbertError, match="Give both `shallow_layers` and `num_shallow_steps`"):
+        RunConfig("runs/mine", **values)
+
+
+def test_the_first_steps_have_fewer_layers_and_at_least_one_has_all():
+    config = RunConfig("runs/mine", shallow_layers=2, num_shallow_steps=5)
+    assert [config.layers_at(step) for step in (0, 4, 5, 100)] == [2, 2, None, None]
+    config.check_shallow_steps(6)
+    with pytest.raises(AlbertError, match="=5 leaves no step of 5 for all layers"):
+        config.check_shallow_steps(5)

@@ -138,9 +138,9 @@ class TextClassificationTask(FineTuningTask):
         statistics = data_description.get("statistics", {})
         return chance_loss(statistics, self.spec.labels) if "labels" in statistics else None
 
-    def training_flops(self, length: float) -> float:
+    def training_flops(self, length: float, layers: int | None = None) -> float:
         """See albert_tf.modeling.flops."""
-        return training_flops(self.config, length, num_read=1)
+        return training_flops(self.config.with_layers(layers), length, num_read=1)
 
     def export(self, model: AlbertClassifier) -> Export:
         """See albert_tf.tasks.classification.export."""

@@ -57,10 +57,10 @@ class MultipleChoiceTask(FineTuningTask):
         del data_description
         return math.log(self.spec.num_choices)
 
-    def training_flops(self, length: float) -> float:
+    def training_flops(self, length: float, layers: int | None = None) -> float:
         """Returns the operations for all options; `length` is the sum of their lengths."""
-        choices = self.spec.num_choices
-        return choices * training_flops(self.config, length / choices, num_read=1)
+        config, choices = self.config.with_layers(layers), self.spec.num_choices
+        return choices * training_flops(config, length / choices, num_read=1)
 
     def make_records(
         self, examples: Sequence[MultipleChoiceExample], name: str, options: InputOptions

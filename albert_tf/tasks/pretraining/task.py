@@ -108,9 +108,10 @@ class PretrainingTask(Task):
         )
         return (masked_lm, sentence_order) if self.sop_weight else (masked_lm,)
 
-    def training_flops(self, length: float) -> float:
+    def training_flops(self, length: float, layers: int | None = None) -> float:
         """See albert_tf.modeling.flops."""
-        return training_flops(self.config, length, max_predictions(self._source))
+        config = self.config.with_layers(layers)
+        return training_flops(config, length, max_predictions(self._source))
 
     def build_model(self) -> AlbertPretrainer:
         """Builds the encoder, the masked LM head and the sentence order head."""

@@ -1,16 +1,18 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans pretraining for a given time: batch, steps, learning rate, masks and initial attention.
+"""Plans pretraining for a given time: batch, steps, learning rate, masks, attention and layers.
 
-Small models learn context soon with many masks and with heads that start with the neighboring
-tokens (docs/results/time_to_quality.md).
+Small models learn context soon with many masks, with heads that start with the neighboring tokens,
+and with fewer layers at first (docs/results/time_to_quality.md).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json
@@ -29,6 +31,9 @@ _MASKED_LM_PROB, _NGRAM = 0.4, 1
 #: Share of the steps that warm up, at least so many steps, at most this share. Models that warm up
 #: in a few dozen steps stay at the unigram baseline for hundreds (docs/results/tuning.md).
 _WARMUP_SHARE, _WARMUP_STEPS, _MOST_WARMUP_SHARE = 0.04, 100, 0.2
+#: Share of the time in which models of at least this many layers train half of them; in half of the
+#: time instead, they learned less (docs/results/tuning.md).
+_SHALLOW_SHARE, _FEWEST_LAYERS = 0.7, 4
 #: Checkpoints of a run.
 _SAVES = 20
 
@@ -44,6 +49,7 @@ class Plan:
       masked_lm_prob, ngram: share of the tokens to predict, and the most words of a span; None:
         those of the records.
       neighbor_attention: see albert_tf.modeling.neighbor_attention.
+      shallow_layers, num_shallow_steps: see RunConfig.
     """
 
     seconds: float
@@ -54,6 +60,8 @@ class Plan:
     masked_lm_prob: float | None
     ngram: int | None
     neighbor_attention: bool = True
+    shallow_layers: int | None = None
+    num_shallow_steps: int = 0
 
     def run_config(self, common: RunConfig) -> RunConfig:
         """Returns the settings of the run; `common` has those that are not planned."""
@@ -62,6 +70,8 @@ class Plan:
             train_batch_size=self.train_batch_size,
             learning_rate=self.learning_rate,
             num_warmup_steps=self.num_warmup_steps,
+            shallow_layers=self.shallow_layers,
+            num_shallow_steps=self.num_shallow_steps,
             save_checkpoints_steps=max(1, self.num_train_steps // _SAVES),
         )
 
@@ -84,22 +94,42 @@ def smallest_batch(max_seq_length: int, parts: int = 1) -> int:
     return -(-rows // parts) * parts
 
 
+def shallow_layers(config: AlbertConfig) -> int | None:
+    """Returns how many layers a plan trains at first; None: all."""
+    if config.num_hidden_layers < _FEWEST_LAYERS:
+        return None
+    layers = config.num_hidden_layers // 2
+    try:
+        config.with_layers(layers)
+    except AlbertError:
+        return None
+    return layers
+
+
 def make_plan(
-    seconds: float, left: float, step_seconds: float, smallest: int, is_compact: bool
+    seconds: float,
+    left: float,
+    step_seconds: Mapping[int | None, float],
+    smallest: int,
+    is_compact: bool,
 ) -> Plan:
     """Plans a run.
 
     Args:
       seconds: the time of the whole run.
       left: how much of it is left for training.
-      step_seconds: duration of a step of `smallest` sequences.
+      step_seconds: duration of a step of `smallest` sequences, by the number of layers, which is
+        None for all; with the one of `shallow_layers`, if it is not None.
       smallest: see `smallest_batch`.
       is_compact: whether the records leave the masks open.
 
     Raises:
       AlbertError: the time is too short for a single step.
     """
-    steps = left / step_seconds
+    shallow = next((layers for layers in step_seconds if layers), None)
+    share = _SHALLOW_SHARE if shallow else 0.0
+    shallow_steps = share * left / step_seconds[shallow]
+    steps = shallow_steps + (1 - share) * left / step_seconds[None]
     factor = 1
     while steps / factor > _MOST_STEPS and factor * _POSITIONS < _MOST_POSITIONS:
         factor *= 2
@@ -107,8 +137,9 @@ def make_plan(
     if steps < 1:
         raise AlbertError(
             f"The time is too short: {max(0.0, left):.0f} seconds are left for training, and one "
-            f"step takes {step_seconds:.2g}. Give more time, or a smaller model."
+            f"step takes {step_seconds[None]:.2g}. Give more time, or a smaller model."
         )
+    shallow_steps = min(int(shallow_steps / factor), steps - 1)
     warmup_steps = max(int(_WARMUP_SHARE * steps), _WARMUP_STEPS)
     return Plan(
         seconds=seconds,
@@ -117,6 +148,8 @@ def make_plan(
         num_warmup_steps=min(warmup_steps, int(_MOST_WARMUP_SHARE * steps)),
         learning_rate=_RATE,
         **masks(is_compact),
+        shallow_layers=shallow if shallow_steps else None,
+        num_shallow_steps=shallow_steps,
     )
 
 

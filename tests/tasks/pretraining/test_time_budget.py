@@ -14,14 +14,16 @@ from albert_tf.tasks.pretraining.time_budget import (
     load_plan,
     make_plan,
     save_plan,
+    shallow_layers,
     smallest_batch,
 )
 from albert_tf.training.specs import RunConfig
+from tests.support.builders import tiny_config
 
 
 def plan_of(seconds, step_seconds=1.0, max_seq_length=128, is_compact=True):
     smallest = smallest_batch(max_seq_length)
-    return make_plan(seconds, seconds, step_seconds, smallest, is_compact)
+    return make_plan(seconds, seconds, {None: step_seconds}, smallest, is_compact)
 
 
 @pytest.mark.parametrize(("is_compact", "masks"), [(True, (0.4, 1)), (False, (None, None))])
@@ -45,12 +47,12 @@ def test_a_run_fills_its_time_with_steps_of_a_fitting_size(minutes, length):
 
 def test_steps_divide_among_devices_and_micro_batches():
     assert [smallest_batch(512, parts) for parts in (1, 4, 8)] == [4, 4, 8]
-    plan = make_plan(1000.0, 1000.0, 1.0, smallest_batch(384, 2), is_compact=True)
+    plan = make_plan(1000.0, 1000.0, {None: 1.0}, smallest_batch(384, 2), is_compact=True)
     assert plan.train_batch_size == 6
 
 
 def test_the_time_before_training_is_left_out():
-    plan = make_plan(100.0, 80.0, 1.0, 16, is_compact=True)
+    plan = make_plan(100.0, 80.0, {None: 1.0}, 16, is_compact=True)
     assert (plan.seconds, plan.num_train_steps) == (100.0, 80)
 
 
@@ -64,6 +66,45 @@ def test_long_runs_have_larger_batches_but_no_higher_learning_rate():
 def test_short_runs_warm_up_for_a_larger_share_of_their_steps(steps, warmup):
     plan = plan_of(steps + 0.5)
     assert (plan.num_train_steps, plan.num_warmup_steps) == (steps, warmup)
+
+
+@pytest.mark.parametrize("minutes", [1, 60, 600])
+def test_a_run_trains_half_of_the_layers_for_most_of_the_time(minutes):
+    plan = make_plan(60.0 * minutes, 60.0 * minutes, {6: 0.1, None: 0.2}, 16, is_compact=True)
+    factor = plan.train_batch_size / 16
+    assert plan.shallow_layers == 6
+    assert plan.num_shallow_steps * factor * 0.1 == pytest.approx(42 * minutes, rel=0.01)
+    deep = plan.num_train_steps - plan.num_shallow_steps
+    assert deep * factor * 0.2 == pytest.approx(18 * minutes, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "layers"),
+    [
+        ({"num_hidden_layers": 12}, 6),
+        ({"num_hidden_layers": 5, "num_hidden_groups": 2}, 2),
+        ({"num_hidden_layers": 4, "num_hidden_groups": 3}, None),
+        ({"num_hidden_layers": 3}, None),
+        ({"num_hidden_layers": 12, "parameter_sharing": "attention"}, None),
+    ],
+    ids=str,
+)
+def test_models_train_half_of_their_layers_at_first_if_that_is_possible(change, layers):
+    assert shallow_layers(tiny_config(40, **change)) == layers
+
+
+def test_a_run_too_short_for_shallow_steps_has_none():
+    plan = make_plan(1.5, 1.5, {2: 0.9, None: 1.0}, 16, is_compact=True)
+    assert (plan.num_train_steps, plan.shallow_layers, plan.num_shallow_steps) == (1, None, 0)
+
+
+def test_a_plan_of_a_version_without_shallow_layers_is_kept(tmp_path):
+    plan = plan_of(60.0)
+    save_plan(str(tmp_path), plan)
+    path = tmp_path / PLAN_FILE
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({k: v for k, v in values.items() if "shallow" not in k}))
+    assert load_plan(str(tmp_path), 60.0) == plan
 
 
 def test_too_short_a_time_is_an_error():

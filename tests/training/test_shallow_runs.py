@@ -1,0 +1,102 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Runs whose first steps train fewer layers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError
+from albert_tf.modeling.flops import training_flops
+from albert_tf.training.run import TrainingRun
+from tests.training.conftest import LENGTH, PREDICTIONS, TINY_CONFIG
+from tests.training.damage import stored
+from tests.training.runs import (
+    assert_same,
+    fail,
+    interrupted_at,
+    logged,
+    weights_of,
+)
+
+STEPS, SHALLOW_STEPS = 6, 3
+DEEP = dataclasses.replace(TINY_CONFIG, num_hidden_layers=3)
+SHALLOW = {"shallow_layers": 1, "num_shallow_steps": SHALLOW_STEPS}
+
+
+@pytest.fixture(scope="module")
+def new_run(make):
+    def new_run(folder, config=DEEP, save_checkpoints_steps=SHALLOW_STEPS, **values):
+        settings = {"save_checkpoints_steps": save_checkpoints_steps, "log_every_steps": 2}
+        return make(folder, config, steps=STEPS, **settings, **values)[:2]
+
+    return new_run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, new_run):
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("shallow") / "run"
+    estimator, spec = new_run(folder, **SHALLOW)
+    estimator.train(spec)
+    return folder
+
+
+def checkpoint(folder, step):
+    return stored(folder / f"checkpoints/ckpt-{step}")
+
+
+def test_the_first_steps_are_those_of_a_model_with_fewer_layers(tmp_path, new_run, folder):
+    estimator, spec = new_run(tmp_path, TINY_CONFIG)
+    estimator.train(spec)
+    values, expected = checkpoint(folder, SHALLOW_STEPS), checkpoint(tmp_path, SHALLOW_STEPS)
+    assert len(values) > 40
+    assert values == expected
+    assert checkpoint(folder, STEPS) != checkpoint(tmp_path, STEPS)
+
+
+def test_the_other_steps_train_all_layers(tmp_path, new_run, folder):
+    run = TrainingRun(*new_run(tmp_path), None)
+    run.store.restore(str(folder / f"checkpoints/ckpt-{SHALLOW_STEPS}"))
+    run.loop.run(run._batches(SHALLOW_STEPS), STEPS - SHALLOW_STEPS)
+    finished = TrainingRun(*new_run(folder, **SHALLOW), None)
+    finished.store.restore_newest()
+    assert_same(weights_of(run.evaluator), weights_of(finished.evaluator))
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+def test_a_resumed_run_ends_like_the_uninterrupted_one(tmp_path, new_run, folder, step, capsys):
+    estimator, spec = new_run(tmp_path, save_checkpoints_steps=1, **SHALLOW)
+    with pytest.raises(tf.errors.OpError):
+        estimator.train(interrupted_at(spec, step, fail))
+    estimator, spec = new_run(tmp_path, save_checkpoints_steps=1, **SHALLOW)
+    estimator.train(spec)
+    assert checkpoint(tmp_path, STEPS) == checkpoint(folder, STEPS)
+    assert "All layers are trained after step 3." in capsys.readouterr().err
+
+
+def test_logged_operations_are_those_of_the_trained_layers(folder):
+    per_example = {
+        entry["step"]: entry["model_flops_per_second"] / entry["examples_per_second"]
+        for entry in logged(folder)
+        if "model_flops_per_second" in entry
+    }
+    # The period up to step 4 is timed in step 3 only, as step 4 traces the other graph.
+    configs = {2: TINY_CONFIG, 4: TINY_CONFIG, 6: DEEP}
+    expected = {step: training_flops(c, LENGTH, PREDICTIONS) for step, c in configs.items()}
+    assert per_example == pytest.approx(expected)
+
+
+def test_a_run_is_resumed_with_the_same_shallow_steps_only(folder, new_run):
+    estimator, spec = new_run(folder)
+    with pytest.raises(AlbertError, match="`shallow_layers`=1 there, None here"):
+        estimator.train(spec)
+
+
+def test_layers_that_the_model_cannot_have_are_refused(tmp_path, new_run):
+    estimator, spec = new_run(tmp_path, shallow_layers=4, num_shallow_steps=1)
+    with pytest.raises(AlbertError, match="cannot be trained with 4 layers"):
+        estimator.train(spec)
