@@ -129,8 +129,8 @@ def define_flags() -> None:
         "time_budget", None, "Train for about this long on this machine. Plans batch, steps "
         "and learning rate from the measured speed, and keeps the plan in plan.json. Small models "
         "learn more in the same time this way: with --neighbor_attention, half of the layers at "
-        "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. For small models trained from random weights within an "
-        "hour; longer runs are possible but were not measured."
+        "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. For small models trained "
+        "from random weights within an hour; longer runs are possible but were not measured."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
     flags.DEFINE_integer("num_train_steps", 125000, "Training steps.", 1, MAX_STEPS)
@@ -298,7 +298,8 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
             print(warning, file=sys.stderr)
         shallow = ""
         if layers := run_config.shallow_layers:
-            shallow = f" (the first {run_config.num_shallow_steps:,} with {layers} layers)"
+            plural = "" if layers == 1 else "s"
+            shallow = f" (the first {run_config.num_shallow_steps:,} with {layers} layer{plural})"
         print(
             f"Pretraining on {source.num_examples:,} examples: {settings.num_train_steps:,} steps "
             f"of {run_config.train_batch_size}{shallow}, {run_config.optimizer}, peak learning "

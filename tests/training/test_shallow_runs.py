@@ -49,6 +49,24 @@ def checkpoint(folder, step):
     return stored(folder / f"checkpoints/ckpt-{step}")
 
 
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"gradient_accumulation_steps": 2, "recompute": True},
+        pytest.param({"strategy": "mirrored"}, marks=pytest.mark.slow),
+        pytest.param({"jit_compile": True}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_steps_computed_in_another_way_have_fewer_layers_too(tmp_path, new_run, way):
+    for name, config, values in (("deep", DEEP, SHALLOW), ("shallow", TINY_CONFIG, {})):
+        estimator, spec = new_run(tmp_path / name, config, **values, **way)
+        estimator.train(spec)
+    deep, shallow = tmp_path / "deep", tmp_path / "shallow"
+    assert checkpoint(deep, SHALLOW_STEPS) == checkpoint(shallow, SHALLOW_STEPS)
+    assert checkpoint(deep, STEPS) != checkpoint(shallow, STEPS)
+
+
 def test_the_first_steps_are_those_of_a_model_with_fewer_layers(tmp_path, new_run, folder):
     estimator, spec = new_run(tmp_path, TINY_CONFIG)
     estimator.train(spec)
