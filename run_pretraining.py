@@ -130,7 +130,7 @@ def define_flags() -> None:
         "and learning rate from the measured speed, and keeps the plan in plan.json. Small models "
         "learn more in the same time this way: with --neighbor_attention, half of the layers at "
         "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. For small models trained "
-        "from random weights within an hour; longer runs are possible but were not measured."
+        "from random weights within two hours; longer runs are possible but were not measured."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
     flags.DEFINE_integer("num_train_steps", 125000, "Training steps.", 1, MAX_STEPS)

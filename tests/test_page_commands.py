@@ -86,7 +86,7 @@ NOT_RUN_PAGES = {
     "docs/results/paper.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/paper_small.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/time_to_quality.md": (
-        3,
+        4,
         "hours, and transformers; tests/benchmarks/test_time_to_quality.py",
     ),
     "docs/results/tpu_compile.md": (2, "they need a TPU's compiler"),

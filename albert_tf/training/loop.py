@@ -179,7 +179,7 @@ class TrainLoop:
         return dict(zip([*self._metric_names, "input_wait"], values.T))
 
     def _steps(self, iterator: Iterator[Any], steps: tf.Tensor, layers: int | None) -> tf.Tensor:
-        replica_step = functools.partial(self.replica_step, layers=layers)
+        replica_step = functools.partial(self._replica_step, layers=layers)
 
         def step(i: tf.Tensor, history: tf.TensorArray, finished: tf.Tensor) -> tuple:
             # TensorFlow may begin a step, and ask for its batch, before the previous step has
@@ -198,8 +198,11 @@ class TrainLoop:
         start = (0, tf.TensorArray(tf.float32, size=steps), tf.timestamp())
         return tf.while_loop(lambda i, *_: i < steps, step, start)[1].stack()
 
-    def replica_step(self, batch: Batch, layers: int | None = None) -> tf.Tensor:
-        """Takes one optimizer step in a replica; returns the metrics as a vector."""
+    def replica_step(self, batch: Batch) -> tf.Tensor:
+        """Takes one optimizer step in a replica, of all layers; returns the metrics as a vector."""
+        return self._replica_step(batch, layers=None)
+
+    def _replica_step(self, batch: Batch, layers: int | None) -> tf.Tensor:
         # Imported here, as evaluation should not wait for tensorflow-addons.
         from albert_tf.optimization.optimizer import clip_by_global_norm
 

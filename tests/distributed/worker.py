@@ -16,7 +16,6 @@ import os
 import sys
 import time
 import unittest.mock
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +65,8 @@ def train(task: SmallTask, config: RunConfig, steps: int) -> dict[str, np.ndarra
     seen: list[dict[str, np.ndarray]] = []
     run = TrainLoop.run
 
-    def watched(loop: TrainLoop, iterator: Iterator, steps: int) -> dict[str, np.ndarray]:
-        seen.append(run(loop, iterator, steps))
+    def watched(loop: TrainLoop, *args: object) -> dict[str, np.ndarray]:
+        seen.append(run(loop, *args))
         return seen[-1]
 
     estimator = Estimator(task.task, config)
