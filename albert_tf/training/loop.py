@@ -178,7 +178,9 @@ class TrainLoop:
         values = self._loop(iterator, tf.constant(steps), layers).numpy()
         return dict(zip([*self._metric_names, "input_wait"], values.T))
 
-    def _steps(self, iterator: Iterator[Any], steps: tf.Tensor, layers: int | None) -> tf.Tensor:
+    def _steps(
+        self, iterator: Iterator[Any], steps: tf.Tensor, layers: int | None = None
+    ) -> tf.Tensor:
         replica_step = functools.partial(self._replica_step, layers=layers)
 
         def step(i: tf.Tensor, history: tf.TensorArray, finished: tf.Tensor) -> tuple:
