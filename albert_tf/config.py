@@ -266,10 +266,14 @@ class AlbertConfig:
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
     def with_layers(self, num_hidden_layers: int | None) -> AlbertConfig:
-        """Returns the configuration of the same weights with fewer layers; None: this one.
+        """Returns the configuration of a model with fewer layers and the same weights.
+
+        Args:
+          num_hidden_layers: at most those of this configuration; None: all of them.
 
         Raises:
-          AlbertError: a model with so few layers has other weights, or does not use all of them.
+          AlbertError: layers do not share all their weights, or the number is too large, or too
+            small for all groups.
         """
         if num_hidden_layers is None:
             return self
@@ -284,11 +288,12 @@ class AlbertConfig:
                 return shallow
         raise AlbertError(
             f"A model of {self.num_hidden_layers} layers in {self.num_hidden_groups} groups cannot "
-            f"be trained with {num_hidden_layers} layers; give at most {self.num_hidden_layers}, "
-            "and enough for all groups."
+            f"be trained with {num_hidden_layers}; give at most {self.num_hidden_layers}, and "
+            "enough for each group to be used."
         )
 
     def _used_groups(self) -> set[int]:
+        """The groups that some layer uses, of a model whose layers share all their weights."""
         return set(map(self.attention_group, range(self.num_hidden_layers)))
 
     def count_parameters(self) -> dict[str, int]:

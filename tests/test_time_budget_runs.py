@@ -54,7 +54,7 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
     plan = json.loads((run / "plan.json").read_text())
     assert (plan["masked_lm_prob"], plan["neighbor_attention"]) == (0.4, True)
     assert plan["shallow_layers"] == 2 and 0 < plan["num_shallow_steps"] < plan["num_train_steps"]
-    assert f"(the first {plan['num_shallow_steps']:,} with 2 layers)" in done.stdout
+    assert f"(layers in the first {plan['num_shallow_steps']:,}: 2)" in done.stdout
     log = (run / "metrics.jsonl").read_text().splitlines()
     assert json.loads(log[-1])["step"] == plan["num_train_steps"]
     again = run_script(*command, "--time_budget=1m")

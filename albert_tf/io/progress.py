@@ -28,7 +28,7 @@ class Progress:
         self._label, self._total, self._unit = label, total, unit
         self._done = initial
         # The amount done and the time at the first update, from which the remaining time is
-        # estimated: what precedes it (loading, compiling) does not count. See also `speed_changes`.
+        # estimated: what precedes it (loading, compiling) does not count.
         self._timed_from: tuple[int, float] | None = None
         self._next_line = time.monotonic() + FIRST_LINE_SECONDS
         self._bar = None
@@ -69,8 +69,8 @@ class Progress:
             self._timed_from = self._done, time.monotonic()
 
     def speed_changes(self) -> None:
-        """Says that the speed so far says nothing about that of the rest."""
-        self._timed_from = None  # The bar follows its latest speed anyway.
+        """Estimates the remaining time by the speed from here on."""
+        self._timed_from = None  # The bar estimates it by the latest speed anyway.
 
     def note(self, text: str) -> None:
         """Prints a line without disturbing the bar."""

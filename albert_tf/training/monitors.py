@@ -185,8 +185,8 @@ class RunMonitor:
             self._log.close()
 
     def all_layers(self, step: int) -> None:
-        """Says that all layers are trained from here on."""
-        self.note(f"All layers are trained after step {step:,}.")
+        """Reports that the steps after `step` train all layers."""
+        self.note(f"From step {step + 1:,} on, all layers are trained.")
         self._progress.speed_changes()
 
     def note(self, text: str) -> None:
@@ -194,27 +194,26 @@ class RunMonitor:
         self._progress.note("\n  ".join(textwrap.wrap(text, 78, break_on_hyphens=False)))
 
     def trained(
-        self, step: int, metrics: dict[str, np.ndarray], seconds: float, skipped: int
+        self, step: int, metrics: dict[str, np.ndarray], seconds: float | None, skipped: int
     ) -> None:
         """Reports one call of `TrainLoop.run`.
 
         Args:
           step: the last of its steps.
           metrics: as the call returned them.
-          seconds: how long it took.
+          seconds: how long it took; None if it also traced and compiled, so that the time does not
+            count.
           skipped: steps that were not finite, in the whole run.
         """
         steps = len(metrics["finite"])
-        begin = step - steps
-        first, last = begin == self.first_step, step == self._train_spec.max_steps
+        last = step == self._train_spec.max_steps
         self._metrics.append(metrics)
-        # Such calls also trace and compile, and the input of the first one starts afresh.
-        if not first and begin != self._config.num_shallow_steps:
+        if seconds is not None:
             self._timed.append(metrics)
             self._seconds += seconds
             size = self._config.train_batch_size
             length = float(metrics["positions"].mean()) / size
-            operations = self._flops(length, self._config.layers_at(begin))
+            operations = self._flops(length, self._config.layers_at(step - 1))
             self._operations += steps * size * operations
         self._tokens += metrics["tokens"].sum()
         self._positions += metrics["positions"].sum()
@@ -236,7 +235,7 @@ class RunMonitor:
         text = f"{self._task.progress(means)} lr {rate}"
         if "tokens_per_second" in means:
             text += f" {short_rate(means['tokens_per_second'])} tok/s"
-        self._progress.update(steps, text, show=first or last)
+        self._progress.update(steps, text, show=seconds is None or last)
         # Not the first step after a resumption: the log is that of an uninterrupted run.
         if step % self._config.log_every_steps == 0 or step == 1 or last:
             warning = self._input_watch.update(step, means.get("input_wait_share", 0.0))

@@ -228,24 +228,24 @@ class TrainingRun:
         loop_steps, over, signal = 1, False, None
         batches = self._batches(step)
         while not (over or signal):
-            layers = self.config.layers_at(step)
-            if traces := step in (self.monitor.first_step, self.config.num_shallow_steps):
+            if all_join := 0 < step == self.config.num_shallow_steps:
+                self.monitor.all_layers(step)
+            if traces := all_join or step == self.monitor.first_step:
                 loop_steps = 1
-                if step and step == self.config.num_shallow_steps:
-                    self.monitor.all_layers(step)
             steps = min(loop_steps, self._next_event(step) - step)
             began = time.monotonic()
             with data_errors(self.train_spec.input_fn):
-                metrics = self.loop.run(batches, steps, layers)
+                metrics = self.loop.run(batches, steps, self.config.layers_at(step))
             seconds = time.monotonic() - began
-            # The call also traced and compiled; its time says nothing about the next one's.
+            # A call that also traces and compiles says nothing about the time of the next one.
             loop_steps = 1 if traces else int(LOOP_SECONDS * steps / seconds)
             loop_steps = max(1, min(self.config.steps_per_loop, loop_steps))
             loop_steps = highest(self.strategy, loop_steps)
             step += steps
             if not_finite := int(np.sum(metrics["finite"] == 0)):
                 self.skipped.assign_add(not_finite)
-            self.monitor.trained(step, metrics, seconds, int(self.skipped.numpy()))
+            skipped = int(self.skipped.numpy())
+            self.monitor.trained(step, metrics, None if traces else seconds, skipped)
             if alarm := self.guard.check(step, metrics, self.store):
                 step = self.guard.roll_back(alarm, self.store)
                 self.monitor.begin(step)
@@ -266,7 +266,7 @@ class TrainingRun:
         return iter(distribute(self.strategy, self.train_spec.input_fn, size, position))
 
     def _next_event(self, step: int) -> int:
-        """The next step at which the host has to log, save, evaluate or train all layers."""
+        """The next step at which the host has to log, save, evaluate or change the layers."""
         periods = [self.config.log_every_steps, self.config.save_checkpoints_steps]
         if self.eval_spec and self.eval_spec.every_steps:
             periods.append(self.eval_spec.every_steps)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 RUN_CONFIG = "run_config.json"
 TRAINING_DATA = "training_data.json"
+#: Settings that earlier versions did not record, and how they trained; others: None.
+_ABSENT = {"num_shallow_steps": 0}
 #: Differences that an error lists.
 _SHOWN = 4
 _DIGEST = re.compile(r"[0-9a-f]{32,}")
@@ -45,14 +47,9 @@ class RunIdentity:
         self, config: RunConfig, task: Task, train_spec: TrainSpec, frozen: Sequence[str] = ()
     ) -> None:
         settings = {name: getattr(config, name) for name in config.DECISIVE}
-        # Runs of versions that could not do these have no such entries.
-        later = {
-            "frozen": list(frozen) or None,
-            "shallow_layers": config.shallow_layers,
-            "num_shallow_steps": config.num_shallow_steps or None,
-        }
         self._values: dict[str, dict[str, Any]] = {
-            "run": {**settings, **later},
+            # Runs of versions that could not freeze weights have no such entry.
+            "run": {**settings, "frozen": list(frozen) or None},
             "task": task.description(),
             "train": {"max_steps": train_spec.max_steps, "data": train_spec.data_fingerprint},
         }
@@ -96,7 +93,7 @@ class RunIdentity:
         differences: list[str] = []
         for part, values in self._values.items():
             for name, new in values.items():
-                old = recorded[part].get(name)
+                old = recorded[part].get(name, _ABSENT.get(name))
                 if old == new:
                     continue
                 if (part, name) == ("train", "data"):

@@ -123,10 +123,10 @@ class RunConfig:
       num_warmup_steps: length of the linear warm-up.
       start_warmup_step: first step of the warm-up.
       poly_power: exponent of the polynomial decay.
-      shallow_layers: layers of the model in the first steps (Gong et al., 2019, "Efficient Training
-        of BERT by Progressively Stacking"); layers must share all their weights. None: all layers
+      shallow_layers: number of layers in the first steps (Gong et al., 2019, "Efficient Training of
+        BERT by Progressively Stacking"); the layers must share all their weights. None: all layers
         from the start.
-      num_shallow_steps: how many these first steps are.
+      num_shallow_steps: number of steps with `shallow_layers`.
       weight_decay_rate: decoupled weight decay.
       clip_norm: global gradient norm above which gradients are scaled down.
       bias_correction: use bias-corrected moments (You et al.) instead of the official numerics.
@@ -190,6 +190,8 @@ class RunConfig:
         "num_warmup_steps",
         "start_warmup_step",
         "poly_power",
+        "shallow_layers",
+        "num_shallow_steps",
         "weight_decay_rate",
         "clip_norm",
         "bias_correction",
@@ -252,12 +254,12 @@ class RunConfig:
         """Raises AlbertError if no step of a run of `max_steps` trains all layers."""
         if self.num_shallow_steps >= max_steps:
             raise AlbertError(
-                f"`num_shallow_steps`={self.num_shallow_steps:,} leaves no step of {max_steps:,} "
-                "for all layers; lower it."
+                f"`num_shallow_steps`={self.num_shallow_steps:,} must be less than the "
+                f"{max_steps:,} steps of the run, so that the last ones train all layers."
             )
 
     def layers_at(self, step: int) -> int | None:
-        """Returns the number of layers of the model in a step, counted from 0; None: all."""
+        """Returns the number of layers that a step trains; steps count from 0. None: all layers."""
         return self.shallow_layers if step < self.num_shallow_steps else None
 
     def warmup_note(self, max_steps: int) -> str | None:

@@ -162,7 +162,7 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
         path.unlink()
     (tmp_path / "run/checkpoints/checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
     values = json.loads((tmp_path / "run/run_config.json").read_text())["run"]
-    names = {field.name for field in dataclasses.fields(RunConfig) if values.get(field.name)}
+    names = {field.name for field in dataclasses.fields(RunConfig)} & {*values}
     run_config = RunConfig(**{n: values[n] for n in names}, output_dir=str(tmp_path / "run"))
     config = FineTuneConfig(run_config, train_step=11, warmup_step=2, cached_dir=str(tmp_path))
     texts = some_examples(70)

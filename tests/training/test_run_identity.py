@@ -131,3 +131,15 @@ def test_a_run_can_be_resumed_with_another_tensorflow_and_says_so(of, tmp_path):
     path.write_text(json.dumps(written))
     of().check(folder)
     assert version_note(folder) is None  # Of a run from before the version was recorded.
+
+
+def test_a_run_of_a_version_without_shallow_layers_is_resumed_without_them(of, tmp_path):
+    of().write(str(tmp_path))
+    path = tmp_path / RUN_CONFIG
+    recorded = json.loads(path.read_text())
+    for name in ("shallow_layers", "num_shallow_steps"):
+        del recorded["run"][name]
+    path.write_text(json.dumps(recorded))
+    of().check(str(tmp_path))
+    with pytest.raises(AlbertError, match="`num_shallow_steps`=0 there, 5 here"):
+        of(shallow_layers=1, num_shallow_steps=5).check(str(tmp_path))

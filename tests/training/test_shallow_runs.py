@@ -9,6 +9,7 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
+from albert_tf import EvalSpec
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
 from albert_tf.training.run import TrainingRun
@@ -93,7 +94,21 @@ def test_a_resumed_run_ends_like_the_uninterrupted_one(tmp_path, new_run, folder
     estimator, spec = new_run(tmp_path, save_checkpoints_steps=1, **SHALLOW)
     estimator.train(spec)
     assert checkpoint(tmp_path, STEPS) == checkpoint(folder, STEPS)
-    assert "All layers are trained after step 3." in capsys.readouterr().err
+    assert "From step 4 on, all layers are trained." in capsys.readouterr().err
+
+
+def test_evaluations_use_all_layers(tmp_path, make):
+    """The weights of a shallow step are evaluated as the whole model that is saved."""
+    values = {"steps": STEPS, "save_checkpoints_steps": SHALLOW_STEPS}
+    estimator, spec, source = make(tmp_path / "run", DEEP, **values, **SHALLOW)
+    held_out = EvalSpec(source.eval_input_fn, every_steps=SHALLOW_STEPS)
+    estimator.train_and_evaluate(spec, held_out)
+    first = logged(tmp_path / "run", "eval")[0]
+    deep = TrainingRun(*make(tmp_path / "deep", DEEP, **values)[:2], None)
+    deep.store.restore(str(tmp_path / f"run/checkpoints/ckpt-{SHALLOW_STEPS}"))
+    outputs = deep.evaluator.outputs(held_out, lambda: None)
+    results = deep.evaluator.metrics(held_out, outputs)
+    assert first == {"step": SHALLOW_STEPS, "split": "eval", **results}
 
 
 def test_logged_operations_are_those_of_the_trained_layers(folder):
@@ -116,5 +131,5 @@ def test_a_run_is_resumed_with_the_same_shallow_steps_only(folder, new_run):
 
 def test_layers_that_the_model_cannot_have_are_refused(tmp_path, new_run):
     estimator, spec = new_run(tmp_path, shallow_layers=4, num_shallow_steps=1)
-    with pytest.raises(AlbertError, match="cannot be trained with 4 layers"):
+    with pytest.raises(AlbertError, match="cannot be trained with 4;"):
         estimator.train(spec)

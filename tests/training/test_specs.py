@@ -119,5 +119,5 @@ def test_the_first_steps_have_fewer_layers_and_at_least_one_has_all():
     config = RunConfig("runs/mine", shallow_layers=2, num_shallow_steps=5)
     assert [config.layers_at(step) for step in (0, 4, 5, 100)] == [2, 2, None, None]
     config.check_shallow_steps(6)
-    with pytest.raises(AlbertError, match="=5 leaves no step of 5 for all layers"):
+    with pytest.raises(AlbertError, match="=5 must be less than the 5 steps of the run"):
         config.check_shallow_steps(5)

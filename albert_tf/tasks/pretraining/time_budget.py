@@ -95,7 +95,7 @@ def smallest_batch(max_seq_length: int, parts: int = 1) -> int:
 
 
 def shallow_layers(config: AlbertConfig) -> int | None:
-    """Returns how many layers a plan trains at first; None: all."""
+    """Returns the number of layers that the first steps of a plan train; None: all."""
     if config.num_hidden_layers < _FEWEST_LAYERS:
         return None
     layers = config.num_hidden_layers // 2
@@ -118,8 +118,8 @@ def make_plan(
     Args:
       seconds: the time of the whole run.
       left: how much of it is left for training.
-      step_seconds: duration of a step of `smallest` sequences, by the number of layers, which is
-        None for all; with the one of `shallow_layers`, if it is not None.
+      step_seconds: duration of a step of `smallest` sequences by the number of layers: for all
+        layers (None) and, if the plan is to start with fewer, for `shallow_layers`.
       smallest: see `smallest_batch`.
       is_compact: whether the records leave the masks open.
 
