@@ -287,9 +287,9 @@ class AlbertConfig:
             if shallow._used_groups() == self._used_groups():
                 return shallow
         raise AlbertError(
-            f"A model of {self.num_hidden_layers} layers in {self.num_hidden_groups} groups cannot "
-            f"be trained with {num_hidden_layers}; give at most {self.num_hidden_layers}, and "
-            "enough for each group to be used."
+            f"A model of {self.num_hidden_layers} layers (num_hidden_groups="
+            f"{self.num_hidden_groups}) cannot be trained with {num_hidden_layers} layers; give at "
+            f"most {self.num_hidden_layers}, and at least as many as use all groups."
         )
 
     def _used_groups(self) -> set[int]:

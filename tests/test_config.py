@@ -220,11 +220,11 @@ def test_fewer_layers_of_a_model_have_the_same_groups(layers):
 @pytest.mark.parametrize(
     ("change", "layers", "message"),
     [
-        ({}, 2, "12 layers in 3 groups cannot be trained with 2; give at most 12, and enough for"),
-        ({}, 13, "cannot be trained with 13;"),
-        ({}, 0, "cannot be trained with 0;"),
+        ({}, 2, "3\\) cannot be trained with 2 layers; give at most 12, and at least as many"),
+        ({}, 13, "cannot be trained with 13 layers;"),
+        ({}, 0, "cannot be trained with 0 layers;"),
         # In floating point, layer 15 of 22 falls into group 14.
-        ({"num_hidden_layers": 30, "num_hidden_groups": 22}, 22, "enough for each group"),
+        ({"num_hidden_layers": 30, "num_hidden_groups": 22}, 22, "as many as use all groups"),
         ({"num_hidden_groups": 1, "parameter_sharing": "ffn"}, 6, "parameter_sharing is 'ffn'"),
     ],
 )

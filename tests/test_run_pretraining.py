@@ -305,7 +305,7 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(with_warnings):
             "--neighbor_attention is for random weights",
         ),
         (["--shallow_layers=2"], "Give both --shallow_layers and --num_shallow_steps"),
-        (["--shallow_layers=9", "--num_shallow_steps=1"], "cannot be trained with 9;"),
+        (["--shallow_layers=9", "--num_shallow_steps=1"], "cannot be trained with 9 layers;"),
         (["--shallow_layers=1", "--num_shallow_steps=99"], "=99 must be less than the 16 steps"),
         (["--time_budget=1h"], "would be ignored: --time_budget plans it"),
         (["--time_budget=1h30"], "expected a length of time, such as 90s, 20m"),
