@@ -44,6 +44,16 @@ def pytest_collection_finish():
     gc.set_threshold(100_000, 20, 100)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Gives each test, with its fixtures, the same random weights in every run."""
+    # See two_logical_cpus about tests that do not import TensorFlow.
+    if "tensorflow" in sys.modules:
+        from albert_tf.keras2 import keras
+
+        keras.utils.set_random_seed(1)
+
+
 def pytest_sessionfinish():
     """Disables the finalizer of TensorFlow's functions.
 

@@ -11,10 +11,15 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.kernels.attention_probs import attention_probs
-from albert_tf.modeling.kernels.dropout import dropout, dropout_function
+from albert_tf.modeling.kernels.dropout import (
+    affine_terms_with_dropout,
+    dropout,
+    dropout_function,
+)
 from albert_tf.modeling.kernels.graph_mode import current_mode
 from albert_tf.modeling.kernels.layer_norm import layer_norm
-from albert_tf.modeling.kernels.linear import affine, shared
+from albert_tf.modeling.kernels.linear import affine, affine_terms, shared
+from albert_tf.modeling.kernels.split_heads import split_heads
 from albert_tf.modeling.kernels.tpu_attention import tpu_attention
 from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer, dimension
 
@@ -89,9 +94,10 @@ class Attention(WeightedLayer):
             if x.shape.rank == 2:
                 chosen = tf.reshape(chosen, [-1, x.shape[1]])
         context = self._context(chosen, count, x, mask, inputs, training)
-        output = affine(context, output_kernel, output_bias)
-        output = dropout(output, self._hidden_dropout, training)
-        return layer_norm(output, *self._norm, residual=chosen, training=training)
+        output = affine_terms_with_dropout(
+            context, output_kernel, output_bias, self._hidden_dropout, training
+        )
+        return layer_norm([*output, chosen], *self._norm, training=training)
 
     def _context(
         self,
@@ -112,12 +118,11 @@ class Attention(WeightedLayer):
           weights: of query, key and value; see `packed_weights`.
           training: whether dropout is active.
         """
-        length, heads, head_size = dimension(mask, 3), self._heads, self._head_size
+        length = dimension(mask, 3)
         mode = current_mode()
-        if chosen is x and not mode.served and not mode.for_tpu():
-            qkv = tf.reshape(affine(x, *weights), [-1, length, 3, heads, head_size])
-            query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, S, d]
-            return self._weighted_values(query, key, value, mask, training)
+        if not mode.served and not mode.for_tpu():
+            heads = self._project(chosen, count, x, length, *weights, training)
+            return self._weighted_values(*heads, mask, training)
         if mode.served:
             parts = zip(weights[:3], weights[3:])
         else:
@@ -126,15 +131,40 @@ class Attention(WeightedLayer):
             parts = zip(tf.split(kernel, 3, axis=1), tf.split(bias, 3))
         rows = ((chosen, count), (x, length), (x, length))
         projections = tuple(
-            tf.reshape(affine(y, *part), [-1, positions, heads, head_size])
+            tf.reshape(affine(y, *part), [-1, positions, self._heads, self._head_size])
             for (y, positions), part in zip(rows, parts)
         )  # Query [B, P, N, d], key and value [B, S, N, d].
         if mode.for_tpu():
             drop = dropout_function(self._probs_dropout, training)
             context = tpu_attention(projections, mask, drop)
-            return tf.reshape(context, [-1, count, heads * head_size])
+            return tf.reshape(context, [-1, count, self._heads * self._head_size])
         query, key, value = (tf.transpose(y, [0, 2, 1, 3]) for y in projections)
         return self._weighted_values(query, key, value, mask, training)
+
+    def _project(
+        self,
+        chosen: tf.Tensor,
+        count: int | tf.Tensor,
+        x: tf.Tensor,
+        length: int | tf.Tensor,
+        kernel: tf.Tensor,
+        bias: tf.Tensor,
+        training: bool,
+    ) -> tuple[tf.Tensor, ...]:
+        """Returns query [B, N, P, d], key and value [B, N, S, d]; see `_context`."""
+
+        def heads(y: tf.Tensor, positions: int | tf.Tensor, *weights: tf.Tensor) -> tuple:
+            terms = affine_terms(y, *weights, training)
+            return split_heads(terms, positions, self._heads, self._head_size, training)
+
+        if chosen is x:
+            return heads(x, length, kernel, bias)
+        size = self._heads * self._head_size
+        kernels, biases = (tf.split(y, [size, 2 * size], axis=-1) for y in (kernel, bias))
+        return (
+            *heads(chosen, count, kernels[0], biases[0]),
+            *heads(x, length, kernels[1], biases[1]),
+        )
 
     def _weighted_values(
         self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, mask: tf.Tensor, training: bool

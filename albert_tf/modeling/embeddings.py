@@ -45,7 +45,7 @@ class Embeddings(WeightedLayer):
         words = tf.gather(self.word_embeddings, word_ids)
         x = words + tf.gather(self.token_type_embeddings, type_ids)
         x = tf.reshape(x + self.position_embeddings[:length], [-1, size])  # [B * S, E]
-        x = layer_norm(x, *self.layer_norm, training=training)
+        x = layer_norm([x], *self.layer_norm, training=training)
         x = dropout(x, self._dropout_rate, training)
         return tf.reshape(tf.cast(x, self.compute_dtype), [-1, length, size])
 

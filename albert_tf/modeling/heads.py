@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.kernels.activations import get_activation
 from albert_tf.modeling.kernels.layer_norm import layer_norm
+from albert_tf.modeling.kernels.linear import affine_terms
 from albert_tf.modeling.layers import Policy, WeightedLayer, apply_dense, dimension
 
 #: Standard deviation with which the release's run_classifier, run_race and run_squad_v1 initialise
@@ -64,8 +65,9 @@ class MaskedLanguageModelHead(WeightedLayer):
             sequence_output = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         count = dimension(sequence_output, 1)
         x = tf.reshape(sequence_output, [-1, sequence_output.shape[2]])  # [B * P, H]
-        x = self._activation(apply_dense(x, self._dense), training)
-        x = layer_norm(x, *self._norm, training=training)  # [B * P, E]
+        kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)
+        x = self._activation(affine_terms(x, kernel, bias, training), training)
+        x = layer_norm([x], *self._norm, training=training)  # [B * P, E]
         logits = tf.matmul(x, tf.cast(table, x.dtype), transpose_b=True)  # [B * P, V]
         logits = tf.nn.bias_add(tf.cast(logits, tf.float32), self._bias)
         return tf.reshape(logits, [-1, count, logits.shape[1]])

@@ -170,7 +170,7 @@ class BeamHead(WeightedLayer):
         of_end = affine(tf.reshape(sequence, [-1, size]), kernel[:size], bias)
         of_start = tf.matmul(tf.gather(sequence, start, batch_dims=1), kernel[size:])  # [B, H]
         hidden = tf.tanh(tf.reshape(of_end, [-1, length, size]) + of_start[:, None])
-        normal = layer_norm(tf.reshape(hidden, [-1, size]), *self._end_norm, training=training)
+        normal = layer_norm([tf.reshape(hidden, [-1, size])], *self._end_norm, training=training)
         return _scalar(tf.reshape(normal, [-1, length, size]), *self._end)
 
     def _answerability(

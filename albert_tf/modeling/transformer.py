@@ -15,10 +15,10 @@ from albert_tf.config import AlbertConfig
 from albert_tf.keras2 import keras
 from albert_tf.modeling.attention import Attention, Select
 from albert_tf.modeling.kernels.activations import get_activation
-from albert_tf.modeling.kernels.dropout import dropout
+from albert_tf.modeling.kernels.dropout import affine_terms_with_dropout
 from albert_tf.modeling.kernels.graph_mode import current_mode
 from albert_tf.modeling.kernels.layer_norm import layer_norm
-from albert_tf.modeling.kernels.linear import affine, shared
+from albert_tf.modeling.kernels.linear import affine_terms, shared
 from albert_tf.modeling.kernels.recompute import recomputed
 from albert_tf.modeling.layers import PackedWeights, Policy, WeightedLayer
 
@@ -42,10 +42,12 @@ class FeedForward(WeightedLayer):
     def call(self, x: tf.Tensor, weights: PackedWeights, training: bool = False) -> tf.Tensor:
         """Applies the block to x, see `Attention`; `weights` is a copy from `packed_weights`."""
         inner_kernel, inner_bias, output_kernel, output_bias = weights
-        inner = affine(x, inner_kernel, inner_bias)  # [..., F]
-        output = affine(self._activation(inner, training), output_kernel, output_bias)
-        output = dropout(output, self._dropout_rate, training)
-        return layer_norm(output, *self._norm, residual=x, training=training)
+        inner = affine_terms(x, inner_kernel, inner_bias, training)  # [..., F]
+        inner = self._activation(inner, training)
+        output = affine_terms_with_dropout(
+            inner, output_kernel, output_bias, self._dropout_rate, training
+        )
+        return layer_norm([*output, x], *self._norm, training=training)
 
 
 #: The kind of a block, its group, and its place in the group.

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.kernels.fusion import custom_gradient, fused
 from albert_tf.modeling.kernels.graph_mode import DropoutStream, current_mode, graph_mode
+from albert_tf.modeling.kernels.linear import affine, affine_terms
 
 
 def dropout_seed(seed: tf.Tensor) -> contextlib.AbstractContextManager[None]:
@@ -96,3 +97,12 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
         return x
     drop = dropout_function(rate, training)
     return custom_gradient(lambda x: (drop(x), drop))(x)
+
+
+def affine_terms_with_dropout(
+    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, rate: float, training: bool
+) -> list[tf.Tensor]:
+    """Like `affine_terms`, with dropout of the sum."""
+    if training and rate:
+        return [dropout(affine(x, kernel, bias), rate, training)]
+    return affine_terms(x, kernel, bias, training)

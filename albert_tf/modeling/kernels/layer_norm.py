@@ -1,16 +1,16 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Layer normalisation, with or without a residual connection, in one kernel each way."""
+"""Layer normalisation of a sum, such as that of a residual connection, in one kernel each way."""
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from albert_tf.config import LAYER_NORM_EPSILON
 from albert_tf.modeling.kernels.fusion import custom_gradient, fused
-from albert_tf.modeling.kernels.linear import column_sums
+from albert_tf.modeling.kernels.linear import column_sums, gradients_of_terms, sum_in_float32
 
 
 def _row_mean(x: tf.Tensor) -> tf.Tensor:
@@ -22,7 +22,7 @@ def _normalise(*tensors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Takes the terms of the input, gamma, beta; returns output, normalised rows, their scale."""
     *terms, gamma, beta = tensors
     dtype = terms[0].dtype
-    x = functools.reduce(tf.add, [tf.cast(term, tf.float32) for term in terms])
+    x = sum_in_float32(*terms)
     centred = x - _row_mean(x)
     scale = tf.math.rsqrt(_row_mean(centred * centred) + LAYER_NORM_EPSILON)
     normal = centred * scale
@@ -42,36 +42,30 @@ def _gradient(
 
 
 def layer_norm(
-    x: tf.Tensor,
-    gamma: tf.Tensor,
-    beta: tf.Tensor,
-    residual: tf.Tensor | None = None,
-    training: bool = False,
+    terms: Sequence[tf.Tensor], gamma: tf.Tensor, beta: tf.Tensor, training: bool = False
 ) -> tf.Tensor:
-    """Normalises the rows of x, or of x + residual: biased variance, epsilon 1e-12, in float32.
+    """Normalises the rows of a sum: biased variance, epsilon 1e-12, in float32.
 
     Args:
-      x: [..., size] of any float type.
+      terms: of the sum, all of one float type: [..., size], after the first one also biases [size].
       gamma: float32 [size].
       beta: float32 [size].
-      residual: same shape and type as x, or None.
       training: whether a backward pass follows.
 
     Returns:
-      [..., size] in the type of x.
+      [..., size] in the type of the terms.
     """
-    terms = [x] if residual is None else [x, residual]
 
     @custom_gradient
     def function(*tensors: tf.Tensor) -> tf.Tensor:
+        *terms, gamma, _ = tensors
         y, normal, scale = _normalise(*tensors, training=training)
-        gamma = tensors[-2]
 
         def grad(dy: tf.Tensor) -> list[tf.Tensor]:
             dx, products = _gradient(normal, scale, gamma, dy, training=training)
             # XLA's sums over rows would take as long as the rest of the gradient.
             dgamma, dbeta = (tf.cast(column_sums(z), gamma.dtype) for z in (products, dy))
-            return [*(dx for _ in terms), dgamma, dbeta]
+            return [*gradients_of_terms(terms, dx), dgamma, dbeta]
 
         return y, grad
 

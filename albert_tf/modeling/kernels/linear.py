@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+from albert_tf.modeling.kernels.graph_mode import current_mode
 
 
 def column_sums(x: tf.Tensor) -> tf.Tensor:
@@ -20,6 +21,13 @@ def column_sums(x: tf.Tensor) -> tf.Tensor:
         return tf.cast(sums, x.dtype)
     # As a product this is faster than a sum, and needs no float32.
     return tf.matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
+
+
+def product_gradients(
+    x: tf.Tensor, kernel: tf.Tensor, dy: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the gradients of x and kernel, both matrices, from that of their product."""
+    return tf.matmul(dy, kernel, transpose_b=True), tf.matmul(x, dy, transpose_a=True)
 
 
 @custom_gradient
@@ -43,18 +51,46 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         return tf.einsum("bsi,io->bso", x, kernel) + bias, grad_of_rows
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        return (
-            tf.matmul(dy, kernel, transpose_b=True),
-            tf.matmul(x, dy, transpose_a=True),
-            column_sums(dy),
-        )
+        return *product_gradients(x, kernel, dy), column_sums(dy)
 
     return tf.nn.bias_add(tf.matmul(x, kernel), bias), grad
 
 
-@fused
-def _sum_in_float32(*tensors: tf.Tensor) -> tf.Tensor:
-    return functools.reduce(tf.add, [tf.cast(tensor, tf.float32) for tensor in tensors])
+def affine_terms(
+    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = False
+) -> list[tf.Tensor]:
+    """Returns one or two terms, whose sum is x @ kernel + bias.
+
+    Where `GraphMode.fuses` these are the product and the bias, and the compiled kernel that follows
+    adds them at no cost. As a part of oneDNN's product, a bias can take as long as the product.
+
+    Args:
+      x: [rows, inputs], or on a TPU [B, S, inputs].
+      kernel: [inputs, outputs] of the same type.
+      bias: [outputs] of the same type.
+      training: whether a backward pass follows.
+    """
+    if not current_mode().fuses(training):
+        return [affine(x, kernel, bias)]
+
+    @custom_gradient
+    def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(x, kernel), lambda dy: product_gradients(x, kernel, dy)
+
+    return [product(x, kernel), bias]
+
+
+def sum_in_float32(*terms: tf.Tensor) -> tf.Tensor:
+    """Adds tensors of any float types."""
+    return functools.reduce(tf.add, [tf.cast(term, tf.float32) for term in terms])
+
+
+def gradients_of_terms(terms: Sequence[tf.Tensor], dy: tf.Tensor) -> list[tf.Tensor]:
+    """Returns the gradient of each term from that of the sum: that of a bias has one row only."""
+    return [dy if term.shape.rank == dy.shape.rank else column_sums(dy) for term in terms]
+
+
+_fused_sum = fused(sum_in_float32)
 
 
 def shared(weights: Sequence[tf.Tensor], dtype: tf.DType, uses: int) -> list[tuple[tf.Tensor, ...]]:
@@ -67,7 +103,7 @@ def shared(weights: Sequence[tf.Tensor], dtype: tf.DType, uses: int) -> list[tup
     @custom_gradient
     def copies(weight: tf.Tensor) -> Any:
         cast = tf.cast(weight, dtype)
-        grad = functools.partial(_sum_in_float32, training=True)
+        grad = functools.partial(_fused_sum, training=True)
         return [tf.identity(cast) for _ in range(uses)], grad
 
     return list(zip(*(copies(tf.convert_to_tensor(weight)) for weight in weights)))

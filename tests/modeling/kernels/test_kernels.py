@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +14,8 @@ from albert_tf.modeling.kernels.activations import gelu, get_activation
 from albert_tf.modeling.kernels.attention_probs import attention_probs
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
 from albert_tf.modeling.kernels.layer_norm import layer_norm
-from albert_tf.modeling.kernels.linear import affine, shared
+from albert_tf.modeling.kernels.linear import affine, affine_terms, shared
+from albert_tf.modeling.kernels.split_heads import split_heads
 
 
 def textbook_layer_norm(x, gamma, beta):
@@ -55,27 +58,53 @@ def normal(*shape):
 class TestFusedFunctions:
     def test_layer_norm(self, training):
         check(
-            lambda *a: layer_norm(*a, training=training),
+            lambda x, g, b: layer_norm([x], g, b, training=training),
             textbook_layer_norm,
             [3 + 2 * normal(5, 24), normal(24), normal(24)],
         )
 
-    def test_layer_norm_of_a_residual_sum(self, training):
+    def test_layer_norm_of_a_sum_with_bias_and_residual(self, training):
         check(
-            lambda x, r, g, b: layer_norm(x, g, b, residual=r, training=training),
-            lambda x, r, g, b: textbook_layer_norm(x + r, g, b),
-            [normal(5, 24), 2 * normal(5, 24), normal(24), normal(24)],
+            lambda x, c, r, g, b: layer_norm([x, c, r], g, b, training=training),
+            lambda x, c, r, g, b: textbook_layer_norm(x + c + r, g, b),
+            [normal(5, 24), normal(24), 2 * normal(5, 24), normal(24), normal(24)],
         )
 
     def test_gelu(self, training):
-        check(lambda x: gelu(x, training), textbook_gelu, [4 * normal(50, 20)])
+        check(lambda x: gelu([x], training), textbook_gelu, [4 * normal(50, 20)])
+
+    def test_gelu_of_a_sum_with_bias(self, training):
+        inputs = [4 * normal(50, 20), normal(20)]
+        check(lambda *terms: gelu(terms, training), lambda x, b: textbook_gelu(x + b), inputs)
+
+    def test_dense_layer_and_gelu(self, training):
+        def textbook(x, kernel, bias):
+            return textbook_gelu(tf.matmul(x, kernel) + bias)
+
+        check(
+            lambda *inputs: gelu(affine_terms(*inputs, training), training),
+            textbook,
+            [normal(5, 8), normal(8, 6), normal(6)],
+        )
+
+    @pytest.mark.parametrize("bias", [[], [12]])
+    def test_split_heads(self, training, bias):
+        def textbook(*terms):
+            parts = tf.reshape(functools.reduce(tf.add, terms), [4, 5, 3, 2, 2])
+            return tf.transpose(parts, [2, 0, 3, 1, 4])
+
+        check(
+            lambda *terms: tf.stack(split_heads(terms, 5, 2, 2, training)),
+            textbook,
+            [normal(20, 12), *(normal(size) for size in bias)],
+        )
 
     def test_gelu_of_extreme_values_is_finite(self, training):
         for dtype in (tf.float32, tf.bfloat16, tf.float16):
             x = tf.constant([-6e4, -20.0, 0.0, 20.0, 6e4], dtype)
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                y = gelu(x, training)
+                y = gelu([x], training)
             slope = tape.gradient(y, x)
             assert y.dtype == slope.dtype == dtype
             np.testing.assert_array_equal(y, tf.nn.relu(x))
@@ -141,7 +170,7 @@ class TestFusedFunctions:
         x = tf.cast(1000 + normal(4, 64), dtype)  # In float16 the squares would be infinite.
         gamma, beta = tf.ones([64]), tf.zeros([64])
         expected = textbook_layer_norm(tf.cast(x, tf.float64), 1.0, 0.0)
-        y = layer_norm(x, gamma, beta, training=training)
+        y = layer_norm([x], gamma, beta, training=training)
         assert y.dtype == dtype
         np.testing.assert_allclose(tf.cast(y, tf.float64), expected, rtol=rtol, atol=1e-5)
 
@@ -164,20 +193,21 @@ def test_gradients_of_a_shared_weight_are_summed_in_float32():
 
 
 def test_gelu_is_the_tanh_approximation():
-    values = get_activation("gelu")(tf.constant([1.0, -3.0]), False)
+    values = get_activation("gelu")([tf.constant([1.0, -3.0])], False)
     np.testing.assert_allclose(values, [0.8411920, -0.0036374], rtol=0, atol=1e-6)
 
 
 def test_other_activations_are_those_of_their_names():
     x = tf.constant([-2.0, 0.5])
-    np.testing.assert_allclose(get_activation("relu")(x, True), [0, 0.5])
-    np.testing.assert_allclose(get_activation("tanh")(x, True), np.tanh([-2, 0.5]), rtol=1e-6)
-    np.testing.assert_allclose(get_activation("linear")(x, True), [-2, 0.5])
-    erf = get_activation("gelu_erf")(tf.constant([1.0, -3.0]), True)
+    np.testing.assert_allclose(get_activation("relu")([x], True), [0, 0.5])
+    np.testing.assert_allclose(get_activation("tanh")([x], True), np.tanh([-2, 0.5]), rtol=1e-6)
+    np.testing.assert_allclose(get_activation("linear")([x], True), [-2, 0.5])
+    np.testing.assert_allclose(get_activation("relu")([x[None], x + 1], True), [[0, 2]])
+    erf = get_activation("gelu_erf")([tf.constant([1.0, -3.0])], True)
     np.testing.assert_allclose(erf, [0.8413447, -0.0040497], rtol=0, atol=1e-6)
 
 
 def test_fused_kernels_take_any_number_of_shapes_without_a_warning(caplog):
     for rows in range(1, 12):
-        gelu(normal(rows, 4), training=True)
+        gelu([normal(rows, 4)], training=True)
     assert not [record for record in caplog.records if "retracing" in record.getMessage()]
