@@ -79,7 +79,7 @@ def training_flags(folder, version):
         "train_batch_size": 8,
         "eval_batch_size": 8,
         "learning_rate": 3e-3,
-        "train_step": 200,
+        "train_step": 300,
         "precision": "float32",  # With bfloat16 it takes more steps.
         "warmup_step": 20,
         "do_eval": True,

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.kernels.activations import get_activation
+from albert_tf.modeling.kernels.cross_entropy import cross_entropy
 from albert_tf.modeling.kernels.layer_norm import layer_norm
 from albert_tf.modeling.kernels.linear import affine_terms
 from albert_tf.modeling.layers import Policy, WeightedLayer, apply_dense, dimension
@@ -64,13 +65,36 @@ class MaskedLanguageModelHead(WeightedLayer):
             positions = tf.cast(positions, tf.int64)
             sequence_output = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         count = dimension(sequence_output, 1)
+        logits = tf.cast(self._products(sequence_output, table, training), tf.float32)
+        logits = tf.nn.bias_add(logits, self._bias)
+        return tf.reshape(logits, [-1, count, logits.shape[1]])
+
+    def losses(
+        self, sequence_output: tf.Tensor, table: tf.Tensor, ids: tf.Tensor, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compares the predictions with the right tokens, without keeping float32 logits.
+
+        Args:
+          sequence_output: [B, P, H], at the masked positions.
+          table: float32 [V, E], the word embeddings.
+          ids: the right tokens, int32 [B, P].
+          training: whether a backward pass follows.
+
+        Returns:
+          The cross entropies, float32 [B, P], and whether the right token is the most probable one,
+          bool [B, P].
+        """
+        products = self._products(sequence_output, table, training)
+        values = cross_entropy(products, self._bias, tf.reshape(ids, [-1]), training)
+        return tuple(tf.reshape(value, tf.shape(ids)) for value in values)
+
+    def _products(self, sequence_output: tf.Tensor, table: tf.Tensor, training: bool) -> tf.Tensor:
+        """Returns the logits without bias, [B * P, V] in the compute type, for [B, P, H]."""
         x = tf.reshape(sequence_output, [-1, sequence_output.shape[2]])  # [B * P, H]
         kernel, bias = (tf.cast(weight, x.dtype) for weight in self._dense)
         x = self._activation(affine_terms(x, kernel, bias, training), training)
         x = layer_norm([x], *self._norm, training=training)  # [B * P, E]
-        logits = tf.matmul(x, tf.cast(table, x.dtype), transpose_b=True)  # [B * P, V]
-        logits = tf.nn.bias_add(tf.cast(logits, tf.float32), self._bias)
-        return tf.reshape(logits, [-1, count, logits.shape[1]])
+        return tf.matmul(x, tf.cast(table, x.dtype), transpose_b=True)
 
 
 class ClassificationHead(WeightedLayer):

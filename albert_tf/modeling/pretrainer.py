@@ -19,12 +19,15 @@ from albert_tf.modeling.layers import Policy
 class AlbertPretrainer(AlbertModel):
     """The model that pretraining trains (paper section 3.1; official `run_pretraining`).
 
-    Called with the encoder's dict and optionally `masked_lm_positions`, int32 [B, P]. Returns a
-    dict:
+    Called with the encoder's dict and optionally `masked_lm_positions` and `masked_lm_ids`, the
+    right tokens, both int32 [B, P]. Returns a dict:
 
       sequence_output: [B, S, H] in the compute type; without `masked_lm_positions` only.
       pooled_output: float32 [B, H].
-      mlm_logits: float32 [B, P, V], or [B, S, V] without `masked_lm_positions`.
+      mlm_logits: float32 [B, P, V], or [B, S, V] without `masked_lm_positions`; without
+        `masked_lm_ids` only.
+      mlm_losses: the cross entropies of `masked_lm_ids`, float32 [B, P].
+      mlm_correct: whether these are the most probable tokens, bool [B, P].
       sop_logits: float32 [B, 2]; class 1 means that the segments are swapped.
     """
 
@@ -57,10 +60,11 @@ class AlbertPretrainer(AlbertModel):
             )
             sequence = outputs["sequence_output"][:, 1:]
             kept = {}
-        table = self.encoder.embeddings.word_embeddings
-        return {
-            **kept,
-            "pooled_output": outputs["pooled_output"],
-            "mlm_logits": self.mlm_head(sequence, table, training=training),
-            "sop_logits": self.sop_head(outputs["pooled_output"]),
-        }
+        table, ids = self.encoder.embeddings.word_embeddings, inputs.get("masked_lm_ids")
+        if ids is None:
+            kept["mlm_logits"] = self.mlm_head(sequence, table, training=training)
+        else:
+            losses, correct = self.mlm_head.losses(sequence, table, ids, training)
+            kept.update(mlm_losses=losses, mlm_correct=correct)
+        pooled = outputs["pooled_output"]
+        return {**kept, "pooled_output": pooled, "sop_logits": self.sop_head(pooled)}

@@ -104,6 +104,22 @@ def test_gradient_norm_equals_the_official_one(golden, training):
     np.testing.assert_allclose(tf.linalg.global_norm(gradients), 6.8935700, atol=2e-5)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_with_the_right_tokens_it_returns_their_losses_and_no_logits(
+    small_config, small_inputs, training
+):
+    model = AlbertPretrainer(small_config)
+    logits = model(small_inputs, training=training)["mlm_logits"]
+    best = tf.argmax(logits, axis=2, output_type=tf.int32)
+    # Those of the first example are wrong.
+    ids = (best + tf.constant([[1], [0]])) % small_config.vocab_size
+    outputs = model({**small_inputs, "masked_lm_ids": ids}, training=training)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits)
+    np.testing.assert_allclose(outputs["mlm_losses"], losses, rtol=1e-5)
+    np.testing.assert_array_equal(outputs["mlm_correct"], ids == best)
+    assert "mlm_logits" not in outputs
+
+
 def test_without_positions_the_logits_are_those_of_all_positions(small_config, small_inputs):
     model = AlbertPretrainer(small_config)
     masked = model(small_inputs)["mlm_logits"]

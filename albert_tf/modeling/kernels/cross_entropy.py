@@ -10,49 +10,98 @@ from albert_tf.modeling.kernels.fusion import custom_gradient, fused
 from albert_tf.modeling.kernels.graph_mode import current_mode
 
 
-@fused
-def _log_sum_exp(logits: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
+def cross_entropy(
+    products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, training: bool = False
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the negative log probability of each label, and whether it is the most probable one.
 
-
-@fused
-def _gradient(logits: tf.Tensor, log_sum: tf.Tensor, labels: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
-    is_label = tf.range(tf.shape(logits)[1]) == labels[:, None]
-    return (tf.exp(logits - log_sum) - tf.cast(is_label, tf.float32)) * dy[:, None]
-
-
-def cross_entropy(logits: tf.Tensor, labels: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """Returns the negative log probability of each label.
-
-    Compiled by XLA it keeps only the logits for the backward pass. Elsewhere, as on a GPU, it uses
-    TensorFlow's kernel, which computes the gradient together with the losses (on CPUs in one
-    thread).
+    The logits are products + bias, in float32. Of labels with the highest logit, each counts as the
+    most probable one. TensorFlow's own kernel, which GPUs use, takes one thread on CPUs.
 
     Args:
-      logits: float32 [..., classes].
-      labels: int32 [...].
+      products: [rows, classes] of any float type.
+      bias: float32 [classes].
+      labels: int32 [rows].
       training: whether a backward pass follows.
 
     Returns:
-      float32 [...].
+      Losses, float32 [rows], and bool [rows].
     """
-    if not current_mode().compiles(training):
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    flat_labels = tf.reshape(labels, [-1])
+    if current_mode().fuses(training):
+        return _from_exponentials(products, bias, labels, training)
+    logits = tf.nn.bias_add(tf.cast(products, tf.float32), bias)
+    if current_mode().compiled:
+        losses, of_labels = _from_logits(logits, labels)
+    else:
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        of_labels = tf.gather(logits, labels, batch_dims=1)
+    return losses, of_labels >= tf.reduce_max(logits, axis=1)
+
+
+def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Keeps only the logits for the backward pass; returns the losses and the labels' logits."""
+    is_label = tf.range(tf.shape(logits)[1]) == labels[:, None]
 
     @custom_gradient
-    def function(logits: tf.Tensor) -> tf.Tensor:
-        log_sum = _log_sum_exp(logits, training=training)
+    def function(logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        log_sum = tf.reduce_logsumexp(logits, axis=1, keepdims=True)
         if current_mode().for_tpu():
             # To gather from the logits the compiler would store them in float32.
-            is_label = tf.range(logits.shape[1]) == flat_labels[:, None]
-            of_labels = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)
+            of_labels = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=1)
         else:
-            of_labels = tf.gather(logits, flat_labels, batch_dims=1)
+            of_labels = tf.gather(logits, labels, batch_dims=1)
 
-        def grad(dy: tf.Tensor) -> tf.Tensor:
-            return _gradient(logits, log_sum, flat_labels, dy, training=training)
+        def grad(dlosses: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            return (tf.exp(logits - log_sum) - tf.cast(is_label, tf.float32)) * dlosses[:, None]
 
-        return log_sum[:, 0] - of_labels, grad
+        return (log_sum[:, 0] - of_labels, of_labels), grad
 
-    return tf.reshape(function(tf.reshape(logits, [-1, logits.shape[-1]])), tf.shape(labels))
+    return function(logits)
+
+
+@fused
+def _add_bias(products: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    return tf.cast(products, tf.float32) + bias
+
+
+@fused
+def _exponentials(logits: tf.Tensor, maxima: tf.Tensor) -> tf.Tensor:
+    return tf.exp(logits - maxima)
+
+
+@fused
+def _scale_rows(x: tf.Tensor, factors: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x * factors, like.dtype)
+
+
+def _from_exponentials(
+    products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, training: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes the exponentials once, for both passes; see `cross_entropy`.
+
+    Maxima and sums over rows are TensorFlow's, which are several times as fast as XLA's on CPUs.
+    """
+    rows = tf.range(tf.shape(labels)[0], dtype=labels.dtype)
+    indices = tf.stack([rows, labels], axis=1)
+
+    @custom_gradient
+    def function(products: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        logits = _add_bias(products, bias, training=training)
+        maxima = tf.reduce_max(logits, axis=1, keepdims=True)
+        of_labels = tf.gather(logits, labels, batch_dims=1)
+        exponentials = _exponentials(logits, maxima, training=training)
+        sums = tf.matmul(exponentials, tf.ones([tf.shape(logits)[1], 1]))  # [rows, 1]
+        losses = tf.math.log(sums[:, 0]) + maxima[:, 0] - of_labels
+
+        def grad(dlosses: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            # The gradient of the logits is (exponentials / sums - one-hot labels) * dlosses.
+            factors = dlosses[:, None] / sums
+            dproducts = _scale_rows(exponentials, factors, products[:1, :1], training=training)
+            at_labels = tf.cast(tf.math.expm1(-losses) * dlosses, products.dtype)
+            dproducts = tf.tensor_scatter_nd_update(dproducts, indices, at_labels)
+            dbias = tf.matmul(factors, exponentials, transpose_a=True)[0]
+            return dproducts, tf.tensor_scatter_nd_sub(dbias, labels[:, None], dlosses)
+
+        return (losses, of_labels >= maxima[:, 0]), grad
+
+    return function(products, bias)

@@ -54,6 +54,10 @@ def split_heads(
 
         rows = tf.reshape(x, [-1, length, *by_head])
         biases = [tf.reshape(b, by_head) for b in bias]
-        return tuple(tf.unstack(_split(rows, *biases, training=training))), grad
+        parts = _split(rows, *biases, training=training)
+        # TensorFlow's graph optimizer does not know the shapes of a compiled kernel's results, and
+        # would not fuse scale and mask into the attention's product.
+        parts = tf.reshape(parts, [by_head[0], -1, num_heads, length, head_size])
+        return tuple(tf.unstack(parts)), grad
 
     return function(*terms)

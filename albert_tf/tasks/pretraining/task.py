@@ -20,7 +20,6 @@ from albert_tf.data.record_files import find_manifest, record_files
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
-from albert_tf.modeling.kernels.cross_entropy import cross_entropy
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining.data import max_predictions
@@ -174,18 +173,15 @@ class PretrainingTask(Task):
 
 def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
     """Returns losses, correct predictions and weights summed over each example, float32 [batch]."""
-    inputs = ("input_word_ids", "input_mask", "input_type_ids", "masked_lm_positions")
-    outputs = model({name: batch[name] for name in inputs}, training=training)
+    inputs = ("input_word_ids", "input_mask", "input_type_ids")
+    masked = ("masked_lm_positions", "masked_lm_ids")
+    outputs = model({name: batch[name] for name in (*inputs, *masked)}, training=training)
     weights = batch["masked_lm_weights"]  # [batch, predictions]
-    logits, ids = outputs["mlm_logits"], batch["masked_lm_ids"]  # [batch, predictions, vocab]
-    losses = cross_entropy(logits, ids, training)
-    # XLA computes the logits as a matrix, and would copy them into another shape.
-    right = correct(tf.reshape(logits, [-1, logits.shape[-1]]), tf.reshape(ids, [-1]))
-    right = tf.reshape(tf.cast(right, tf.float32), tf.shape(ids))
+    right = tf.cast(outputs["mlm_correct"], tf.float32)
     labels = tf.reshape(batch["next_sentence_labels"], [-1])  # [batch]
     order = outputs["sop_logits"]  # [batch, 2]
     return {
-        "masked_lm_loss": tf.reduce_sum(losses * weights, -1),
+        "masked_lm_loss": tf.reduce_sum(outputs["mlm_losses"] * weights, -1),
         "masked_lm_correct": tf.reduce_sum(right * weights, -1),
         "masked_lm_weight": tf.reduce_sum(weights, -1),
         "sentence_order_loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, order),

@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.modeling.kernels.activations import gelu, get_activation
 from albert_tf.modeling.kernels.attention_probs import attention_probs
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.modeling.kernels.layer_norm import layer_norm
 from albert_tf.modeling.kernels.linear import affine, affine_terms, shared
 from albert_tf.modeling.kernels.split_heads import split_heads
@@ -157,13 +158,42 @@ class TestFusedFunctions:
         # A score of 60 is rounded by 0.016, and probabilities below 6e-5 have fewer bits.
         np.testing.assert_allclose(tf.cast(probs, tf.float32), expected, rtol=0.03, atol=1e-6)
 
-    def test_cross_entropy(self, training):
-        labels = tf.constant([[1, 0, 6], [3, 3, 5]])
-        check(
-            lambda logits: cross_entropy(logits, labels, training),
-            lambda logits: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
-            [50 * normal(2, 3, 7)],
-        )
+    @pytest.mark.parametrize("mode", [{}, {"compiled": True}])
+    def test_cross_entropy(self, training, mode):
+        labels = tf.constant([1, 0, 6, 3, 3, 5])
+
+        def losses(products, bias):
+            with graph_mode(**mode):
+                return cross_entropy(products, bias, labels, training)[0]
+
+        def textbook(products, bias):
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, products + bias)
+
+        check(losses, textbook, [50 * normal(6, 7), 20 * normal(7)])
+
+    def test_cross_entropy_tells_which_labels_are_the_most_probable(self, training):
+        products = tf.constant([[1.0, 2, 0], [1, 2, 0], [3, 1, 3], [3, 1, 3]], tf.bfloat16)
+        bias = tf.constant([2.0, 0, 0])
+        losses, correct = cross_entropy(products, bias, tf.constant([0, 1, 2, 0]), training)
+        assert losses.dtype == tf.float32
+        np.testing.assert_array_equal(correct, [True, False, False, True])
+
+    def test_cross_entropy_of_bfloat16_is_that_of_float32(self, training):
+        products, bias = tf.cast(4 * normal(20, 50), tf.bfloat16), normal(50)
+        labels = tf.range(20)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([products, bias])
+            exact = tf.cast(products, tf.float32) + bias
+            expected = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, exact)
+            losses, _ = cross_entropy(products, bias, labels, training)
+        np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-5)
+        gradients = tape.gradient(losses, [products, bias])
+        assert [gradient.dtype for gradient in gradients] == [tf.bfloat16, tf.float32]
+        truth = tape.gradient(expected, [products, bias])
+        for gradient, true, tolerance in zip(gradients, truth, (0.004, 1e-5)):
+            np.testing.assert_allclose(
+                tf.cast(gradient, tf.float32), tf.cast(true, tf.float32), atol=tolerance
+            )
 
     @pytest.mark.parametrize(("dtype", "rtol"), [(tf.bfloat16, 0.004), (tf.float16, 0.0005)])
     def test_layer_norm_of_16_bits_computes_in_float32(self, training, dtype, rtol):

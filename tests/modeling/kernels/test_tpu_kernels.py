@@ -85,20 +85,20 @@ def test_sums_over_sequences_accumulate_in_float32():
 
 
 def test_cross_entropy_does_not_gather_from_the_logits():
-    labels = tf.constant([[1, 0, 6], [3, 3, 5]])
+    labels = tf.constant([1, 0, 6, 3, 3, 5])
 
-    def losses(logits):
+    def losses(products, bias):
         with graph_mode(compiled=True, tpu=True):
-            return cross_entropy(logits, labels, training=True)
+            return cross_entropy(products, bias, labels, training=True)[0]
 
-    logits = 50 * tf.random.normal([2, 3, 7])
+    inputs = [50 * tf.random.normal([6, 7]), 20 * tf.random.normal([7])]
     check(
         losses,
-        lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x),
-        [logits],
+        lambda x, b: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x + b),
+        inputs,
         1e-5,
     )
-    graph = tf.function(losses, autograph=False).get_concrete_function(logits).graph
+    graph = tf.function(losses, autograph=False).get_concrete_function(*inputs).graph
     assert "GatherV2" not in {operation.type for operation in graph.get_operations()}
 
 
