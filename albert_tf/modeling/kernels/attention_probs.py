@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused, row_sums
 from albert_tf.modeling.kernels.graph_mode import current_mode
 
 
 @fused
 def _scores_gradient(probs: tf.Tensor, dprobs: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     p, dp = tf.cast(probs, tf.float32), tf.cast(dprobs, tf.float32)
-    dscores = p * (dp - tf.reduce_sum(p * dp, axis=-1, keepdims=True)) * scale
+    dscores = p * (dp - row_sums(p * dp)) * scale
     return tf.cast(dscores, probs.dtype)
 
 

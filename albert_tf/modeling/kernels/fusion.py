@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.io.streams import standard_error_shut
-from albert_tf.modeling.kernels.graph_mode import current_mode
+from albert_tf.modeling.kernels.graph_mode import current_mode, graph_mode
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     def compiled_for(*signature: tf.TensorSpec) -> Callable[..., Any]:
         # Traced here once per signature, not by the call: TensorFlow warns of functions that many
         # calls have traced. Outside of the graph being built, which other graphs do not share.
-        with tf.init_scope():
+        with tf.init_scope(), graph_mode(cpu_kernel=True):
             _start_xla()
             compiled = tf.function(function, jit_compile=True, autograph=False)
             return compiled.get_concrete_function(*signature)
@@ -65,3 +65,15 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
         return compiled(*[tf.stop_gradient(tensor) for tensor in tensors])
 
     return call
+
+
+def row_sums(x: tf.Tensor) -> tf.Tensor:
+    """Sums the last axis and keeps it with one element.
+
+    XLA on CPUs adds up the elements of a row one by one. So a kernel for CPUs first adds up eighths
+    of the row, which are vectors.
+    """
+    width = x.shape[-1]
+    if current_mode().cpu_kernel and width is not None and width % 8 == 0:
+        x = functools.reduce(tf.add, tf.split(x, 8, axis=-1))
+    return tf.reduce_sum(x, axis=-1, keepdims=True)

@@ -40,6 +40,7 @@ class GraphMode:
         built in this mode keep the kernels of dense layers in the compute type.
       compiled: the graph becomes part of one XLA program, which fuses operations by itself.
       tpu: the program is for a TPU, even if the strategy is none of TPUs; see `for_tpu`.
+      cpu_kernel: the graph becomes one kernel for CPUs, see `fusion.fused`.
       layers: how many layers the transformer has; None: those of its configuration.
       recompute: keep only the output of each transformer layer for the backward pass, which
         computes the rest again; requires `dropout`. Losses and gradients stay the same, at the
@@ -53,6 +54,7 @@ class GraphMode:
     served: bool = False
     compiled: bool = False
     tpu: bool = False
+    cpu_kernel: bool = False
     layers: int | None = None
     recompute: bool = False
     dropout: DropoutStream | None = None

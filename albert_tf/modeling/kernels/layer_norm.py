@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from albert_tf.config import LAYER_NORM_EPSILON
-from albert_tf.modeling.kernels.fusion import custom_gradient, fused
+from albert_tf.modeling.kernels.fusion import custom_gradient, fused, row_sums
 from albert_tf.modeling.kernels.linear import column_sums, gradients_of_terms, sum_in_float32
 
 
 def _row_mean(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_mean(x, axis=-1, keepdims=True)
+    return row_sums(x) / x.shape[-1]
 
 
 @fused
