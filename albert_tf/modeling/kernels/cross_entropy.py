@@ -71,6 +71,7 @@ def _exponentials(logits: tf.Tensor, maxima: tf.Tensor) -> tf.Tensor:
 
 @fused
 def _scale_rows(x: tf.Tensor, factors: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Multiplies each row by its factor; returns the type of `like`."""
     return tf.cast(x * factors, like.dtype)
 
 
@@ -96,7 +97,8 @@ def _from_exponentials(
         def grad(dlosses: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             # The gradient of the logits is (exponentials / sums - one-hot labels) * dlosses.
             factors = dlosses[:, None] / sums
-            dproducts = _scale_rows(exponentials, factors, products[:1, :1], training=training)
+            like = tf.zeros([], products.dtype)
+            dproducts = _scale_rows(exponentials, factors, like, training=training)
             at_labels = tf.cast(tf.math.expm1(-losses) * dlosses, products.dtype)
             dproducts = tf.tensor_scatter_nd_update(dproducts, indices, at_labels)
             dbias = tf.matmul(factors, exponentials, transpose_a=True)[0]

@@ -15,7 +15,10 @@ from albert_tf.modeling.kernels.linear import gradients_of_terms, sum_in_float32
 @fused
 def _split(*terms: tf.Tensor) -> tf.Tensor:
     """Adds up [B, S, n, N, d], and maybe a bias [n, N, d], to [n, B, N, S, d]."""
-    return tf.transpose(tf.cast(sum_in_float32(*terms), terms[0].dtype), [2, 0, 3, 1, 4])
+    x, *bias = terms
+    if bias:
+        x = tf.cast(sum_in_float32(x, *bias), x.dtype)
+    return tf.transpose(x, [2, 0, 3, 1, 4])
 
 
 @fused
