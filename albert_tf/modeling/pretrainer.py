@@ -26,8 +26,8 @@ class AlbertPretrainer(AlbertModel):
       pooled_output: float32 [B, H].
       mlm_logits: float32 [B, P, V], or [B, S, V] without `masked_lm_positions`; without
         `masked_lm_ids` only.
-      mlm_losses: the cross entropies of `masked_lm_ids`, float32 [B, P].
-      mlm_correct: whether these are the most probable tokens, bool [B, P].
+      mlm_losses: the cross entropies of `masked_lm_ids`, float32 [B, P]; with them only.
+      mlm_correct: whether they are the most probable tokens, bool [B, P]; with them only.
       sop_logits: float32 [B, 2]; class 1 means that the segments are swapped.
     """
 

@@ -17,7 +17,7 @@ from albert_tf.modeling.kernels.linear import gradients_of_terms, sum_in_float32
 _SCALE = math.sqrt(2.0 / math.pi)
 _CUBIC = 0.044715
 
-#: A function of the sum of the terms (see `affine_terms`) and of `training`.
+#: A function of a sum, given by its terms (see `affine_terms`), and of `training`.
 Activation = Callable[[Sequence[tf.Tensor], bool], tf.Tensor]
 
 
@@ -63,7 +63,7 @@ def gelu(terms: Sequence[tf.Tensor], training: bool = False) -> tf.Tensor:
     returns the type of the terms. Keeps only the terms for the backward pass.
 
     Args:
-      terms: of the argument, see `affine_terms`.
+      terms: tensors that add up to the argument, see `affine_terms`.
       training: whether a backward pass follows.
     """
     if current_mode().served:

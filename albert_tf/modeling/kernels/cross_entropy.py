@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.kernels.fusion import custom_gradient, fused
 from albert_tf.modeling.kernels.graph_mode import current_mode
+from albert_tf.modeling.kernels.linear import fused_sum
 
 
 def cross_entropy(
@@ -15,8 +16,9 @@ def cross_entropy(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the negative log probability of each label, and whether it is the most probable one.
 
-    The logits are products + bias, in float32. Of labels with the highest logit, each counts as the
-    most probable one. TensorFlow's own kernel, which GPUs use, takes one thread on CPUs.
+    The logits are products + bias, in float32. If several classes share the highest logit, each of
+    them counts as the most probable one. GPUs use TensorFlow's own kernel, which runs in one thread
+    on CPUs.
 
     Args:
       products: [rows, classes] of any float type.
@@ -60,11 +62,6 @@ def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Te
 
 
 @fused
-def _add_bias(products: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    return tf.cast(products, tf.float32) + bias
-
-
-@fused
 def _exponentials(logits: tf.Tensor, maxima: tf.Tensor) -> tf.Tensor:
     return tf.exp(logits - maxima)
 
@@ -78,16 +75,13 @@ def _scale_rows(x: tf.Tensor, factors: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
 def _from_exponentials(
     products: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, training: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes the exponentials once, for both passes; see `cross_entropy`.
-
-    Maxima and sums over rows are TensorFlow's, which are several times as fast as XLA's on CPUs.
-    """
+    """Computes the exponentials once, for both passes; see `cross_entropy`."""
     rows = tf.range(tf.shape(labels)[0], dtype=labels.dtype)
     indices = tf.stack([rows, labels], axis=1)
 
     @custom_gradient
     def function(products: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        logits = _add_bias(products, bias, training=training)
+        logits = fused_sum(products, bias, training=training)
         maxima = tf.reduce_max(logits, axis=1, keepdims=True)
         of_labels = tf.gather(logits, labels, batch_dims=1)
         exponentials = _exponentials(logits, maxima, training=training)

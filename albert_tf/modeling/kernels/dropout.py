@@ -102,7 +102,7 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
 def affine_terms_with_dropout(
     x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, rate: float, training: bool
 ) -> list[tf.Tensor]:
-    """Like `affine_terms`, with dropout of the sum."""
+    """Like `affine_terms`, with `dropout` of the sum."""
     if training and rate:
         return [dropout(affine(x, kernel, bias), rate, training)]
     return affine_terms(x, kernel, bias, training)

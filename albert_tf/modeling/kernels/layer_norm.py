@@ -47,7 +47,8 @@ def layer_norm(
     """Normalises the rows of a sum: biased variance, epsilon 1e-12, in float32.
 
     Args:
-      terms: of the sum, all of one float type: [..., size], after the first one also biases [size].
+      terms: the tensors to add up, of one float type. The first one is [..., size], the others have
+        the same shape or, as a bias, [size].
       gamma: float32 [size].
       beta: float32 [size].
       training: whether a backward pass follows.

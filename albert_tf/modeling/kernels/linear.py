@@ -59,16 +59,20 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 def affine_terms(
     x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = False
 ) -> list[tf.Tensor]:
-    """Returns one or two terms, whose sum is x @ kernel + bias.
+    """Returns one or two tensors that add up to x @ kernel + bias.
 
-    Where `GraphMode.fuses` these are the product and the bias, and the compiled kernel that follows
-    adds them at no cost. As a part of oneDNN's product, a bias can take as long as the product.
+    Where `GraphMode.fuses`, these are the product and the bias, and the compiled kernel that
+    follows adds them at no cost. In oneDNN, a product with a bias can take twice as long as one
+    without.
 
     Args:
       x: [rows, inputs], or on a TPU [B, S, inputs].
       kernel: [inputs, outputs] of the same type.
       bias: [outputs] of the same type.
       training: whether a backward pass follows.
+
+    Returns:
+      Either [x @ kernel + bias] or [x @ kernel, bias], all of the type of x.
     """
     if not current_mode().fuses(training):
         return [affine(x, kernel, bias)]
@@ -86,11 +90,12 @@ def sum_in_float32(*terms: tf.Tensor) -> tf.Tensor:
 
 
 def gradients_of_terms(terms: Sequence[tf.Tensor], dy: tf.Tensor) -> list[tf.Tensor]:
-    """Returns the gradient of each term from that of the sum: that of a bias has one row only."""
+    """Returns the gradient of each term from that of their sum, added up over rows for a bias."""
     return [dy if term.shape.rank == dy.shape.rank else column_sums(dy) for term in terms]
 
 
-_fused_sum = fused(sum_in_float32)
+#: `sum_in_float32` as one kernel; takes `training`, too.
+fused_sum = fused(sum_in_float32)
 
 
 def shared(weights: Sequence[tf.Tensor], dtype: tf.DType, uses: int) -> list[tuple[tf.Tensor, ...]]:
@@ -103,7 +108,7 @@ def shared(weights: Sequence[tf.Tensor], dtype: tf.DType, uses: int) -> list[tup
     @custom_gradient
     def copies(weight: tf.Tensor) -> Any:
         cast = tf.cast(weight, dtype)
-        grad = functools.partial(_fused_sum, training=True)
+        grad = functools.partial(fused_sum, training=True)
         return [tf.identity(cast) for _ in range(uses)], grad
 
     return list(zip(*(copies(tf.convert_to_tensor(weight)) for weight in weights)))

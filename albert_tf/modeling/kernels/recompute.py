@@ -10,13 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.modeling.kernels.fusion import fused
 from albert_tf.modeling.kernels.graph_mode import current_mode, graph_mode
-
-
-@fused
-def _add(total: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-    return tf.cast(total, tf.float32) + tf.cast(gradient, tf.float32)
+from albert_tf.modeling.kernels.linear import fused_sum
 
 
 def recomputed(
@@ -61,7 +56,7 @@ def recomputed(
                 with graph_mode(dropout=dataclasses.replace(dropout)):
                     y = compute(*sources[: 1 + len(flat)])
             dx, *rest = tape.gradient(y, sources, dy)
-            dflat = [_add(*pair, training=True) for pair in zip(totals, rest)]
+            dflat = [fused_sum(*pair, training=True) for pair in zip(totals, rest)]
             dvariables = rest[len(flat) :]
             # Otherwise the next layer might start while this one's inner values are still in use.
             with tf.control_dependencies([*dflat, *dvariables]):

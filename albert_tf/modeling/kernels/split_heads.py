@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts the result of a dense layer into the queries, keys or values of attention heads."""
+"""Splits the result of a dense layer into the queries, keys and values of attention heads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from albert_tf.modeling.kernels.linear import gradients_of_terms, sum_in_float32
 
 @fused
 def _split(*terms: tf.Tensor) -> tf.Tensor:
-    """Adds up [B, S, n, N, d], and maybe a bias [n, N, d], to [n, B, N, S, d]."""
+    """Adds an optional bias [n, N, d] to [B, S, n, N, d]; returns [n, B, N, S, d]."""
     x, *bias = terms
     if bias:
         x = tf.cast(sum_in_float32(x, *bias), x.dtype)
@@ -34,17 +34,17 @@ def split_heads(
     head_size: int,
     training: bool = False,
 ) -> tuple[tf.Tensor, ...]:
-    """Returns the n parts of a sum, such as query, key and value, by head.
+    """Adds up the terms and splits the sum into n parts, such as query, key and value, by head.
 
     Args:
-      terms: of the sum, see `affine_terms`: [B * S, n * N * d], and maybe a bias.
+      terms: see `affine_terms`: [B * S, n * N * d], and optionally a bias [n * N * d].
       length: S.
       num_heads: N.
       head_size: d.
       training: whether a backward pass follows.
 
     Returns:
-      n tensors [B, N, S, d].
+      n tensors [B, N, S, d] of the type of the terms.
     """
     width = terms[0].shape[1]
     by_head = [width // (num_heads * head_size), num_heads, head_size]

@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.modeling.kernels.activations import gelu, get_activation
 from albert_tf.modeling.kernels.attention_probs import attention_probs
 from albert_tf.modeling.kernels.cross_entropy import cross_entropy
+from albert_tf.modeling.kernels.fusion import fused, row_sums
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.modeling.kernels.layer_norm import layer_norm
 from albert_tf.modeling.kernels.linear import affine, affine_terms, shared
@@ -87,6 +88,12 @@ class TestFusedFunctions:
             textbook,
             [normal(5, 8), normal(8, 6), normal(6)],
         )
+
+    @pytest.mark.parametrize("width", [7, 24])
+    def test_row_sums(self, training, width):
+        x = normal(5, width)
+        sums = fused(row_sums)(x, training=training)
+        np.testing.assert_allclose(sums, np.sum(x, axis=1, keepdims=True), rtol=0, atol=1e-5)
 
     @pytest.mark.parametrize("bias", [[], [12]])
     def test_split_heads(self, training, bias):
