@@ -130,7 +130,7 @@ def define_flags() -> None:
         "and learning rate from the measured speed, and keeps the plan in plan.json. Small models "
         "learn more in the same time this way: with --neighbor_attention, half of the layers at "
         "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. For small models trained "
-        "from random weights. Measured in runs of 20 minutes and, with all layers from the start, "
+        "from random weights. Measured in runs of 36 minutes and, with all layers from the start, "
         "of up to two hours; longer runs are possible."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)

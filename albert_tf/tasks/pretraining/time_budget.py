@@ -21,8 +21,9 @@ from albert_tf.training.specs import RunConfig
 PLAN_FILE = "plan.json"
 #: Positions of a training step, at least; longer runs have larger batches, up to the largest one.
 _POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
-#: Steps of a run above which the batch doubles.
-_MOST_STEPS = 12_000
+#: Steps of a run above which the batch doubles. In the same time, many steps with small batches
+#: learn more than few with large ones (docs/results/tuning.md).
+_MOST_STEPS = 50_000
 #: Peak learning rate of LAMB. It does not grow with the batch: at twice this rate, a run with steps
 #: of four times as many positions diverged after 1,800 steps (docs/results/tuning.md).
 _RATE = 0.005

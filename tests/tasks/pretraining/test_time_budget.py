@@ -33,7 +33,7 @@ def test_compact_records_have_many_masks_and_masked_ones_their_own(is_compact, m
     assert plan.neighbor_attention
 
 
-@pytest.mark.parametrize("minutes", [5, 60, 600])
+@pytest.mark.parametrize("minutes", [5, 240, 600])
 @pytest.mark.parametrize("length", [32, 128, 512])
 def test_a_run_fills_its_time_with_steps_of_a_fitting_size(minutes, length):
     smallest = smallest_batch(length)
@@ -41,7 +41,7 @@ def test_a_run_fills_its_time_with_steps_of_a_fitting_size(minutes, length):
     plan = plan_of(60 * minutes, 0.3, length)
     took = plan.num_train_steps * plan.train_batch_size / smallest * 0.3
     assert took == pytest.approx(60 * minutes, rel=0.01)
-    assert 0 < plan.num_warmup_steps < plan.num_train_steps <= 12_000
+    assert 0 < plan.num_warmup_steps < plan.num_train_steps <= 50_000
     assert (plan.train_batch_size > smallest) == (minutes == 600)
 
 
@@ -57,7 +57,7 @@ def test_the_time_before_training_is_left_out():
 
 
 def test_long_runs_have_larger_batches_but_no_higher_learning_rate():
-    few, many = plan_of(1000), plan_of(48_000)
+    few, many = plan_of(1000), plan_of(200_000)
     assert many.train_batch_size == 4 * few.train_batch_size
     assert many.learning_rate == few.learning_rate == 0.005
 
