@@ -54,9 +54,15 @@ _CHUNK_BATCHES = 64
 #: Small batches are masked together, up to this number of examples, as each call has a fixed cost.
 _MASKED_TOGETHER = 1024
 #: Lengths that batches are padded to: few where XLA compiles the whole model for each of them, and
-#: otherwise close to each other, as padding costs time. Up to 32 one in 4, up to 128 one in 8, ….
+#: otherwise close to each other, as padding costs time. Up to 32 one in 2, up to 64 one in 4, ….
 _FEW_LENGTHS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
-_LENGTHS = (*range(8, 32, 4), *range(32, 128, 8), *range(128, 256, 16), *range(256, 512, 32))
+_LENGTHS = (
+    *range(4, 32, 2),
+    *range(32, 64, 4),
+    *range(64, 128, 8),
+    *range(128, 256, 16),
+    *range(256, 512, 32),
+)
 
 
 def length_buckets(

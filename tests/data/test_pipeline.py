@@ -211,16 +211,16 @@ def test_iterators_are_not_autotuned(sequences):
 
 def test_length_buckets_end_with_the_maximum():
     assert length_buckets(100, few=True) == (16, 32, 64, 96, 100)
-    assert length_buckets(30) == (8, 12, 16, 20, 24, 28, 30)
+    assert length_buckets(45) == (*range(4, 32, 2), 32, 36, 40, 44, 45)
     assert length_buckets(16, few=True) == (16,)
     assert length_buckets(512, pad_to_max=True) == (512,)
 
 
-def test_at_most_a_quarter_of_a_row_is_padding_and_an_eighth_of_a_long_one():
+def test_at_most_a_sixth_of_a_row_is_padding_and_an_eighth_of_a_long_one():
     lengths = length_buckets(512)
     for shorter, longer in zip(lengths, lengths[1:]):
         padding = (longer - shorter - 1) / longer
-        assert padding <= (0.25 if longer <= 64 else 0.125)
+        assert padding <= (0.125 if longer > 8 else 1 / 6)
 
 
 def test_a_cut_off_shard_without_manifest_is_named(tmp_path, shards):
