@@ -12,7 +12,8 @@ length and padded to a multiple of 8, as its Trainer can. Then each step of SQuA
 text to records and from outputs to scores. Prints tables and one line of JSON.
 
 Training speed is counted in tokens without padding, because the texts of each turn have other
-lengths.
+lengths. By default, a turn trains on as many batches as are sorted together, so it has batches of
+all lengths; padded batches are all alike, and a turn has fewer of them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("glue_length", 128, "Longest sequence of GLUE.", 16)
     flags.DEFINE_integer("squad_length", 384, "Longest window of SQuAD.", 64)
     flags.DEFINE_integer("batch_size", 32, "Of training, evaluation and prediction.", 1)
-    flags.DEFINE_integer("batches", 32, "Training batches a turn.", 1)
+    flags.DEFINE_integer("batches", 64, "Training batches a turn; an eighth if padded.", 1)
     flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)
     flags.DEFINE_enum("precision", "auto", ["auto", "float32", "mixed_bfloat16"], "Precision.")
     define_path("peer_python", None, "Python of transformers, which then takes turns too.")

@@ -34,6 +34,8 @@ CLOCKS = ("wall", "processor")
 #: What is counted, by the kind of work. Each training turn has other texts, with other lengths; all
 #: evaluations have the same examples.
 UNITS = {"training": "tokens", "evaluating": "examples"}
+#: Batches of one length are all alike, so fewer of them are enough: one in so many.
+_ONE_LENGTH_SHARE = 8
 #: Starts the other library: takes the precision, what to train on and what to evaluate.
 OpenPeer = Callable[[str, RecordSource, RecordSource], PeerContestant]
 
@@ -58,6 +60,7 @@ class Contestant:
       config: of the run.
       training: what to train on.
       held_out: what to evaluate.
+      batches: training batches of a turn.
 
     Attributes:
       work: what it does in a turn, by a key of UNITS.
@@ -73,6 +76,7 @@ class Contestant:
         config: RunConfig,
         training: RecordSource,
         held_out: RecordSource,
+        batches: int,
     ) -> None:
         size = config.train_batch_size
         self._held_out = distribute(strategy, held_out.eval_input_fn, size)
@@ -84,6 +88,7 @@ class Contestant:
             optimizer = create_optimizer("adamw", schedule, model.named_weights())
         self._loop = TrainLoop(strategy, task, model, optimizer, schedule, config)
         self._batches = iter(distribute(strategy, training.train_input_fn, size))
+        self._batches_of_turn = batches
         self.work: dict[str, Callable[[], Any]] = {
             "evaluating": self.evaluate,
             "training": self.train,
@@ -91,7 +96,7 @@ class Contestant:
 
     def train(self) -> None:
         """Trains for a turn."""
-        metrics = self._loop.run(self._batches, FLAGS.batches)
+        metrics = self._loop.run(self._batches, self._batches_of_turn)
         self.tokens += metrics["tokens"].sum()
         self.positions += metrics["positions"].sum()
 
@@ -126,8 +131,12 @@ def compare(
     with strategy.scope():
         model = task.build_model()
     sources = {way: open_sources(pad) for way, pad in WAYS.items()}
+    batches = {
+        way: max(1, FLAGS.batches // _ONE_LENGTH_SHARE) if pad else FLAGS.batches
+        for way, pad in WAYS.items()
+    }
     contestants = {
-        way: Contestant(task, model, strategy, config, *pair) for way, pair in sources.items()
+        way: Contestant(task, model, strategy, config, *sources[way], batches[way]) for way in WAYS
     }
     with contextlib.ExitStack() as stack:
         if open_peer:
@@ -160,7 +169,7 @@ def _take_turns(
                 result = contestant.work[what]()
                 wall, processor = time.perf_counter() - wall, time.process_time() - processor
                 amount = contestant.tokens - tokens if what == "training" else examples
-                if number:  # The first one also traces and compiles.
+                if number:  # The first one also traces and compiles, for each length.
                     turns[what].setdefault(way, []).append(Turn(wall, processor, amount))
                 if what == "evaluating" and way in WAYS:
                     outputs[way] = result
