@@ -65,7 +65,7 @@ def test_a_task_in_one_file_is_trained_evaluated_predicted_and_exported(folder, 
     train = [
         "--do_train", "--do_eval", f"--train_file={folder}/train.txt",
         f"--eval_file={folder}/dev.txt", f"--albert_config_file={folder}/config.json",
-        f"--vocab_file={folder}/vocab.txt", "--train_step=140", "--warmup_step=14",
+        f"--vocab_file={folder}/vocab.txt", "--train_step=240", "--warmup_step=24",
         "--train_batch_size=16", "--learning_rate=0.003", "--precision=float32",
     ]  # fmt: skip
     done = run_script(run_token_classifier, *model, *train)
