@@ -50,11 +50,11 @@ from albert_tf.io.json_values import shown_names
 from albert_tf.io.progress import Progress
 
 #: Number of batches in a chunk that is sorted by length.
-_CHUNK_BATCHES = 64
+CHUNK_BATCHES = 64
 #: Small batches are masked together, up to this number of examples, as each call has a fixed cost.
 _MASKED_TOGETHER = 1024
 #: Lengths that batches are padded to: few where XLA compiles the whole model for each of them, and
-#: otherwise close to each other, as padding costs time. Up to 32 one in 2, up to 64 one in 4, ….
+#: otherwise close to each other, as padding costs time: multiples of 2 up to 32, of 4 up to 64, ….
 _FEW_LENGTHS = (16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384)
 _LENGTHS = (
     *range(4, 32, 2),
@@ -233,8 +233,8 @@ class RecordSource:
         tasks are small, and one shard.
         """
         size = context.batch_size
-        first_chunk, batches_before = divmod(context.start_step, _CHUNK_BATCHES)
-        chunk = size * _CHUNK_BATCHES
+        first_chunk, batches_before = divmod(context.start_step, CHUNK_BATCHES)
+        chunk = size * CHUNK_BATCHES
 
         def batches(number: tf.Tensor, serialized: tf.Tensor) -> tf.data.Dataset:
             rows, lengths = self._cut(serialized, size)
@@ -303,7 +303,7 @@ class RecordSource:
                     record,
                 )
             )
-        chunk = size * (_CHUNK_BATCHES if self._is_sorted else 1)
+        chunk = size * (CHUNK_BATCHES if self._is_sorted else 1)
         return _map_ahead(dataset.batch(chunk).flat_map(batches).enumerate(), parse)
 
     @property

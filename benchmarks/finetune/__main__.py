@@ -12,8 +12,8 @@ length and padded to a multiple of 8, as its Trainer can. Then each step of SQuA
 text to records and from outputs to scores. Prints tables and one line of JSON.
 
 Training speed is counted in tokens without padding, because the texts of each turn have other
-lengths. By default, a turn trains on as many batches as are sorted together, so it has batches of
-all lengths; padded batches are all alike, and a turn has fewer of them.
+lengths. By default, a turn trains on as many batches as are sorted together, so it has short and
+long ones. Padded batches all have the maximum length, so a turn needs fewer of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
-from albert_tf.data.pipeline import RecordSource
+from albert_tf.data.pipeline import CHUNK_BATCHES, RecordSource
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tasks.base import FineTuningTask, load_model_files
@@ -59,7 +59,9 @@ def define_flags() -> None:
     flags.DEFINE_integer("glue_length", 128, "Longest sequence of GLUE.", 16)
     flags.DEFINE_integer("squad_length", 384, "Longest window of SQuAD.", 64)
     flags.DEFINE_integer("batch_size", 32, "Of training, evaluation and prediction.", 1)
-    flags.DEFINE_integer("batches", 64, "Training batches a turn; an eighth if padded.", 1)
+    flags.DEFINE_integer(
+        "batches", CHUNK_BATCHES, "Training batches of a turn; an eighth of them if padded.", 1
+    )  # fmt: skip
     flags.DEFINE_integer("turns", 3, "Turns; the median counts.", 1)
     flags.DEFINE_enum("precision", "auto", ["auto", "float32", "mixed_bfloat16"], "Precision.")
     define_path("peer_python", None, "Python of transformers, which then takes turns too.")

@@ -34,8 +34,8 @@ CLOCKS = ("wall", "processor")
 #: What is counted, by the kind of work. Each training turn has other texts, with other lengths; all
 #: evaluations have the same examples.
 UNITS = {"training": "tokens", "evaluating": "examples"}
-#: Batches of one length are all alike, so fewer of them are enough: one in so many.
-_ONE_LENGTH_SHARE = 8
+#: Padded batches all take the same time, so a turn has this many times fewer of them.
+_FEWER_PADDED = 8
 #: Starts the other library: takes the precision, what to train on and what to evaluate.
 OpenPeer = Callable[[str, RecordSource, RecordSource], PeerContestant]
 
@@ -132,7 +132,7 @@ def compare(
         model = task.build_model()
     sources = {way: open_sources(pad) for way, pad in WAYS.items()}
     batches = {
-        way: max(1, FLAGS.batches // _ONE_LENGTH_SHARE) if pad else FLAGS.batches
+        way: max(1, FLAGS.batches // _FEWER_PADDED) if pad else FLAGS.batches
         for way, pad in WAYS.items()
     }
     contestants = {
