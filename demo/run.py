@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Pretrains ALBERT on six books and fine-tunes a classifier, in 4 to 10 minutes.
+"""Pretrains ALBERT on six books and fine-tunes a classifier, in 3 to 10 minutes.
 
   python -m demo.run --output_dir=runs/demo
 
