@@ -65,12 +65,10 @@ FINE_TUNING = {
     "text_column": "sentence",
     "label_column": "author",
     "max_seq_length": 80,
-    "train_batch_size": 32,
+    "train_batch_size": 16,
     "num_train_epochs": 15,
     "random_seed": 1,
 }
-#: A model that has learned little, or nothing, needs a higher rate than the recipe's.
-LITTLE_TRAINED = {"learning_rate": 0.0003}
 
 
 def define_flags() -> None:
@@ -160,15 +158,14 @@ def stages(out: str) -> list[Stage]:
                 "init_checkpoint": pretrained,
                 "albert_config_file": CONFIG,
                 "spm_model_file": vocabulary,
-                **LITTLE_TRAINED,
             },
             [f"{pretrained}/{RESULTS_FILE}", CONFIG, vocabulary],
         ),
         "random": (
-            {"albert_config_file": CONFIG, "spm_model_file": vocabulary, **LITTLE_TRAINED},
+            {"albert_config_file": CONFIG, "spm_model_file": vocabulary},
             [CONFIG, vocabulary],
         ),
-        # Nothing is said of the model or the learning rate: those are the defaults.
+        # Nothing is said of the model: it is the default.
         "bundled": ({}, [os.path.join(FOLDER, DEFAULT, MANIFEST_FILE)]),
     }
     for start, (model, inputs) in starts.items():
