@@ -59,7 +59,6 @@ STARTS = {
     "bundled": f"the bundled {DEFAULT}",
 }
 FINE_TUNING = {
-    "task_name": "custom",
     "train_file": f"{AUTHORS}/train.tsv",
     "eval_file": f"{AUTHORS}/dev.tsv",
     "text_column": "sentence",
