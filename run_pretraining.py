@@ -129,9 +129,9 @@ def define_flags() -> None:
         "time_budget", None, "Train for about this long on this machine. Plans batch, steps "
         "and learning rate from the measured speed, and keeps the plan in plan.json. Small models "
         "learn more in the same time this way: with --neighbor_attention, half of the layers at "
-        "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. For small models trained "
-        "from random weights. Measured in runs of 36 minutes and, with all layers from the start, "
-        "of up to two hours; longer runs are possible."
+        "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. --precision is then auto, "
+        "unless given. For small models trained from random weights. Measured in runs of 36 "
+        "minutes and, with all layers from the start, of up to two hours; longer runs are possible."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
     flags.DEFINE_integer("num_train_steps", 125000, "Training steps.", 1, MAX_STEPS)
@@ -179,9 +179,7 @@ def _check_flags() -> None:
 
 
 def _main() -> None:
-    rate = FLAGS.learning_rate
-    rate = scaled_learning_rate(FLAGS.train_batch_size) if rate is None else rate
-    run_config = RunConfig(**{**run_settings(), "learning_rate": rate})
+    run_config = _run_config()
     _check_settings(run_config)
     with lock_for_training():
         if FLAGS.time_budget and FLAGS.do_train:
@@ -189,6 +187,17 @@ def _main() -> None:
             _run(plan.run_config(run_config), plan)
         else:
             _run(run_config, FLAGS)
+
+
+def _run_config() -> RunConfig:
+    """Returns the settings of the run, before a plan changes them."""
+    settings = run_settings()
+    if FLAGS.learning_rate is None:
+        settings["learning_rate"] = scaled_learning_rate(FLAGS.train_batch_size)
+    # With a given time, the fastest precision learns most.
+    if FLAGS.time_budget and not FLAGS["precision"].present:
+        settings["precision"] = "auto"
+    return RunConfig(**settings)
 
 
 def _plan(run_config: RunConfig) -> Plan:

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from absl import flags
 
 import run_pretraining
 from albert_tf.tasks.pretraining.time_budget import Plan, save_plan
@@ -61,3 +62,22 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
     assert again.returncode == 0 and "is already trained to step" in again.stdout
     other = run_script(*command, "--time_budget=2m")
     assert other.returncode == 1 and "planned for 60 seconds, not 120" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "precision"),
+    [
+        (["--time_budget=1h"], "auto"),
+        (["--time_budget=1h", "--precision=float32"], "float32"),
+        ([], "float32"),
+    ],
+)
+def test_a_run_within_a_time_has_the_fastest_precision_unless_one_is_given(given, precision):
+    known = set(flags.FLAGS)
+    run_pretraining.define_flags()
+    try:
+        flags.FLAGS(["run_pretraining", *given, "--output_dir=run"])
+        assert run_pretraining._run_config().precision == precision
+    finally:
+        for name in set(flags.FLAGS) - known:
+            delattr(flags.FLAGS, name)
