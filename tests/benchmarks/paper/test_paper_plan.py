@@ -132,6 +132,16 @@ def test_small_models_continue_the_bundled_one_and_sop_reads_whole_sentences():
     assert stages[made.cells["NSP"]["sop-whole"].folder].flags["eval_input_file"] == whole
 
 
+def test_wide_small_models_have_half_of_the_learning_rate():
+    made = plan("table2", "small")
+    stages = {stage.folder: stage for stage in made.stages}
+    rates = {row: stages[folder].flags["learning_rate"] for row, folder in made.models.items()}
+    assert {row: rate for row, rate in rates.items() if rate != 0.005} == {
+        "ALBERT xlarge": 0.0025,
+        "ALBERT xxlarge": 0.0025,
+    }
+
+
 def test_an_intrinsic_set_replaces_held_out_text():
     made = plan("table5", intrinsic="squad_race")
     assert made.cells["SOP"]["mlm"].folder.endswith("/intrinsic-sop")
