@@ -129,8 +129,8 @@ def define_flags() -> None:
         "time_budget", None, "Train for about this long on this machine. Plans batch, steps "
         "and learning rate from the measured speed, and keeps the plan in plan.json. Small models "
         "learn more in the same time this way: with --neighbor_attention, half of the layers at "
-        "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. --precision is then auto, "
-        "unless given. For small models trained from random weights. Measured in runs of 36 "
+        "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. Sets --precision=auto "
+        "unless you give one. For small models trained from random weights. Measured in runs of 36 "
         "minutes and, with all layers from the start, of up to two hours; longer runs are possible."
     )  # fmt: skip
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.", 0.0)
@@ -194,7 +194,7 @@ def _run_config() -> RunConfig:
     settings = run_settings()
     if FLAGS.learning_rate is None:
         settings["learning_rate"] = scaled_learning_rate(FLAGS.train_batch_size)
-    # With a given time, the fastest precision learns most.
+    # The more steps fit into the time, the more a model learns.
     if FLAGS.time_budget and not FLAGS["precision"].present:
         settings["precision"] = "auto"
     return RunConfig(**settings)
