@@ -16,16 +16,22 @@ from albert_tf.config import AlbertConfig
 PRECISIONS = {"float32": "float32", "bf16": "mixed_bfloat16"}
 
 
-def predictions_of(seq_length: int) -> int:
-    """Masked positions of an example: the builder's share."""
-    return max(1, round(0.15 * seq_length))
+#: Share of the positions that is masked, the builder's.
+MASKED_SHARE = 0.15
 
 
-def random_columns(config: AlbertConfig, seq_length: int, examples: int) -> dict[str, np.ndarray]:
+def predictions_of(seq_length: int, share: float = MASKED_SHARE) -> int:
+    """Masked positions of an example."""
+    return max(1, round(share * seq_length))
+
+
+def random_columns(
+    config: AlbertConfig, seq_length: int, examples: int, share: float = MASKED_SHARE
+) -> dict[str, np.ndarray]:
     """Pretraining examples of random tokens, without padding."""
     rng = np.random.default_rng(0)
     shape = (examples, seq_length)
-    predictions = predictions_of(seq_length)
+    predictions = predictions_of(seq_length, share)
     positions = rng.permuted(np.tile(np.arange(seq_length), (examples, 1)), axis=1)
     return {
         "input_ids": rng.integers(5, config.vocab_size, shape),

@@ -11,8 +11,8 @@ GPU, compares its losses with these and measures the speed. "compile" compiles f
 machine does not have, and "graph" counts the operations that TensorFlow would run there without
 XLA. For the flags of a command, add --help after it.
 
-To train on that GPU, "data" stores batches of records, "pretrain" trains on them, and "checkpoint"
-turns the result into a run of run_pretraining.py:
+To train on that GPU, "data" stores batches of records, or "text" the text that batches are built
+from; "pretrain" trains, and "checkpoint" turns the result into a run of run_pretraining.py:
 
   python -m benchmarks.gpu_step emit --output_dir=runs/gpu --programs=albert_tiny:128:256 \\
     --check= --input_file=records --learning_rate=0.001 --num_train_steps=5000 \\
@@ -57,6 +57,7 @@ def _main_with_tensorflow() -> None:
     commands = {
         "emit": (emit.main, emit.define_flags),
         "data": (checkpoint.write_data, checkpoint.define_data_flags),
+        "text": (checkpoint.write_text, checkpoint.define_text_flags),
         "graph": (traffic.main, traffic.define_flags),
         "checkpoint": (checkpoint.write_checkpoint, checkpoint.define_checkpoint_flags),
         # Listed for the error of an unknown command.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 
 import numpy as np
 from absl import flags
@@ -13,9 +14,14 @@ from absl import flags
 from albert_tf.cli.path_flags import check_records, define_path, define_paths
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
+from albert_tf.io.progress import Progress, total_bytes
+from albert_tf.io.text_files import check_text_files
+from albert_tf.tokenization.tokenizer import Tokenizer
 from benchmarks.gpu_step.emit import training_batches
-from benchmarks.gpu_step.pretrain import FINGERPRINT
-from benchmarks.gpu_step.program import SLOT, Program, load_state, save_batches
+from benchmarks.gpu_step.program import FINGERPRINT, SLOT, Program, load_state, save_batches
+from benchmarks.gpu_step.text import TEXT_PREFIX, save_text
+from data_prep.documents import read_blocks, split_documents, tokenize_block
 
 FLAGS = flags.FLAGS
 
@@ -53,10 +59,41 @@ def write_data() -> None:
     print(f"{FLAGS.output}: {FLAGS.steps} batches, {size:.1f} MiB")
 
 
+def define_text_flags() -> None:
+    """Defines the flags of `text`."""
+    define_paths(
+        "input_file", None, "Text files: one sentence a line, a blank line between documents.",
+        check=check_text_files, required=True
+    )  # fmt: skip
+    define_path(
+        "spm_model_file", None, "SentencePiece model, or folder or name of a model that has one.",
+        required=True
+    )  # fmt: skip
+    define_path("output", None, "The .npz.xz file to write.", required=True)
+
+
+def write_text() -> None:
+    """Writes tokenized documents, from which `pretrain` builds its own batches."""
+    tokenizer = Tokenizer.from_file(FLAGS.spm_model_file)
+    paths = files.expand_globs(FLAGS.input_file)
+    counts: Counter[str] = Counter()
+    with Progress("tokenizing", total_bytes(paths)) as progress:
+        blocks = read_blocks(paths, True, progress.update)
+        tokenized = (tokenize_block(block, tokenizer) for block in blocks)
+        documents = list(split_documents(tokenized, counts))
+    print(f"{counts['documents']:,} documents, {counts['tokens']:,} tokens; compressing them.")
+    save_text(FLAGS.output, documents, tokenizer)
+    print(f"{FLAGS.output}: {os.path.getsize(FLAGS.output) / 2**20:.1f} MiB")
+
+
 def define_checkpoint_flags() -> None:
     """Defines the flags of `checkpoint`."""
     _define_common_flags()
     define_path("state", None, "state-<step>.npz that `pretrain` wrote.", required=True)
+    define_paths(
+        "metrics", None, "The metrics.jsonl that `pretrain` wrote, or several in order, for the "
+        "run's log."
+    )  # fmt: skip
     define_path("output_dir", None, "Folder for the run; must be new or empty.", required=True)
 
 
@@ -69,6 +106,7 @@ def write_checkpoint() -> None:
     from albert_tf.tasks.pretraining.data import open_records
     from albert_tf.tasks.pretraining.task import PretrainingTask
     from albert_tf.training.estimator import Estimator
+    from albert_tf.training.monitors import METRICS_FILE
     from albert_tf.training.run import TrainingRun
     from albert_tf.training.specs import RunConfig, TrainSpec
 
@@ -79,7 +117,9 @@ def write_checkpoint() -> None:
     config = AlbertConfig.from_dict(program.config)
     source = open_records(FLAGS.input_file, config)
     state = load_state(FLAGS.state)
-    if str(state.pop(FINGERPRINT)) != source.fingerprint:
+    fingerprint = str(state.pop(FINGERPRINT))
+    from_text = fingerprint.startswith(TEXT_PREFIX)
+    if not from_text and fingerprint != source.fingerprint:
         raise AlbertError(f"{FLAGS.state} was trained on other data than {FLAGS.input_file}.")
     rates = dict(program.schedule)
     steps = rates.pop("num_train_steps")
@@ -104,5 +144,10 @@ def write_checkpoint() -> None:
     run.task.save_files(folder)
     run.identity.write(folder)
     print(run.store.save(step))
+    if FLAGS.metrics:
+        logs = [files.read_bytes(path) for path in files.expand_globs(FLAGS.metrics)]
+        files.write_bytes(os.path.join(folder, METRICS_FILE), b"".join(logs))
+    if from_text:
+        print("The state was trained on text. A run that goes on with it reads --input_file.")
     if lacking:
         print("The state has no slots; in the checkpoint they are zero.")

@@ -45,25 +45,32 @@ class DeviceStep:
     Args:
       program: to run.
       hlo: its serialized HloModuleProto.
-      state: arrays by name to begin with; the program's initial values where it has none.
 
     Attributes:
       compile_seconds: what compiling took.
 
     Raises:
-      ValueError: initial weights are not those the program was emitted with, or an array of `state`
-        has another shape.
+      ValueError: initial weights are not those the program was emitted with.
     """
 
-    def __init__(
-        self, program: Program, hlo: bytes, state: Mapping[str, np.ndarray] | None = None
-    ) -> None:
+    def __init__(self, program: Program, hlo: bytes) -> None:
         self.program = program
         self.device = jax.devices()[0]
         began = time.perf_counter()
         self._executable = compile_program(hlo, self.device)
         self.compile_seconds = time.perf_counter() - began
-        self._values = self._initial_values(state or {})
+        self.load({})
+
+    def load(self, state: Mapping[str, np.ndarray]) -> None:
+        """Replaces the state.
+
+        Args:
+          state: arrays by name; the program's initial values follow where it has none.
+
+        Raises:
+          ValueError: an array has another shape or type than the program's.
+        """
+        self._values = self._initial_values(state)
 
     def _initial_values(self, state: Mapping[str, np.ndarray]) -> list[jax.Array | None]:
         values: list[jax.Array | None] = []

@@ -23,6 +23,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
 from benchmarks.gpu_step.program import (
     BATCH,
+    INITIAL_FILE,
     SLOT,
     STEP,
     VALUE,
@@ -31,8 +32,9 @@ from benchmarks.gpu_step.program import (
     Program,
     crc32,
     initial_value,
+    save_state,
 )
-from benchmarks.random_step import PRECISIONS, predictions_of, random_columns
+from benchmarks.random_step import MASKED_SHARE, PRECISIONS, predictions_of, random_columns
 from benchmarks.step_programs import Step, StepFunction
 
 if TYPE_CHECKING:
@@ -104,6 +106,14 @@ def define_flags() -> None:
         "input_file", None, "Pretraining records of the programs' length; default: random tokens.",
         check=check_records
     )  # fmt: skip
+    flags.DEFINE_float(
+        "masked_lm_prob", MASKED_SHARE, "Without --input_file: share of the positions that is "
+        "masked.", 0.0, 1.0
+    )  # fmt: skip
+    flags.DEFINE_bool(
+        "neighbor_attention", False, f"Also write {INITIAL_FILE}, initial weights as those of "
+        "run_pretraining.py --neighbor_attention."
+    )  # fmt: skip
     flags.DEFINE_float("learning_rate", 1e-3, "Peak learning rate.", 0.0)
     flags.DEFINE_integer("num_train_steps", 100_000, "Step at which the rate is zero.", 1)
     flags.DEFINE_integer("num_warmup_steps", 0, "Steps of linear warm-up.", 0)
@@ -118,12 +128,16 @@ class Options:
       batches: stored with each program.
       policy: a Keras policy.
       input_file: pretraining records; None: random tokens.
+      masked_share: of the positions of random tokens.
+      neighbor_attention: write initial weights as `attend_to_neighbors` makes them.
     """
 
     schedule: dict[str, float]
     batches: int = 4
     policy: str = "mixed_bfloat16"
     input_file: str | None = None
+    masked_share: float = MASKED_SHARE
+    neighbor_attention: bool = False
 
 
 def main() -> None:
@@ -139,6 +153,8 @@ def main() -> None:
         FLAGS.batches,
         PRECISIONS[FLAGS.precision],
         FLAGS.input_file,
+        FLAGS.masked_lm_prob,
+        FLAGS.neighbor_attention,
     )
     for name, (shape, reference_steps) in folders.items():
         folder = os.path.join(FLAGS.output_dir, name)
@@ -168,10 +184,12 @@ def emit(shape: Shape, folder: str, options: Options, reference_steps: int = 0) 
     step = Step("masked", *shape, precision=options.policy)
     with tempfile.TemporaryDirectory() as scratch:
         count = max(options.batches, reference_steps)
-        source = _source(config, step, count, scratch, options.input_file)
+        source = _source(config, step, count, scratch, options)
         batches = list(itertools.islice(training_batches(source, step.rows), count))
         program, hlo = build(config, step, source, options.schedule, batches[:reference_steps])
     program.save(folder, hlo, batches)
+    if options.neighbor_attention:
+        save_state(os.path.join(folder, INITIAL_FILE), _neighbor_attention(program))
 
 
 def build(
@@ -217,17 +235,20 @@ def build(
 
 
 def _source(
-    config: AlbertConfig, step: Step, batches: int, folder: str, input_file: str | None
+    config: AlbertConfig, step: Step, batches: int, folder: str, options: Options
 ) -> RecordSource:
-    """Returns the records of `input_file`, or random ones."""
+    """Returns the records of `options.input_file`, or random ones."""
     from albert_tf.data import records
     from albert_tf.tasks.pretraining.data import open_records
 
-    if input_file:
-        return open_records(input_file, config, expected={"max_seq_length": step.seq_length})
+    if options.input_file:
+        return open_records(
+            options.input_file, config, expected={"max_seq_length": step.seq_length}
+        )
     path = os.path.join(folder, "random.tfrecord")
-    columns = random_columns(config, step.seq_length, batches * step.rows)
-    layout = records.pretraining_features(step.seq_length, predictions_of(step.seq_length))
+    share = options.masked_share
+    columns = random_columns(config, step.seq_length, batches * step.rows, share)
+    layout = records.pretraining_features(step.seq_length, predictions_of(step.seq_length, share))
     records.write_shard(path, records.encode_examples(columns, layout))
     return open_records(path, config)
 
@@ -319,6 +340,23 @@ def _initialise(
             parameter = dataclasses.replace(parameter, crc32=crc32(value))
         changed.append(parameter)
     return changed
+
+
+def _neighbor_attention(program: Program) -> dict[str, np.ndarray]:
+    """Returns the initial weights that `attend_to_neighbors` changes."""
+    from albert_tf.modeling.encoder import AlbertEncoder
+    from albert_tf.modeling.neighbor_attention import attend_to_neighbors
+
+    encoder = AlbertEncoder(AlbertConfig.from_dict(program.config))
+    weights = encoder.named_weights()
+    initial = {
+        p.name: initial_value(p, program.seed, program.stddev) for p in program.of_kind(WEIGHT)
+    }
+    for name, weight in weights.items():
+        weight.assign(initial[name])
+    attend_to_neighbors(encoder)
+    values = {name: weight.numpy() for name, weight in weights.items()}
+    return {name: v for name, v in values.items() if not np.array_equal(v, initial[name])}
 
 
 def _reference(function: StepFunction, batches: Sequence[dict[str, np.ndarray]]) -> dict[str, Any]:

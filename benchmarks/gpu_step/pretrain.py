@@ -2,11 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pretrains with an emitted program on the device; needs JAX and NumPy only.
 
-Weights and slots stay on the device. The batches are those written by `data`, starting with the one
-of the current step; after the last, they start again with the first. Every --save_steps, and at the
-end, the state is written to --output_dir as state-<step>.npz, with the metrics of every step in
-metrics.jsonl. The same command continues from the newest state. `checkpoint` turns a state into a
-run of run_pretraining.py.
+Weights and slots stay on the device. The batches are those that `data` wrote, starting with the one
+of the current step; after the last, they start again with the first. Or they are built from what
+`text` wrote, in --workers other processes, with new masks in every pass; this needs sentencepiece.
+
+Every --save_steps, and at the end, the state is written to --output_dir as state-<step>.npz.
+metrics.jsonl holds means over --log_steps. The same command continues from the newest state.
+`checkpoint` turns a state into a run of run_pretraining.py.
+
+A run that diverges (docs/divergence.md) ends with exit status 3; its last state is from before this
+was noticed.
 """
 
 from __future__ import annotations
@@ -16,12 +21,18 @@ import glob
 import json
 import os
 import re
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from albert_tf.errors import AlbertError
+from albert_tf.training.divergence import DivergenceDetector
+from albert_tf.training.specs import RunConfig
 from benchmarks.gpu_step.program import (
+    FINGERPRINT,
     SLOT,
     Batches,
     Program,
@@ -30,10 +41,15 @@ from benchmarks.gpu_step.program import (
     save_state,
 )
 
+if TYPE_CHECKING:
+    from benchmarks.gpu_step.text import TextBatches
+
 _LOG_FILE = "metrics.jsonl"
+#: In a state: the step at which its run began.
+_BEGIN = "first_step"
 _STATE = re.compile(r"state-(\d+)\.npz(\.part00)?$")
-#: Besides the state: what the state was trained on.
-FINGERPRINT = "data_fingerprint"
+#: Exit status of a run that has diverged.
+DIVERGED = 3
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -45,13 +61,25 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--program", required=True, help="Folder of one program.")
-    add("--data", required=True, help="File that `data` wrote.")
+    data = parser.add_mutually_exclusive_group(required=True)
+    data.add_argument("--data", help="File that `data` wrote.")
+    data.add_argument("--text", help="File that `text` wrote.")
+    add(
+        "--examples", nargs="+", type=json.loads, default=[{}], metavar="JSON",
+        help="With --text: options of the record builder, an object for each kind of examples, "
+        "such as '{\"whole_sentences\": true, \"short_seq_prob\": 0}'. The length is the program's."
+    )  # fmt: skip
+    add("--seed", type=int, default=12345, help="With --text: seed of examples and masks.")
+    add("--workers", type=int, default=max(1, (os.cpu_count() or 1) - 2), help="With --text.")
     add("--output_dir", required=True, help="Folder for states and metrics.")
     add("--steps", type=int, required=True, help="The step to stop at.")
-    add("--state", help="State to begin with, where --output_dir has none.")
+    add(
+        "--state", help="State to begin with, where --output_dir has none. If it does not exist "
+        "yet, because another run is still to write it, this one compiles and then waits."
+    )  # fmt: skip
     add("--device", default="cuda", choices=("cuda", "cpu"))
     add("--save_steps", type=int, default=1000, help="Steps between states.")
-    add("--log_steps", type=int, default=50, help="Steps started without waiting for them.")
+    add("--log_steps", type=int, default=50, help="Steps that are logged together.")
     add("--minutes", type=float, default=float("inf"), help="Time, after which it saves and ends.")
     add("--part_mib", type=float, help="Cut states into parts of this size.")
     add("--weights_only", action="store_true", help="Leave the slots out of the last state.")
@@ -68,26 +96,43 @@ def newest_state(folder: str) -> str | None:
     return steps[max(steps)] if steps else None
 
 
-def pretrain(options: argparse.Namespace) -> int:
-    """Trains; returns the step reached."""
-    from benchmarks.gpu_step.device import DeviceStep, use
-
+def pretrain(options: argparse.Namespace) -> bool:
+    """Trains; returns whether it got to the end, of the steps or of the time."""
     end = time.monotonic() + 60 * options.minutes
-    use(options.device)
     os.makedirs(options.output_dir, exist_ok=True)
     program = Program.load(options.program)
-    batches = Batches(options.data, program)
-    path = newest_state(options.output_dir) or options.state
-    state = load_state(path) if path else {}
-    fingerprint = str(batches.more[FINGERPRINT])
-    if state.pop(FINGERPRINT, fingerprint) != fingerprint:
-        raise ValueError(f"{path} was trained on other data than {options.data}.")
+    # Its processes must start before JAX.
+    batches = _open_batches(options, program)
+    try:
+        return _train(options, program, batches, end)
+    finally:
+        batches.close()
+
+
+def _open_batches(options: argparse.Namespace, program: Program) -> Batches | TextBatches:
+    if options.data:
+        return Batches(options.data, program)
+    from benchmarks.gpu_step.text import TextBatches
+
+    return TextBatches(options.text, program, options.examples, options.seed, options.workers)
+
+
+def _train(
+    options: argparse.Namespace, program: Program, batches: Batches | TextBatches, end: float
+) -> bool:
+    from benchmarks.gpu_step.device import DeviceStep, use
+
+    use(options.device)
+    device_step = DeviceStep(program, read_hlo(options.program))
+    print(f"Compiled in {device_step.compile_seconds:.0f} s.", flush=True)
+    state = _find_state(options, batches.fingerprint, end)
     if state and not any(parameter.name in state for parameter in program.of_kind(SLOT)):
-        print(f"{path} has no slots; they begin at zero.")
+        print("The state has no slots; they begin at zero.")
+    device_step.load(state)
     step = first = int(state.get("step", 0))
-    offset = int(batches.more["first_step"])
-    device_step = DeviceStep(program, read_hlo(options.program), state)
-    print(f"From step {step}; compiled in {device_step.compile_seconds:.0f} s.", flush=True)
+    # Batches of a text begin with the run, which may itself begin with another run's state.
+    begin = int(state.get(_BEGIN, first))
+    rows = batches.after(first - begin if options.text else first)
     part_bytes = int(options.part_mib * 2**20) if options.part_mib else None
 
     def save(weights_only: bool = False) -> None:
@@ -95,39 +140,103 @@ def pretrain(options: argparse.Namespace) -> int:
         if weights_only:
             for parameter in program.of_kind(SLOT):
                 del arrays[parameter.name]
-        arrays[FINGERPRINT] = np.array(fingerprint)
+        arrays[FINGERPRINT] = np.array(batches.fingerprint)
+        arrays[_BEGIN] = np.array(begin)
         save_state(os.path.join(options.output_dir, f"state-{step}.npz"), arrays, part_bytes)
 
-    with open(os.path.join(options.output_dir, _LOG_FILE), "a", encoding="utf-8") as log:
+    run_config = RunConfig("unused", train_batch_size=program.step["rows"])
+    detector = DivergenceDetector([], run_config, options.steps)
+    log_file = os.path.join(options.output_dir, _LOG_FILE)
+    _cut_log(log_file, first)
+    with open(log_file, "a", encoding="utf-8") as log:
         began = time.monotonic()
         while step < options.steps and time.monotonic() < end:
             periods = (options.log_steps, options.save_steps)
             stops = [(step // period + 1) * period for period in periods]
             count = min(options.steps, *stops) - step
-            vectors = [
-                device_step(device_step.put(batches[step + i - offset])) for i in range(count)
-            ]
+            vectors = [device_step(device_step.put(next(rows))) for _ in range(count)]
             values = np.stack([np.asarray(vector) for vector in vectors])
-            for i, row in enumerate(values.astype(float)):
-                line = {"step": step + i + 1, **dict(zip(program.metrics, row.tolist()))}
-                log.write(json.dumps(line) + "\n")
-            log.flush()
             step += count
+            columns = dict(zip(program.metrics, values.T.astype(float)))
+            entry = log_entry(step, columns)
+            log.write(json.dumps(entry) + "\n")
+            log.flush()
             rate = (step - first) * program.tokens / (time.monotonic() - began)
-            print(_progress(step, dict(zip(program.metrics, values.mean(0))), rate), flush=True)
+            print(_progress(entry, rate), flush=True)
+            alarms = detector.update(step, columns)
+            if alarms:
+                print(f"Stopped: {alarms[0].text}. {alarms[0].advice}", flush=True)
+                return False
             if step % options.save_steps == 0 and step < options.steps:
                 save()
     save(options.weights_only)
-    return step
+    return True
 
 
-def _progress(step: int, means: dict[str, float], rate: float) -> str:
+def _find_state(options: argparse.Namespace, fingerprint: str, end: float) -> dict[str, np.ndarray]:
+    """Returns the newest state of --output_dir, or --state, for which it waits; empty: neither.
+
+    Raises:
+      ValueError: the state in --output_dir was trained on other data.
+      FileNotFoundError: there is no --state in time.
+    """
+    path = newest_state(options.output_dir)
+    if path:
+        state = load_state(path)
+        if str(state.pop(FINGERPRINT, "")) != fingerprint:
+            raise ValueError(f"{path} was trained on other data than this run has.")
+        return state
+    if not options.state:
+        return {}
+    while not any(map(os.path.exists, (options.state, f"{options.state}.part00"))):
+        if time.monotonic() > end:
+            raise FileNotFoundError(f"{options.state} does not exist.")
+        time.sleep(0.1)
+    state = load_state(options.state)
+    for name in (FINGERPRINT, _BEGIN):
+        state.pop(name, None)
+    return state
+
+
+def _cut_log(path: str, step: int) -> None:
+    """Drops the entries of a log after a step, from which the run goes on."""
+    if not os.path.exists(path):
+        return
+    with open(path, encoding="utf-8") as log:
+        lines = [line for line in log if json.loads(line)["step"] <= step]
+    with open(f"{path}.tmp", "w", encoding="utf-8") as log:
+        log.writelines(lines)
+    os.replace(f"{path}.tmp", path)
+
+
+def log_entry(step: int, columns: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """Returns an entry of metrics.jsonl, as run_pretraining.py logs it.
+
+    Args:
+      step: the last of some steps.
+      columns: metrics of each of these steps, [steps].
+    """
+    columns = dict(columns)
+    finite = columns.pop("finite") > 0
+    tokens, positions = columns.pop("tokens"), columns.pop("positions")
+    means = {name: float(column[finite].mean()) for name, column in columns.items()}
+    means["learning_rate"] = float(columns["learning_rate"][-1])
+    means["padding_share"] = 1 - float(tokens.sum() / positions.sum())
+    return {"step": step, "split": "train", **means}
+
+
+def _progress(entry: Mapping[str, Any], rate: float) -> str:
     return (
-        f"step {step}: loss {means['loss']:.3f}, masked LM {means['masked_lm_accuracy']:.1%}, "
-        f"sentence order {means['sentence_order_accuracy']:.0%}, {rate:,.0f} tokens/s"
+        f"step {entry['step']}: loss {entry['loss']:.3f}, "
+        f"masked LM {entry['masked_lm_accuracy']:.1%}, "
+        f"sentence order {entry['sentence_order_accuracy']:.0%}, {rate:,.0f} positions/s"
     )
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the command."""
-    pretrain(parse_arguments(arguments))
+    """Runs the command; exits with DIVERGED if the run does, and with 1 after an error."""
+    try:
+        reached = pretrain(parse_arguments(arguments))
+    except AlbertError as error:
+        sys.exit(f"{error}")
+    sys.exit(0 if reached else DIVERGED)

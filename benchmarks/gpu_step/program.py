@@ -17,11 +17,16 @@ import itertools
 import json
 import os
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 HLO_FILE, PROGRAM_FILE, BATCHES_FILE = "step.hlo.gz", "program.json", "batches.npz"
+#: A state of step 0 with the weights that begin with other values than random ones.
+INITIAL_FILE = "state-0.npz"
+#: Besides the state: what the state was trained on.
+FINGERPRINT = "data_fingerprint"
 #: What a parameter is.
 BATCH, WEIGHT, SLOT, STEP, VALUE = KINDS = ("batch", "weight", "slot", "step", "value")
 _STATE = (WEIGHT, SLOT, STEP)
@@ -151,7 +156,8 @@ class Batches:
       program: to feed.
 
     Attributes:
-      more: the file's further arrays by name.
+      fingerprint: of the records that the batches are from; empty for other batches.
+      first_step: the step of the first batch.
     """
 
     def __init__(self, path: str, program: Program) -> None:
@@ -159,7 +165,8 @@ class Batches:
         with np.load(path) as stored:
             arrays = dict(stored)
         self._columns = {name: arrays.pop(name) for name in self._dtypes}
-        self.more = arrays
+        self.fingerprint = str(arrays.get(FINGERPRINT, ""))
+        self.first_step = int(arrays.get("first_step", 0))
         for parameter in program.of_kind(BATCH):
             shape = self._columns[parameter.name].shape[1:]
             if shape != parameter.shape:
@@ -171,6 +178,13 @@ class Batches:
     def __getitem__(self, number: int) -> dict[str, np.ndarray]:
         row = number % len(self)
         return {name: self._columns[name][row].astype(d) for name, d in self._dtypes.items()}
+
+    def after(self, step: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the batches after some steps, endlessly."""
+        return (self[number] for number in itertools.count(step - self.first_step))
+
+    def close(self) -> None:
+        """Does nothing; see TextBatches."""
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -217,13 +231,15 @@ def save_state(path: str, state: dict[str, np.ndarray], part_bytes: int | None =
     if not part_bytes:
         os.replace(temporary, path)
         return
+    size = os.path.getsize(temporary)
     with open(temporary, "rb") as f:
-        for number in itertools.count():
-            part = f.read(part_bytes)
-            if not part:
-                break
-            with open(f"{path}.part{number:02d}", "wb") as g:
-                g.write(part)
+        # The first part comes last: where it is, the others are.
+        for number in reversed(range(-(-size // part_bytes))):
+            f.seek(number * part_bytes)
+            part = f"{path}.part{number:02d}"
+            with open(f"{part}.tmp", "wb") as g:
+                g.write(f.read(part_bytes))
+            os.replace(f"{part}.tmp", part)
     os.remove(temporary)
 
 
@@ -233,7 +249,7 @@ def load_state(path: str) -> dict[str, np.ndarray]:
     Raises:
       FileNotFoundError: there is neither.
     """
-    parts = [path] if os.path.exists(path) else sorted(glob.glob(f"{glob.escape(path)}.part*"))
+    parts = [path] if os.path.exists(path) else sorted(glob.glob(f"{glob.escape(path)}.part??"))
     if not parts:
         raise FileNotFoundError(f"There is neither {path} nor {path}.part00.")
     content = io.BytesIO()

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from albert_tf.data import records
 from albert_tf.errors import AlbertError
+from albert_tf.training.monitors import read_metrics
 from albert_tf.weights.load import open_source
 from benchmarks.gpu_step import emit, pretrain, program, run, traffic
 from benchmarks.gpu_step.cards import CARDS, peak_flops, target_config
@@ -22,34 +21,14 @@ from benchmarks.gpu_step.program import SLOT, STEP, WEIGHT, Parameter, Program
 from benchmarks.peers import protocol
 from benchmarks.random_step import predictions_of, random_columns
 from tests.support.builders import tiny_config
+from tests.support.device_side import ROOT, needs_jax, run_here, run_with_jax
 
 pytestmark = pytest.mark.tooling
 
-ROOT = pathlib.Path(__file__).parents[2]
-JAX_PYTHON = os.environ.get("JAX_PYTHON", str(ROOT / ".venv-peers/tpu/bin/python"))
 CUDA_PYTHON = os.environ.get("JAX_CUDA_PYTHON", str(ROOT / ".venv-peers/cuda/bin/python"))
-needs_jax = pytest.mark.skipif(
-    not os.path.exists(JAX_PYTHON),
-    reason="There is no environment .venv-peers/tpu with JAX, nor one that JAX_PYTHON names.",
-)
 CONFIG = tiny_config(100)
 LENGTH, ROWS = 16, 4
 SCHEDULE = {"learning_rate": 0.01, "num_train_steps": 10, "num_warmup_steps": 2}
-
-
-def run_with_jax(*arguments):
-    """Runs a command of the device's side; returns what it printed."""
-    command = [JAX_PYTHON, "-m", "benchmarks.gpu_step", *arguments, "--device=cpu"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert not done.returncode, done.stdout + done.stderr
-    return done.stdout
-
-
-def run_here(*arguments, status=0):
-    """Runs a program of this environment; returns what it printed."""
-    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -335,7 +314,9 @@ def test_run_pretraining_goes_on_where_the_device_stopped(folder, tmp_path):
     common = [f"--program={one}", f"--input_file={records_file}"]
     run_here("-m", "benchmarks.gpu_step", "data", *common, "--steps=10", f"--output={data}")
 
-    trained = ("pretrain", f"--program={one}", f"--data={data}", f"--output_dir={states}")
+    trained = (
+        "pretrain", f"--program={one}", f"--data={data}", f"--output_dir={states}", "--log_steps=1"
+    )  # fmt: skip
     run_with_jax(*trained, "--steps=3", "--save_steps=2")
     assert sorted(os.listdir(states)) == ["metrics.jsonl", "state-2.npz", "state-3.npz"]
     run_with_jax(*trained, "--steps=6", "--part_mib=0.01")
@@ -347,8 +328,12 @@ def test_run_pretraining_goes_on_where_the_device_stopped(folder, tmp_path):
     assert list(losses) == [1, 2, 3, 4, 5, 6]
 
     state = f"--state={states}/state-6.npz"
-    made = ("-m", "benchmarks.gpu_step", "checkpoint", *common, state, f"--output_dir={output}")
+    made = (
+        "-m", "benchmarks.gpu_step", "checkpoint", *common, state, f"--output_dir={output}",
+        f"--metrics={states}/metrics.jsonl",
+    )  # fmt: skip
     run_here(*made)
+    assert [entry["step"] for entry in read_metrics(output)] == [1, 2, 3, 4, 5, 6]
     assert "is not empty" in run_here(*made, status=1)
     stored = program.load_state(f"{states}/state-6.npz")
     source = open_source(output)

@@ -1,0 +1,254 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training batches straight from tokenized text, built while the device trains; no TensorFlow.
+
+`text` stores the documents of a text once, which takes a quarter of the size of its records. The
+record builder's own code (data_prep) then cuts them into examples and masks these, in other
+processes. So every pass over the text has new examples and new masks.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import hashlib
+import io
+import itertools
+import json
+import lzma
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import from_json
+from albert_tf.tokenization.tokenizer import Tokenizer, TokenizerSpec
+from benchmarks.gpu_step.program import BATCH, Program
+from data_prep.assembly import assemble
+from data_prep.instances import Instances, create_instances
+from data_prep.masking import mask
+from data_prep.pretraining_options import PretrainingOptions
+from data_prep.spill import Bucket, Dealer, Document
+
+#: Begins the fingerprints of batches that were built from text.
+TEXT_PREFIX = "text-"
+#: Examples that are masked together.
+_ROWS = 4096
+#: The compressor looks for repetitions in as many bytes.
+_DICTIONARY_BYTES = 1 << 28
+
+
+def save_text(path: str, documents: Sequence[Document], tokenizer: Tokenizer) -> None:
+    """Writes tokenized documents and their tokenizer.
+
+    Args:
+      path: of the file, an .npz compressed with LZMA.
+      documents: of a vocabulary of at most 65,536 pieces.
+      tokenizer: of the documents.
+    """
+    content = io.BytesIO()
+    np.savez(
+        content,
+        tokens=np.concatenate([document.tokens for document in documents]).astype(np.uint16),
+        sentences=np.concatenate([document.sentence_lengths for document in documents]),
+        documents=np.array([len(document.sentence_lengths) for document in documents]),
+        tokenizer=np.array(json.dumps(tokenizer.spec.to_dict())),
+        vocabulary=np.frombuffer(tokenizer.data, np.uint8),
+    )
+    # Pairs of bytes belong together.
+    lzma2 = {
+        "id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": _DICTIONARY_BYTES, "lc": 3, "lp": 1,
+        "pb": 1,
+    }  # fmt: skip
+    temporary = f"{path}.tmp"
+    with lzma.open(temporary, "wb", filters=[lzma2]) as f:
+        f.write(content.getbuffer())
+    os.replace(temporary, path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """What `save_text` wrote.
+
+    Attributes:
+      buckets: the documents, dealt to parts of about the same size.
+      tokenizer: of the documents.
+      sha256: hex digest of the file.
+    """
+
+    buckets: Sequence[Bucket]
+    tokenizer: Tokenizer
+    sha256: str
+
+    @classmethod
+    def load(cls, path: str, num_buckets: int) -> Text:
+        """Reads a file."""
+        with open(path, "rb") as f:
+            stored = f.read()
+        with np.load(io.BytesIO(lzma.decompress(stored))) as arrays:
+            tokens, sentences, documents = (
+                arrays[name] for name in ("tokens", "sentences", "documents")
+            )
+            spec = TokenizerSpec.from_dict(json.loads(str(arrays["tokenizer"])), path)
+            tokenizer = Tokenizer(spec, arrays["vocabulary"].tobytes(), path)
+        dealer = Dealer(num_buckets)
+        dealt: list[list[Document]] = [[] for _ in range(num_buckets)]
+        sentence_ends = np.cumsum(documents)
+        token_ends = np.cumsum(sentences)[sentence_ends - 1].tolist()
+        first_sentence = first_token = 0
+        for number, (sentence, token) in enumerate(zip(sentence_ends.tolist(), token_ends)):
+            document = Document(
+                number, sentences[first_sentence:sentence], tokens[first_token:token]
+            )
+            dealt[dealer.deal(token - first_token)].append(document)
+            first_sentence, first_token = sentence, token
+        buckets = [Bucket.from_documents(documents) for documents in dealt if documents]
+        return cls(buckets, tokenizer, hashlib.sha256(stored).hexdigest())
+
+
+def _options(program: Program, others: Mapping[str, object]) -> PretrainingOptions:
+    """Returns options of the record builder for the sequences of a program.
+
+    Raises:
+      AlbertError: an option does not exist, is out of range, or is the program's to tell.
+    """
+    (predictions,) = (p.shape[1] for p in program.of_kind(BATCH) if p.name == "masked_lm_ids")
+    length = program.step["seq_length"]
+    own = {"max_seq_length": length, "max_predictions_per_seq": predictions}
+    told = sorted(own.keys() & others.keys())
+    if told:
+        raise AlbertError(f"The program tells {told[0]}; leave it out of the examples' options.")
+    share = {"masked_lm_prob": predictions / length}
+    return from_json(PretrainingOptions, {**share, **others, **own}, "The options of examples")
+
+
+#: Of a worker process, which inherits it.
+_text: Text
+
+
+class TextBatches:
+    """Endless batches of examples that worker processes build from a text.
+
+    A pass cuts all documents once by each of the options. The examples of a bucket are shuffled
+    together. They depend on the seed, the pass and the bucket, not on the number of workers.
+
+    Args:
+      path: of a file that `save_text` wrote.
+      program: to feed.
+      examples: for each kind of examples, options of the record builder by name. Their length is
+        the program's; without `masked_lm_prob`, so is their share of masked positions.
+      seed: of all random choices.
+      workers: number of processes.
+      num_buckets: parts of the text; a worker builds the examples of one at a time.
+
+    Attributes:
+      fingerprint: hex digest of the text, the options and the seed.
+
+    Raises:
+      AlbertError: an option does not exist, is out of range or is the program's to tell; the kinds
+        are masked in different ways; or the text has another vocabulary than the program's model.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        program: Program,
+        examples: Sequence[Mapping[str, object]],
+        seed: int,
+        workers: int,
+        num_buckets: int = 32,
+    ) -> None:
+        global _text
+        self._dtypes = {p.name: p.dtype for p in program.of_kind(BATCH)}
+        self._rows = program.step["rows"]
+        options = tuple(_options(program, each) for each in examples)
+        if len({each.masking() for each in options}) > 1:
+            raise AlbertError("All kinds of examples must be masked in the same way.")
+        # Workers share the memory of the text with this process.
+        _text = Text.load(path, num_buckets)
+        pieces = program.config["vocab_size"]
+        if _text.tokenizer.vocab_size != pieces:
+            raise AlbertError(
+                f"{path} has a vocabulary of {_text.tokenizer.vocab_size} pieces, the program's "
+                f"model one of {pieces}."
+            )
+        self._build = functools.partial(_build, options, seed)
+        self._workers = workers
+        identity = [_text.sha256, *(dataclasses.asdict(o) for o in options), seed, num_buckets]
+        digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+        self.fingerprint = TEXT_PREFIX + digest
+        # Processes must be forked before the device's library starts its threads.
+        context = multiprocessing.get_context("fork")
+        self._pool = concurrent.futures.ProcessPoolExecutor(workers, context)
+        self._jobs: collections.deque[concurrent.futures.Future] = collections.deque()
+        self._numbers = itertools.count()
+        self._submit()
+
+    def _submit(self) -> None:
+        while len(self._jobs) < 2 * self._workers:
+            number = next(self._numbers)
+            self._jobs.append(self._pool.submit(self._build, *divmod(number, len(_text.buckets))))
+
+    def after(self, step: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the batches after some steps, in the program's types; call it once."""
+        return itertools.islice(self._batches(), step, None)
+
+    def _batches(self) -> Iterator[dict[str, np.ndarray]]:
+        left: dict[str, np.ndarray] = {}
+        while True:
+            examples = self._jobs.popleft().result()
+            self._submit()
+            if left:
+                examples = {name: np.concatenate([left[name], examples[name]]) for name in left}
+            used = len(examples["input_mask"]) // self._rows * self._rows
+            left = {name: column[used:] for name, column in examples.items()}
+            for start in range(0, used, self._rows):
+                rows = slice(start, start + self._rows)
+                yield {name: examples[name][rows].astype(d) for name, d in self._dtypes.items()}
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _build(
+    options: Sequence[PretrainingOptions], seed: int, number: int, bucket_number: int
+) -> dict[str, np.ndarray]:
+    """Returns the examples of a bucket in a pass, by the models' names, in small integers."""
+    rng = np.random.default_rng([seed, number, bucket_number])
+    bucket, tokenizer = _text.buckets[bucket_number], _text.tokenizer
+    parts = [
+        create_instances(bucket, tokenizer.word_starts, each.instances(), rng)[0]
+        for each in options
+    ]
+    instances = Instances(
+        *(
+            np.concatenate([getattr(part, field.name) for part in parts])
+            for field in dataclasses.fields(Instances)
+        )
+    )
+    instances = instances.take(rng.permutation(len(instances)))
+    masking, length = options[0].masking(), options[0].max_seq_length
+    random_ids = np.setdiff1d(
+        np.arange(tokenizer.vocab_size, dtype=np.int32), tokenizer.special_ids
+    )
+    columns: dict[str, list[np.ndarray]] = collections.defaultdict(list)
+    for start in range(0, len(instances), _ROWS):
+        chunk = instances.take(slice(start, start + _ROWS))
+        batch = assemble(bucket.tokens, chunk, length, tokenizer)
+        masked = mask(batch, masking, tokenizer.mask_id, random_ids, rng)
+        for name, column in (
+            ("input_word_ids", masked.input_ids),
+            ("input_mask", batch.input_mask),
+            ("input_type_ids", batch.segment_ids),
+            ("masked_lm_positions", masked.positions),
+            ("masked_lm_ids", masked.labels),
+            ("masked_lm_weights", masked.weights > 0),
+            ("next_sentence_labels", chunk.labels),
+        ):
+            columns[name].append(column if column.dtype == bool else column.astype(np.uint16))
+    return {name: np.concatenate(column) for name, column in columns.items()}
