@@ -75,13 +75,17 @@ OTHER_PAGES = {
 }
 #: Pages with code that nobody runs as it is there: the number of such blocks, and why.
 NOT_RUN_PAGES = {
-    "benchmarks/README.md": (6, "environments of other libraries; GPUs"),
+    "benchmarks/README.md": (7, "environments of other libraries; GPUs"),
     "docs/cloud_tpu.md": (11, "they need a TPU"),
     "docs/index.md": (1, "tests/test_setup.py"),
     "docs/performance.md": (8, "benchmarks with whole data sets, other libraries or large models"),
     "docs/reproduction.md": (5, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/books_pretraining.md": (1, "how an old result was made"),
     "docs/results/finetuning.md": (4, "how old results were made; see docs/finetuning.md"),
+    "docs/results/gpu.md": (
+        1,
+        "a GPU; tests/benchmarks/test_gpu_step.py runs it with JAX on the CPU",
+    ),
     "docs/results/inference.md": (1, "other libraries and large models"),
     "docs/results/paper.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/paper_small.md": (1, "hours; tests/benchmarks/paper runs smaller tables"),

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes the bundled model, and the same model from random weights, with several seeds each.
+"""Fine-tunes a bundled model, and the same model from random weights, with several seeds each.
 
 Settings come from the recipes for small models. Steps, sequence lengths and batch sizes are smaller
 to suit two cores: one epoch of SST-2 and RACE, two of SQuAD, three to five of the others. Both
@@ -28,11 +28,10 @@ from benchmarks.stages import Stage, run_stages
 
 FLAGS = flags.FLAGS
 RESULTS_FILE = "finetune.json"
-#: --init_checkpoint by what the results call it.
-STARTS = {"pretrained": DEFAULT, "random": NONE}
-#: What decides the results of each in the bundled model's folder.
+PRETRAINED, RANDOM = STARTS = ("pretrained", "random")
+#: What decides the results of each in the model's folder.
 _SHAPE = ("config.json", "spiece.model")
-_READS = {"pretrained": ("model.safetensors", *_SHAPE), "random": _SHAPE}
+_READS = {PRETRAINED: ("model.safetensors", *_SHAPE), RANDOM: _SHAPE}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +111,7 @@ BENCHMARKS = {
 
 def define_flags() -> None:
     """Flags of `finetune`."""
+    flags.DEFINE_string("model", DEFAULT, "The name of the bundled model.")
     define_path(
         "data_dir", None, "Folder with glue/ (CoLA, RTE, SST-2, STS-B), squad/ (dev-v1.1.json, "
         "train_parts/train-v1.1….json: all of the training set, or a part) and race/ (train, dev).",
@@ -131,9 +131,14 @@ def define_flags() -> None:
 
 
 def stages(
-    tasks: list[str], starts: list[str], data_dir: str, output_dir: str, num_seeds: int
+    tasks: list[str],
+    starts: list[str],
+    data_dir: str,
+    output_dir: str,
+    num_seeds: int,
+    model: str = DEFAULT,
 ) -> dict[tuple[str, str], Stage]:
-    """A stage for each task and start (keys of BENCHMARKS and of STARTS).
+    """A stage for each task and start (of BENCHMARKS and of STARTS).
 
     Raises:
       AlbertError: a task is unknown, or its data is not there.
@@ -158,27 +163,37 @@ def stages(
                 "do_train": True,
                 "do_eval": True,
                 **given,
-                "init_checkpoint": STARTS[start],
+                **_start_flags(start, model),
                 "num_seeds": num_seeds,
                 "output_dir": folder,
             }
             # Not RACE's folders of thousands of files, whose changes the run itself finds.
             inputs = [path for paths in found for path in paths if os.path.isfile(path)]
-            inputs += [recipe_file(name), *model_files(start)]
+            inputs += [recipe_file(name), *model_files(start, model)]
             title = f"Fine-tune on {task.title} from {start} weights, {num_seeds} seeds"
             seconds = task.seconds * num_seeds
             result[name, start] = Stage(title, folder, task.script, run, inputs, seconds)
     return result
 
 
-def model_files(start: str) -> list[str]:
-    """The files of the bundled model that runs from this start depend on."""
-    return [os.path.join(FOLDER, DEFAULT, name) for name in _READS[start]]
+def _start_flags(start: str, model: str) -> dict[str, str]:
+    """The flags of a script that name the initial weights."""
+    if start == PRETRAINED:
+        return {"init_checkpoint": model}
+    if model == DEFAULT:
+        return {"init_checkpoint": NONE}
+    shape = f"albert_tf/pretrained/{model}/config.json"
+    return {"init_checkpoint": NONE, "albert_config_file": shape, "spm_model_file": model}
 
 
-def hashes(start: str) -> dict[str, str]:
+def model_files(start: str, model: str = DEFAULT) -> list[str]:
+    """The files of a bundled model that runs from this start depend on."""
+    return [os.path.join(FOLDER, model, name) for name in _READS[start]]
+
+
+def hashes(start: str, model: str = DEFAULT) -> dict[str, str]:
     """SHA-256 of each of `model_files`, by its name."""
-    return {os.path.basename(path): files.sha256(path) for path in model_files(start)}
+    return {os.path.basename(path): files.sha256(path) for path in model_files(start, model)}
 
 
 def settings(name: str) -> dict[str, Any]:
@@ -187,11 +202,14 @@ def settings(name: str) -> dict[str, Any]:
     return {**recipe, **BENCHMARKS[name].flags}
 
 
-def collect(runs: Mapping[tuple[str, str], Stage]) -> dict[str, dict[str, Any]]:
+def collect(
+    runs: Mapping[tuple[str, str], Stage], model: str = DEFAULT
+) -> dict[str, dict[str, Any]]:
     """The scores of finished runs: what RESULTS_FILE holds.
 
     Args:
       runs: as of `stages`, all finished.
+      model: that they are of.
 
     Returns:
       By task its `metric`, `constant_answer` (the metric of one) and, by start, `seeds` (a score
@@ -208,7 +226,7 @@ def collect(runs: Mapping[tuple[str, str], Stage]) -> dict[str, dict[str, Any]]:
             "median": statistics.median(values),
             "seeds": values,
             "command": stage.command(),
-            "model_files": hashes(start),
+            "model_files": hashes(start, model),
             "settings": settings(name),
             "machine": machine.describe(),
         }
@@ -239,9 +257,10 @@ def table(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 def main() -> None:
     """Runs the command."""
     data_dir, output_dir = FLAGS.data_dir.rstrip("/"), FLAGS.output_dir.rstrip("/")
-    todo = stages(FLAGS.tasks, FLAGS.start, data_dir, output_dir, FLAGS.num_seeds)
+    model = FLAGS.model
+    todo = stages(FLAGS.tasks, FLAGS.start, data_dir, output_dir, FLAGS.num_seeds, model)
     run_stages(list(todo.values()))
-    found = collect(todo)
+    found = collect(todo, model)
     for scores in found.values():
         for start in FLAGS.start:
             # Published commands contain no local paths.

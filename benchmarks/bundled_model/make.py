@@ -43,14 +43,15 @@ _KIND = Kind(
 model = albert_tf.load_pretrained("{name}")
 model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))""",
 )
+_LATER = "The embeddings of later positions are copies of earlier ones and were not trained.\n"
 _USE = """\
 A small English model to start from: to try this package out, to teach, and to fine-tune where a
 model must be small. It is no substitute for the released models, which have read far more.
 
-It was trained on books, most of them from before 1930, in sequences of at most {length} tokens; the
-embeddings of later positions are copies of earlier ones and were not trained. It has learned the
-language and the views of these books, prejudices about women, peoples and classes included: do not
-use it to judge people. The weights come under the licence of the package (Apache 2.0).
+It was trained on books, most of them from before 1930, in sequences of at most {length} tokens.
+{later}It has learned the language and the views of these books, prejudices about women, peoples and
+classes included: do not use it to judge people. The weights come under the licence of the package
+(Apache 2.0).
 
 ## Text
 
@@ -84,23 +85,40 @@ def define_flags() -> None:
         "Model card and manifest quote it.", required=True
     )  # fmt: skip
     flags.DEFINE_string("name", pretrained.DEFAULT, "The name it is bundled under.")
+    flags.DEFINE_list("trained_on", None, "What each run was made on. Default: this machine.")
+    flags.DEFINE_integer(
+        "longest", None, "Tokens of the longest sequences that the model read. Default: those of "
+        "the last run's records.", 1
+    )  # fmt: skip
     define_path("work_dir", "runs/bundled", "Folder for what is made on the way.")
 
 
-def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[str, Any]:
+def make(
+    run_dirs: list[str],
+    commands: str,
+    name: str,
+    work_dir: str,
+    trained_on: list[str] | None = None,
+    longest: int | None = None,
+) -> dict[str, Any]:
     """Makes albert_tf/pretrained/<name>; see the flags. Returns what manifest.json holds.
 
     Raises:
-      AlbertError: there is no model, a file of a run is missing, or an evaluation failed.
+      AlbertError: there is no model, a file of a run is missing, an evaluation failed, or
+        `trained_on` is not as long as `run_dirs`.
     """
+    machines = trained_on or [machine.describe()] * len(run_dirs)
+    if len(machines) != len(run_dirs):
+        raise AlbertError(f"Give `trained_on` for {len(run_dirs)} runs, not {len(machines)}.")
     folder = os.path.join(work_dir, name)
     shutil.rmtree(folder, ignore_errors=True)
     options = ConversionOptions(weights_dtype=FLOAT16, rescale=True)
     report = convert(run_dirs[-1], "hf", folder, options)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
-    here = machine.describe()
-    described = [{**describe_run(path), "machine": here} for path in run_dirs]
+    described = [
+        {**describe_run(path), "machine": where} for path, where in zip(run_dirs, machines)
+    ]
     runs = with_earlier_runs(name, described)
     model = load_pretrained(folder)
     made = {
@@ -111,7 +129,9 @@ def make(run_dirs: list[str], commands: str, name: str, work_dir: str) -> dict[s
         "tokens": sum(run["tokens"] for run in runs),
         "weights": f"{weights}, embeddings rescaled, rounded to float16",
     }
-    card = _card(name, run_dirs[-1], weights, commands, made, figures, model)
+    longest = longest or runs[-1]["data"]["options"]["max_seq_length"]
+    on = f" Trained on {', '.join(dict.fromkeys(trained_on))}." if trained_on else ""
+    card = _card(name, run_dirs[-1], f"`{weights}`", on, commands, made, figures, model, longest)
     files.write_text(os.path.join(folder, CARD_FILE), card)
     manifest = {
         "name": name,
@@ -189,22 +209,25 @@ def _card(
     name: str,
     run_dir: str,
     weights: str,
+    trained_on: str,
     commands: str,
     made: dict[str, Any],
     figures: dict[str, Any],
     model: Any,
+    longest: int,
 ) -> str:
     """The model card, of what the run's files tell and of what was measured."""
     facts = ModelFolder(run_dir).facts(name, model.tokenizer, model)
-    length = made["runs"][-1]["data"]["options"]["max_seq_length"]
+    later = _LATER if longest < model.config.max_position_embeddings else ""
     facts = dataclasses.replace(
         facts,
-        origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens. The weights are those "
-        f"of `{weights}`, embeddings rescaled as by `convert_checkpoint.py --rescale_embeddings`, "
+        origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens.{trained_on} The "
+        f"weights are those of {weights}, embeddings rescaled as by "
+        "`convert_checkpoint.py --rescale_embeddings`, "
         "each weight rounded to the nearest float16. The commands:\n\n```sh\n"
         f"{commands.strip()}\n```",
         evaluation=figures["metrics"],
-        use=_USE.format(length=length),
+        use=_USE.format(length=longest, later=later),
     )
     check = (
         "The folder was read back and compared with the rounded weights, and the figures above "
@@ -216,7 +239,9 @@ def _card(
 def main() -> None:
     """Runs the command."""
     commands = files.read_text(FLAGS.commands_file, "script")
-    manifest = make(FLAGS.run_dirs, commands, FLAGS.name, FLAGS.work_dir)
+    manifest = make(
+        FLAGS.run_dirs, commands, FLAGS.name, FLAGS.work_dir, FLAGS.trained_on, FLAGS.longest
+    )
     size = sum(file["bytes"] for file in manifest["files"].values())
     print(f"{FLAGS.name} is in {pretrained.FOLDER}: {size / 1e6:.1f} MB, by its manifest:")
     for what, metrics in manifest["heldout"].items():

@@ -20,9 +20,9 @@ from benchmarks.path_lists import define_path_list
 
 FLAGS = flags.FLAGS
 _BEGIN = """\
-# The bundled model
+# {title}
 
-Results of `{model}`, the model that comes with this package, with the commands that measured them.
+Results of `{model}`, which comes with this package, with the commands that measured them.
 `python -m benchmarks.bundled_model report` wrote this page from [the figures]({json}). The model
 card, `albert_tf/pretrained/{model}/README.md`, describes how the model was made.
 
@@ -41,9 +41,10 @@ By chance, half of the sentence orders are right.
 _CURVE = """
 ## Learning curve
 
-{tokens} tokens in {number} runs, each starting from the weights of the previous one. Blue: training
+{tokens} tokens in {runs}. Blue: training
 text, means of 100 steps. Orange: the first held-out sequences, during training. Dotted: our goals.
-The runs read different kinds of records (see the model card), so compare figures within a run only.
+The model read different kinds of examples one after the other (see the model card), so compare
+neighboring figures only.
 What was tried: [tuning.md](tuning.md#pretraining-small-models).
 
 ![Accuracies over the tokens read]({plot})
@@ -51,7 +52,7 @@ What was tried: [tuning.md](tuning.md#pretraining-small-models).
 _FINETUNE = """
 ## Fine-tuning
 
-From the pretrained weights and from random weights of the same model (`--init_checkpoint=none`):
+From the pretrained weights and from random weights of the same shape (`--init_checkpoint=none`):
 the median of {seeds} seeds, with minimum and maximum (–: not measured). Flags are the same for
 both. The best evaluation of each run counts, as in published results. `--precision=auto`, the
 scripts' default, computed in bfloat16 on machines with units for it and in float32 on others; the
@@ -86,14 +87,16 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def merged(
-    published: Mapping[str, Mapping[str, Any]], found: Mapping[str, Mapping[str, Any]]
+    published: Mapping[str, Mapping[str, Any]],
+    found: Mapping[str, Mapping[str, Any]],
+    model: str = pretrained.DEFAULT,
 ) -> dict[str, dict[str, Any]]:
     """Scores as of `finetune.collect`: what was found, and what was published and not found anew.
 
     Without those that were measured on other files of the bundled model than it has now, or with
     other settings than the benchmark and the recipe have now.
     """
-    now = {start: finetune.hashes(start) for start in finetune.STARTS}
+    now = {start: finetune.hashes(start, model) for start in finetune.STARTS}
 
     def holding(name: str, scores: Mapping[str, Any]) -> dict[str, Any]:
         settings = finetune.settings(name)
@@ -120,8 +123,10 @@ def page(results: dict[str, Any], json_name: str, plot: str | None = None) -> st
       plot: likewise, of the curve.
     """
     held_out = results["heldout"]
+    model = held_out["model"]
     text = _BEGIN.format(
-        model=held_out["model"],
+        title="The bundled model" if model == pretrained.DEFAULT else f"The model {model}",
+        model=model,
         json=json_name,
         heldout_text=" ".join(heldout.__doc__.split("\n\n", 1)[1].split()),
         heldout_table=markdown(heldout.table(held_out)),
@@ -130,7 +135,10 @@ def page(results: dict[str, Any], json_name: str, plot: str | None = None) -> st
     machines = [held_out["machine"]]
     if plot:
         runs = results["curve"]
-        text += _CURVE.format(tokens=f"{runs[-1]['end']:,}", number=len(runs), plot=plot)
+        number = "one run"
+        if len(runs) > 1:
+            number = f"{len(runs)} runs, each starting from the weights of the previous one"
+        text += _CURVE.format(tokens=f"{runs[-1]['end']:,}", runs=number, plot=plot)
     if results.get("finetune"):
         scores = results["finetune"]
         runs = [found[start] for found in scores.values() for start in finetune.STARTS
@@ -158,14 +166,16 @@ def main() -> None:
     found = {}
     if FLAGS.finetune_dir:
         found = files.read_json(f"{FLAGS.finetune_dir}/{finetune.RESULTS_FILE}")
+    held_out = files.read_json(f"{FLAGS.heldout_dir}/{heldout.RESULTS_FILE}")
+    model = held_out["model"]
     results = {
-        "heldout": files.read_json(f"{FLAGS.heldout_dir}/{heldout.RESULTS_FILE}"),
-        "finetune": merged(published.get("finetune", {}), found),
+        "heldout": held_out,
+        "finetune": merged(published.get("finetune", {}), found, model),
     }
     curves = published.get("curve", [])
     if FLAGS.run_dirs:
         # Runs that went on from what was bundled before stand after those that made it.
-        earlier = make.bundled_runs(pretrained.DEFAULT)[: -len(FLAGS.run_dirs)]
+        earlier = make.bundled_runs(model)[: -len(FLAGS.run_dirs)]
         begin = sum(run["tokens"] for run in earlier)
         curves = [run for run in curves if run["end"] <= begin]
         curves += curve.collect(FLAGS.run_dirs, begin)

@@ -4,7 +4,8 @@
 
 Weights and slots stay on the device. The batches are those that `data` wrote, starting with the one
 of the current step; after the last, they start again with the first. Or they are built from what
-`text` wrote, in --workers other processes, with new masks in every pass; this needs sentencepiece.
+`text` wrote, in --workers other processes, with new masks in every pass; this needs
+sentencepiece and tqdm.
 
 Every --save_steps, and at the end, the state is written to --output_dir as state-<step>.npz.
 metrics.jsonl holds means over --log_steps. The same command continues from the newest state.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training batches straight from tokenized text, built while the device trains; no TensorFlow.
 
-`text` stores the documents of a text once, which takes a quarter of the size of its records. The
-record builder's own code (data_prep) then cuts them into examples and masks these, in other
-processes. So every pass over the text has new examples and new masks.
+`text` stores the documents of a text once, in a quarter of the text's size. The record builder's
+code (data_prep) then cuts them into examples and masks these, in other processes. So every pass
+over the text has new examples and new masks.
 """
 
 from __future__ import annotations

@@ -224,6 +224,24 @@ def test_both_starts_have_the_same_settings(bundled, tmp_path):
     assert squad.flags["train_file"] == f"{data}/squad/train_parts/train-v1.1-some.json"
 
 
+def test_another_bundled_model_is_fine_tuned_from_its_own_weights_and_shape(bundled, tmp_path):
+    data = str(data_for(tmp_path / "data"))
+    shutil.copytree(bundled, bundled.parent / "other")
+    (bundled.parent / "other/model.safetensors").write_text("other")
+    runs = finetune.stages(["rte"], list(finetune.STARTS), data, "out", 2, "other")
+    assert runs["rte", "pretrained"].flags["init_checkpoint"] == "other"
+    flags = runs["rte", "random"].flags
+    assert flags["init_checkpoint"] == "none" and flags["spm_model_file"] == "other"
+    assert flags["albert_config_file"] == "albert_tf/pretrained/other/config.json"
+    default = finetune.hashes("pretrained")
+    assert finetune.hashes("pretrained", "other") != default == finetune.hashes("pretrained")
+
+
+def test_the_machine_of_every_run_is_needed(tmp_path):
+    with pytest.raises(AlbertError, match="`trained_on` for 1 runs, not 2"):
+        make.make(["run"], COMMANDS, "tiny", str(tmp_path), ["one GPU", "one CPU"])
+
+
 def test_a_new_recipe_repeats_the_runs_of_its_task(bundled, tmp_path, monkeypatch):
     def fingerprints():
         stages = finetune.stages(["cola", "sts-b"], ["random"], str(data), "out", 3)
@@ -304,9 +322,14 @@ def test_a_run_becomes_a_bundled_model_with_card_and_manifest(
     found = load_pretrained("tiny")
     assert found.config.hidden_size == 16 and found.tokenizer.vocab_size == CONFIG.vocab_size
 
+    assert "sequences of at most 32 tokens.\nThe embeddings of later positions are copies" in card
+
     # A second call reuses all measurements and replaces the model.
     capfd.readouterr()
-    again = make.make([str(run_dir)], COMMANDS, "tiny", work)
+    again = make.make([str(run_dir)], COMMANDS, "tiny", work, ["one GPU"], longest=128)
+    card = (folder / "README.md").read_text()
+    assert "Trained on one GPU." in card and "at most 128 tokens.\nIt has learned" in card
+    assert again["made"]["runs"][0]["machine"] == "one GPU"
     assert capfd.readouterr().out.count("finished before, reused") == 2 * len(heldout.SEQUENCES)
     assert again["heldout"] == manifest["heldout"] and set(again["heldout"]) == set(
         heldout.SEQUENCES

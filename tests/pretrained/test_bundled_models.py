@@ -1,0 +1,85 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The bundled models: complete files, small size, model cards, and predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import albert_tf
+from albert_tf import pretrained
+from albert_tf.io import files
+from albert_tf.io.text_files import read_lines
+from albert_tf.weights.safetensors import SafetensorsFile
+from albert_tf.weights.verify import TRAINED, verify
+
+ROOT = Path(__file__).resolve().parents[2]
+HELD_OUT = ROOT / "benchmarks/data/books_heldout.txt.gz"
+MEGABYTES = 12
+#: At least; always predicting the most frequent piece has 0.07 on held-out text.
+MASKED_LM_ACCURACY = {"albert_tiny_books": 0.3, "albert_small_books": 0.38}
+
+
+@pytest.fixture(scope="module", params=pretrained.bundled_names())
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(name):
+    return Path(pretrained.FOLDER) / name
+
+
+@pytest.fixture(scope="module")
+def manifest(folder):
+    return json.loads((folder / pretrained.MANIFEST_FILE).read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def model(name):
+    return albert_tf.load_pretrained(name)
+
+
+def test_all_models_are_tested():
+    assert set(pretrained.bundled_names()) == set(MASKED_LM_ACCURACY)
+
+
+def test_the_manifest_lists_all_files_with_size_and_checksum(folder, manifest):
+    paths = {path.name: path for path in folder.iterdir()}
+    del paths[pretrained.MANIFEST_FILE]
+    assert {"README.md", "config.json", "model.safetensors", "spiece.model"} <= set(paths)
+    assert manifest["files"] == {
+        name: {"bytes": path.stat().st_size, "sha256": files.sha256(str(path))}
+        for name, path in paths.items()
+    }
+
+
+def test_the_model_is_small_enough_to_ship(folder):
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= MEGABYTES * 1e6
+
+
+def test_the_weights_are_float16(folder, model):
+    stored = SafetensorsFile(str(folder / "model.safetensors"))
+    size = sum(int(np.prod(shape)) for shape in stored.shapes.values())
+    assert (folder / "model.safetensors").stat().st_size < 2.1 * size
+
+
+def test_card_and_manifest_describe_how_the_model_was_trained(folder, manifest):
+    card = (folder / "README.md").read_text("utf-8")
+    made = manifest["made"]
+    assert made["steps"] > 0 and made["tokens"] > made["steps"]
+    assert any(" --do_train " in line or " pretrain " in line for line in made["commands"])
+    assert all(command in card for command in made["commands"])
+    for metrics in manifest["heldout"].values():
+        assert f"{metrics['masked_lm_accuracy']:.6g}" in card
+    assert "## Use" in card and "To be filled in" not in card
+
+
+def test_the_model_predicts_masked_words_of_unseen_books(name, model):
+    report = verify(model, model.tokenizer, read_lines(str(HELD_OUT)), max_sequences=300)
+    assert report.verdict == TRAINED
+    assert report.mlm_accuracy > MASKED_LM_ACCURACY[name]
