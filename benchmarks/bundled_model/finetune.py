@@ -111,7 +111,7 @@ BENCHMARKS = {
 
 def define_flags() -> None:
     """Flags of `finetune`."""
-    flags.DEFINE_string("model", DEFAULT, "The name of the bundled model.")
+    flags.DEFINE_string("name", DEFAULT, "The name of the bundled model.")
     define_path(
         "data_dir", None, "Folder with glue/ (CoLA, RTE, SST-2, STS-B), squad/ (dev-v1.1.json, "
         "train_parts/train-v1.1….json: all of the training set, or a part) and race/ (train, dev).",
@@ -257,7 +257,7 @@ def table(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 def main() -> None:
     """Runs the command."""
     data_dir, output_dir = FLAGS.data_dir.rstrip("/"), FLAGS.output_dir.rstrip("/")
-    model = FLAGS.model
+    model = FLAGS.name
     todo = stages(FLAGS.tasks, FLAGS.start, data_dir, output_dir, FLAGS.num_seeds, model)
     run_stages(list(todo.values()))
     found = collect(todo, model)

@@ -43,6 +43,7 @@ NO_PATHS = {
         "seeds",
         "seq_lengths",
         "shapes",
+        "trained_on",
     ),
     *("push_to_hub", "task_name", "tasks", "text_field", "tpu_name", "tpu_zone", "ways"),
     *("id_column", "label_column", "text_column", "text_pair_column"),
