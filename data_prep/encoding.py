@@ -34,12 +34,30 @@ def encode_masked(
 ) -> list[bytes]:
     """Masks instances and encodes them, see records.pretraining_features; adds to `counts`.
 
+    See `masked_columns` for the arguments.
+    """
+    columns = masked_columns(context, tokens, instances, rng, counts)
+    return records.encode_examples(columns, context.options.features(context.tokenizer.vocab_size))
+
+
+def masked_columns(
+    context: Context,
+    tokens: np.ndarray,
+    instances: Instances,
+    rng: np.random.Generator,
+    counts: Counter[str],
+) -> dict[str, np.ndarray]:
+    """Masks n instances; adds to `counts`.
+
     Args:
       context: tokenizer and options.
       tokens: int32: the ids that the instances' ranges refer to.
       instances: the instances.
       rng: source of all randomness.
       counts: counts for the statistics.
+
+    Returns:
+      The features of records.pretraining_features by name, [n, *shape].
     """
     options, tokenizer = context.options, context.tokenizer
     batch = assemble(tokens, instances, options.max_seq_length, tokenizer)
@@ -52,7 +70,7 @@ def encode_masked(
         counts[name] += getattr(masked, name)
     for words, spans in enumerate(masked.span_counts.tolist(), start=1):
         counts[f"spans_{words}"] += spans
-    columns = {
+    return {
         "input_ids": masked.input_ids,
         "input_mask": batch.input_mask,
         "segment_ids": batch.segment_ids,
@@ -62,7 +80,6 @@ def encode_masked(
         "masked_lm_weights": masked.weights,
         "next_sentence_labels": instances.labels,
     }
-    return records.encode_examples(columns, options.features(tokenizer.vocab_size))
 
 
 def random_ids(context: Context) -> np.ndarray:

@@ -180,7 +180,7 @@ def _start_flags(start: str, model: str) -> dict[str, str]:
     """The flags of a script that name the initial weights."""
     if start == PRETRAINED:
         return {"init_checkpoint": model}
-    if model == DEFAULT:
+    if model == DEFAULT:  # The scripts take its shape and vocabulary by default.
         return {"init_checkpoint": NONE}
     shape = f"albert_tf/pretrained/{model}/config.json"
     return {"init_checkpoint": NONE, "albert_config_file": shape, "spm_model_file": model}

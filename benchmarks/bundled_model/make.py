@@ -130,8 +130,9 @@ def make(
         "weights": f"{weights}, embeddings rescaled, rounded to float16",
     }
     longest = longest or runs[-1]["data"]["options"]["max_seq_length"]
-    on = f" Trained on {', '.join(dict.fromkeys(trained_on))}." if trained_on else ""
-    card = _card(name, run_dirs[-1], f"`{weights}`", on, commands, made, figures, model, longest)
+    card = _card(
+        name, run_dirs[-1], weights, commands, made, figures, model, trained_on or [], longest
+    )
     files.write_text(os.path.join(folder, CARD_FILE), card)
     manifest = {
         "name": name,
@@ -209,20 +210,21 @@ def _card(
     name: str,
     run_dir: str,
     weights: str,
-    trained_on: str,
     commands: str,
     made: dict[str, Any],
     figures: dict[str, Any],
     model: Any,
+    trained_on: list[str],
     longest: int,
 ) -> str:
     """The model card, of what the run's files tell and of what was measured."""
     facts = ModelFolder(run_dir).facts(name, model.tokenizer, model)
+    where = f" Trained on {', '.join(dict.fromkeys(trained_on))}." if trained_on else ""
     later = _LATER if longest < model.config.max_position_embeddings else ""
     facts = dataclasses.replace(
         facts,
-        origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens.{trained_on} The "
-        f"weights are those of {weights}, embeddings rescaled as by "
+        origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens.{where} The weights "
+        f"are those of `{weights}`, embeddings rescaled as by "
         "`convert_checkpoint.py --rescale_embeddings`, "
         "each weight rounded to the nearest float16. The commands:\n\n```sh\n"
         f"{commands.strip()}\n```",

@@ -76,6 +76,7 @@ def write_text() -> None:
     """Writes tokenized documents, from which `pretrain` builds its own batches."""
     tokenizer = Tokenizer.from_file(FLAGS.spm_model_file)
     paths = files.expand_globs(FLAGS.input_file)
+    files.check_output(FLAGS.output, paths, overwrite=True)
     counts: Counter[str] = Counter()
     with Progress("tokenizing", total_bytes(paths)) as progress:
         blocks = read_blocks(paths, True, progress.update)
@@ -91,7 +92,7 @@ def define_checkpoint_flags() -> None:
     _define_common_flags()
     define_path("state", None, "state-<step>.npz that `pretrain` wrote.", required=True)
     define_paths(
-        "metrics", None, "The metrics.jsonl that `pretrain` wrote, or several in order, for the "
+        "metrics", None, "metrics.jsonl of `pretrain`, or of several runs in order: becomes the "
         "run's log."
     )  # fmt: skip
     define_path("output_dir", None, "Folder for the run; must be new or empty.", required=True)
@@ -148,6 +149,6 @@ def write_checkpoint() -> None:
         logs = [files.read_bytes(path) for path in files.expand_globs(FLAGS.metrics)]
         files.write_bytes(os.path.join(folder, METRICS_FILE), b"".join(logs))
     if from_text:
-        print("The state was trained on text. A run that goes on with it reads --input_file.")
+        print("The state was trained on text. Further training reads the records of --input_file.")
     if lacking:
         print("The state has no slots; in the checkpoint they are zero.")

@@ -42,15 +42,14 @@ class DeviceStep:
     weights and slots: the program says which output replaces which parameter, and the runtime
     deletes those parameters as it runs.
 
+    `load` must be called before the first step.
+
     Args:
       program: to run.
       hlo: its serialized HloModuleProto.
 
     Attributes:
       compile_seconds: what compiling took.
-
-    Raises:
-      ValueError: initial weights are not those the program was emitted with.
     """
 
     def __init__(self, program: Program, hlo: bytes) -> None:
@@ -59,20 +58,18 @@ class DeviceStep:
         began = time.perf_counter()
         self._executable = compile_program(hlo, self.device)
         self.compile_seconds = time.perf_counter() - began
-        self.load({})
+        self._values: list[jax.Array | None] = []
 
     def load(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replaces the state.
+        """Copies a state to the device.
 
         Args:
-          state: arrays by name; the program's initial values follow where it has none.
+          state: arrays by name; what it lacks gets the program's initial values.
 
         Raises:
-          ValueError: an array has another shape or type than the program's.
+          ValueError: an array has another shape or type than the program's, or initial weights are
+            not those the program was emitted with.
         """
-        self._values = self._initial_values(state)
-
-    def _initial_values(self, state: Mapping[str, np.ndarray]) -> list[jax.Array | None]:
         values: list[jax.Array | None] = []
         for parameter in self.program.parameters:
             if parameter.kind == BATCH:
@@ -93,7 +90,7 @@ class DeviceStep:
                         "than those the program was emitted with."
                     )
             values.append(self._put(value))
-        return values
+        self._values = values
 
     def _put(self, value: np.ndarray) -> jax.Array:
         # The CPU's client may use NumPy's own memory, which a step must not overwrite.

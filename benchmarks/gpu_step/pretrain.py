@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pretrains with an emitted program on the device; needs JAX and NumPy only.
 
-Weights and slots stay on the device. The batches are those that `data` wrote, starting with the one
-of the current step; after the last, they start again with the first. Or they are built from what
-`text` wrote, in --workers other processes, with new masks in every pass; this needs
-sentencepiece and tqdm.
+Weights and slots stay on the device. With --data, the batches are those that `data` wrote, starting
+with the one of the current step; after the last, they start again with the first. With --text,
+--workers other processes build them from what `text` wrote, new ones in every pass over the text;
+this also needs sentencepiece and tqdm.
 
 Every --save_steps, and at the end, the state is written to --output_dir as state-<step>.npz.
 metrics.jsonl holds means over --log_steps. The same command continues from the newest state.
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.io.json_values import finite_only
 from albert_tf.training.divergence import DivergenceDetector
 from albert_tf.training.specs import RunConfig
 from benchmarks.gpu_step.program import (
@@ -66,17 +67,17 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     data.add_argument("--data", help="File that `data` wrote.")
     data.add_argument("--text", help="File that `text` wrote.")
     add(
-        "--examples", nargs="+", type=json.loads, default=[{}], metavar="JSON",
-        help="With --text: options of the record builder, an object for each kind of examples, "
-        "such as '{\"whole_sentences\": true, \"short_seq_prob\": 0}'. The length is the program's."
+        "--examples", nargs="+", type=_json_object, default=[{}], metavar="JSON",
+        help="With --text: for each kind of examples, options of the record builder that differ "
+        "from its defaults, such as '{\"whole_sentences\": true, \"short_seq_prob\": 0}'."
     )  # fmt: skip
     add("--seed", type=int, default=12345, help="With --text: seed of examples and masks.")
     add("--workers", type=int, default=max(1, (os.cpu_count() or 1) - 2), help="With --text.")
     add("--output_dir", required=True, help="Folder for states and metrics.")
     add("--steps", type=int, required=True, help="The step to stop at.")
     add(
-        "--state", help="State to begin with, where --output_dir has none. If it does not exist "
-        "yet, because another run is still to write it, this one compiles and then waits."
+        "--state", help="State to begin with, if --output_dir has none. If it does not exist yet, "
+        "because another run still has to write it, this run compiles and then waits for it."
     )  # fmt: skip
     add("--device", default="cuda", choices=("cuda", "cpu"))
     add("--save_steps", type=int, default=1000, help="Steps between states.")
@@ -85,6 +86,13 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--part_mib", type=float, help="Cut states into parts of this size.")
     add("--weights_only", action="store_true", help="Leave the slots out of the last state.")
     return parser.parse_args(arguments)
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        raise ValueError
+    return values
 
 
 def newest_state(folder: str) -> str | None:
@@ -160,7 +168,7 @@ def _train(
             step += count
             columns = dict(zip(program.metrics, values.T.astype(float)))
             entry = log_entry(step, columns)
-            log.write(json.dumps(entry) + "\n")
+            log.write(json.dumps(finite_only(entry)) + "\n")
             log.flush()
             rate = (step - first) * program.tokens / (time.monotonic() - began)
             print(_progress(entry, rate), flush=True)
@@ -178,20 +186,26 @@ def _find_state(options: argparse.Namespace, fingerprint: str, end: float) -> di
     """Returns the newest state of --output_dir, or --state, for which it waits; empty: neither.
 
     Raises:
-      ValueError: the state in --output_dir was trained on other data.
-      FileNotFoundError: there is no --state in time.
+      AlbertError: the state in --output_dir was trained on other data, or there is no --state
+        within --minutes.
     """
     path = newest_state(options.output_dir)
     if path:
         state = load_state(path)
         if str(state.pop(FINGERPRINT, "")) != fingerprint:
-            raise ValueError(f"{path} was trained on other data than this run has.")
+            raise AlbertError(
+                f"{path} was trained on other data or with other --examples or --seed; give the "
+                "same, or another --output_dir."
+            )
         return state
     if not options.state:
         return {}
-    while not any(map(os.path.exists, (options.state, f"{options.state}.part00"))):
+    paths = (options.state, f"{options.state}.part00")
+    if not any(map(os.path.exists, paths)):
+        print(f"Waiting for {options.state}, which does not exist yet.", flush=True)
+    while not any(map(os.path.exists, paths)):
         if time.monotonic() > end:
-            raise FileNotFoundError(f"{options.state} does not exist.")
+            raise AlbertError(f"{options.state} does not exist.")
         time.sleep(0.1)
     state = load_state(options.state)
     for name in (FINGERPRINT, _BEGIN):
@@ -210,8 +224,8 @@ def _cut_log(path: str, step: int) -> None:
     os.replace(f"{path}.tmp", path)
 
 
-def log_entry(step: int, columns: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """Returns an entry of metrics.jsonl, as run_pretraining.py logs it.
+def log_entry(step: int, columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Returns an entry of metrics.jsonl, as run_pretraining.py logs it: means of finite steps.
 
     Args:
       step: the last of some steps.
@@ -220,7 +234,10 @@ def log_entry(step: int, columns: Mapping[str, np.ndarray]) -> dict[str, object]
     columns = dict(columns)
     finite = columns.pop("finite") > 0
     tokens, positions = columns.pop("tokens"), columns.pop("positions")
-    means = {name: float(column[finite].mean()) for name, column in columns.items()}
+    means = {
+        name: float(column[finite].mean()) if finite.any() else float("nan")
+        for name, column in columns.items()
+    }
     means["learning_rate"] = float(columns["learning_rate"][-1])
     means["padding_share"] = 1 - float(tokens.sum() / positions.sum())
     return {"step": step, "split": "train", **means}

@@ -20,17 +20,18 @@ import json
 import lzma
 import multiprocessing
 import os
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from albert_tf.data.records import to_model_names
 from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json
 from albert_tf.tokenization.tokenizer import Tokenizer, TokenizerSpec
 from benchmarks.gpu_step.program import BATCH, Program
-from data_prep.assembly import assemble
-from data_prep.instances import Instances, create_instances
-from data_prep.masking import mask
+from data_prep.encoding import Context, masked_columns
+from data_prep.instances import create_instances
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.spill import Bucket, Dealer, Document
 
@@ -47,9 +48,18 @@ def save_text(path: str, documents: Sequence[Document], tokenizer: Tokenizer) ->
 
     Args:
       path: of the file, an .npz compressed with LZMA.
-      documents: of a vocabulary of at most 65,536 pieces.
+      documents: tokenized documents, at least one.
       tokenizer: of the documents.
+
+    Raises:
+      AlbertError: there are no documents, or the vocabulary has more than 65,536 pieces.
     """
+    if not documents:
+        raise AlbertError("The input files contain no text.")
+    if tokenizer.vocab_size > 1 << 16:
+        raise AlbertError(
+            f"The vocabulary has {tokenizer.vocab_size:,} pieces; at most 65,536 can be stored."
+        )
     content = io.BytesIO()
     np.savez(
         content,
@@ -59,7 +69,7 @@ def save_text(path: str, documents: Sequence[Document], tokenizer: Tokenizer) ->
         tokenizer=np.array(json.dumps(tokenizer.spec.to_dict())),
         vocabulary=np.frombuffer(tokenizer.data, np.uint8),
     )
-    # Pairs of bytes belong together.
+    # Most numbers have two bytes.
     lzma2 = {
         "id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": _DICTIONARY_BYTES, "lc": 3, "lp": 1,
         "pb": 1,
@@ -86,15 +96,23 @@ class Text:
 
     @classmethod
     def load(cls, path: str, num_buckets: int) -> Text:
-        """Reads a file."""
-        with open(path, "rb") as f:
-            stored = f.read()
-        with np.load(io.BytesIO(lzma.decompress(stored))) as arrays:
-            tokens, sentences, documents = (
-                arrays[name] for name in ("tokens", "sentences", "documents")
-            )
-            spec = TokenizerSpec.from_dict(json.loads(str(arrays["tokenizer"])), path)
-            tokenizer = Tokenizer(spec, arrays["vocabulary"].tobytes(), path)
+        """Reads a file.
+
+        Raises:
+          AlbertError: it is missing, damaged or another kind of file.
+        """
+        try:
+            with open(path, "rb") as f:
+                stored = f.read()
+            with np.load(io.BytesIO(lzma.decompress(stored))) as arrays:
+                tokens, sentences, documents = (
+                    arrays[name] for name in ("tokens", "sentences", "documents")
+                )
+                spec = json.loads(str(arrays["tokenizer"]))
+                vocabulary = arrays["vocabulary"].tobytes()
+        except (OSError, lzma.LZMAError, zipfile.BadZipFile, KeyError, ValueError) as error:
+            raise AlbertError(f"{path} is not a file that `text` wrote: {error}") from error
+        tokenizer = Tokenizer(TokenizerSpec.from_dict(spec, path), vocabulary, path)
         dealer = Dealer(num_buckets)
         dealt: list[list[Document]] = [[] for _ in range(num_buckets)]
         sentence_ends = np.cumsum(documents)
@@ -114,16 +132,19 @@ def _options(program: Program, others: Mapping[str, object]) -> PretrainingOptio
     """Returns options of the record builder for the sequences of a program.
 
     Raises:
-      AlbertError: an option does not exist, is out of range, or is the program's to tell.
+      AlbertError: an option does not exist, is out of range, or does not suit the program.
     """
     (predictions,) = (p.shape[1] for p in program.of_kind(BATCH) if p.name == "masked_lm_ids")
     length = program.step["seq_length"]
     own = {"max_seq_length": length, "max_predictions_per_seq": predictions}
-    told = sorted(own.keys() & others.keys())
-    if told:
-        raise AlbertError(f"The program tells {told[0]}; leave it out of the examples' options.")
+    fixed = sorted(own.keys() & others.keys())
+    if fixed:
+        raise AlbertError(f"The program has its own `{fixed[0]}`; leave it out of the options.")
     share = {"masked_lm_prob": predictions / length}
-    return from_json(PretrainingOptions, {**share, **others, **own}, "The options of examples")
+    options = from_json(PretrainingOptions, {**share, **others, **own}, "The options of examples")
+    if options.do_permutation:
+        raise AlbertError("The program has no room for the predictions of `do_permutation`.")
+    return options
 
 
 #: Of a worker process, which inherits it.
@@ -133,8 +154,8 @@ _text: Text
 class TextBatches:
     """Endless batches of examples that worker processes build from a text.
 
-    A pass cuts all documents once by each of the options. The examples of a bucket are shuffled
-    together. They depend on the seed, the pass and the bucket, not on the number of workers.
+    A pass over the text builds examples of each kind from every document. Those of a bucket are
+    shuffled together. They depend on the seed, the pass and the bucket, not on the workers.
 
     Args:
       path: of a file that `save_text` wrote.
@@ -146,11 +167,11 @@ class TextBatches:
       num_buckets: parts of the text; a worker builds the examples of one at a time.
 
     Attributes:
-      fingerprint: hex digest of the text, the options and the seed.
+      fingerprint: TEXT_PREFIX and a hex digest of the text, the options and the seed.
 
     Raises:
-      AlbertError: an option does not exist, is out of range or is the program's to tell; the kinds
-        are masked in different ways; or the text has another vocabulary than the program's model.
+      AlbertError: an option does not exist, is out of range or does not suit the program; or the
+        file is not such a file, or has another vocabulary than the program's model.
     """
 
     def __init__(
@@ -166,8 +187,6 @@ class TextBatches:
         self._dtypes = {p.name: p.dtype for p in program.of_kind(BATCH)}
         self._rows = program.step["rows"]
         options = tuple(_options(program, each) for each in examples)
-        if len({each.masking() for each in options}) > 1:
-            raise AlbertError("All kinds of examples must be masked in the same way.")
         # Workers share the memory of the text with this process.
         _text = Text.load(path, num_buckets)
         pieces = program.config["vocab_size"]
@@ -218,37 +237,28 @@ class TextBatches:
 def _build(
     options: Sequence[PretrainingOptions], seed: int, number: int, bucket_number: int
 ) -> dict[str, np.ndarray]:
-    """Returns the examples of a bucket in a pass, by the models' names, in small integers."""
+    """Returns the examples of a bucket in a pass.
+
+    Args:
+      options: of each kind of examples.
+      seed: of all random choices.
+      number: of the pass.
+      bucket_number: of the bucket.
+
+    Returns:
+      Arrays [examples, …] by the models' names, bool or uint16.
+    """
     rng = np.random.default_rng([seed, number, bucket_number])
     bucket, tokenizer = _text.buckets[bucket_number], _text.tokenizer
-    parts = [
-        create_instances(bucket, tokenizer.word_starts, each.instances(), rng)[0]
-        for each in options
-    ]
-    instances = Instances(
-        *(
-            np.concatenate([getattr(part, field.name) for part in parts])
-            for field in dataclasses.fields(Instances)
-        )
-    )
-    instances = instances.take(rng.permutation(len(instances)))
-    masking, length = options[0].masking(), options[0].max_seq_length
-    random_ids = np.setdiff1d(
-        np.arange(tokenizer.vocab_size, dtype=np.int32), tokenizer.special_ids
-    )
     columns: dict[str, list[np.ndarray]] = collections.defaultdict(list)
-    for start in range(0, len(instances), _ROWS):
-        chunk = instances.take(slice(start, start + _ROWS))
-        batch = assemble(bucket.tokens, chunk, length, tokenizer)
-        masked = mask(batch, masking, tokenizer.mask_id, random_ids, rng)
-        for name, column in (
-            ("input_word_ids", masked.input_ids),
-            ("input_mask", batch.input_mask),
-            ("input_type_ids", batch.segment_ids),
-            ("masked_lm_positions", masked.positions),
-            ("masked_lm_ids", masked.labels),
-            ("masked_lm_weights", masked.weights > 0),
-            ("next_sentence_labels", chunk.labels),
-        ):
-            columns[name].append(column if column.dtype == bool else column.astype(np.uint16))
-    return {name: np.concatenate(column) for name, column in columns.items()}
+    for each in options:
+        context, counts = Context(tokenizer, each), collections.Counter()
+        instances, _ = create_instances(bucket, tokenizer.word_starts, each.instances(), rng)
+        for start in range(0, len(instances), _ROWS):
+            rows = instances.take(slice(start, start + _ROWS))
+            masked = masked_columns(context, bucket.tokens, rows, rng, counts)
+            del masked["token_boundary"]  # No model reads it.
+            for name, column in to_model_names(masked).items():
+                columns[name].append(column if column.dtype == bool else column.astype(np.uint16))
+    order = rng.permutation(sum(map(len, columns["input_word_ids"])))
+    return {name: np.concatenate(column)[order] for name, column in columns.items()}

@@ -29,6 +29,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
     folder = setup["program"]
     program = Program.load(folder)
     step = DeviceStep(program, read_hlo(folder))
+    step.load({})
     stored = Batches(os.path.join(folder, BATCHES_FILE), program)
     batches = [step.put(stored[i]) for i in range(len(stored))]
     loss = program.metrics.index("loss")

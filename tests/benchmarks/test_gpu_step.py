@@ -289,6 +289,59 @@ def test_a_process_is_ended_at_its_time_limit(tmp_path):
         protocol.Peer("ours", str(slow), {}, time_limit=0.2)
 
 
+def test_initial_weights_can_look_at_the_neighboring_tokens(folder):
+    one = Program.load(str(folder / "programs/check"))
+    given = {p.name: p for p in one.of_kind(WEIGHT)}
+    changed = emit._neighbor_attention(one)
+    assert {name.split("bert/")[1].split("/")[0] for name in changed} == {"embeddings", "encoder"}
+    assert sum(name.endswith(("query/kernel", "key/kernel")) for name in changed) == 2
+    positions = changed["bert/embeddings/position_embeddings"]
+    # The next position is a rotation away, so all have the same length.
+    assert np.linalg.norm(positions, axis=1) == pytest.approx(np.linalg.norm(positions[0]))
+    for name, value in changed.items():
+        random = program.initial_value(given[name], one.seed, one.stddev)
+        assert value.shape == random.shape and value.dtype == random.dtype
+        assert not np.array_equal(value, random)
+
+
+def test_an_entry_of_the_log_holds_means_of_the_finite_steps():
+    columns = {
+        "finite": np.array([1.0, 0.0, 1.0]),
+        "loss": np.array([2.0, np.nan, 4.0]),
+        "learning_rate": np.array([0.1, 0.2, 0.3]),
+        "tokens": np.array([6.0, 6.0, 6.0]),
+        "positions": np.array([8.0, 8.0, 8.0]),
+    }
+    expected = {"step": 9, "split": "train", "loss": 3.0, "learning_rate": 0.3}
+    assert pretrain.log_entry(9, columns) == {**expected, "padding_share": 0.25}
+    lost = pretrain.log_entry(9, {**columns, "finite": np.zeros(3)})
+    assert np.isnan(lost["loss"]) and lost["learning_rate"] == 0.3
+
+
+def test_a_log_is_cut_where_the_run_goes_on(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    pretrain._cut_log(str(path), 4)
+    assert not path.exists()
+    path.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n')
+    pretrain._cut_log(str(path), 4)
+    assert path.read_text() == '{"step": 2}\n{"step": 4}\n'
+
+
+@needs_jax
+@pytest.mark.slow
+def test_a_run_that_diverges_is_stopped_with_a_status_of_its_own(folder, tmp_path):
+    shape = emit.Shape(str(folder / "config.json"), LENGTH, ROWS)
+    schedule = {"learning_rate": 1e30, "num_train_steps": 10, "num_warmup_steps": 0}
+    emit.emit(shape, str(tmp_path / "one"), emit.Options(schedule))
+    printed = run_with_jax(
+        "pretrain", f"--program={tmp_path}/one", f"--data={tmp_path}/one/{program.BATCHES_FILE}",
+        f"--output_dir={tmp_path}/states", "--steps=5", status=pretrain.DIVERGED,
+    )  # fmt: skip
+    assert "Stopped: " in printed and "not finite" in printed
+    assert os.listdir(tmp_path / "states") == ["metrics.jsonl"]
+    assert not pretrain.newest_state(str(tmp_path / "states"))
+
+
 @needs_jax
 def test_the_step_in_jax_has_tensorflows_losses(folder, tmp_path):
     output = tmp_path / "results.json"

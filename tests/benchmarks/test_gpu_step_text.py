@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import lzma
 import subprocess
 import sys
 
@@ -147,13 +148,36 @@ def test_the_fingerprint_tells_text_options_and_seed(path, tokenizer, documents,
     ("examples", "message"),
     [
         ([{"length": 64}], "unknown key 'length'"),
-        ([{"max_seq_length": 64}], "program tells max_seq_length"),
-        ([{}, {"ngram": 1}], "masked in the same way"),
+        ([{"max_seq_length": 64}], "program has its own `max_seq_length`"),
+        ([{}, {"do_permutation": True}], "no room for the predictions of `do_permutation`"),
     ],
 )
 def test_options_that_do_not_suit_the_program_are_refused(examples, message, path):
     with pytest.raises(AlbertError, match=message):
         text.TextBatches(path, PROGRAM, examples, seed=1, workers=1)
+
+
+def test_kinds_of_examples_are_mixed(path):
+    examples = [{"masked_lm_prob": 0.1, "short_seq_prob": 0}, {"short_seq_prob": 0}]
+    found = text.TextBatches(path, PROGRAM, examples, seed=1, workers=1, num_buckets=1)
+    first = list(itertools.islice(found.after(0), 20))
+    found.close()
+    predicted = np.concatenate([batch["masked_lm_weights"].sum(1) for batch in first])
+    assert np.mean(predicted <= 4) == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"text", lzma.compress(b"text")])
+def test_another_file_is_refused(content, tmp_path):
+    path = tmp_path / "text.npz.xz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(AlbertError, match=r"text\.npz\.xz is not a file that `text` wrote"):
+        text.Text.load(str(path), num_buckets=1)
+
+
+def test_a_text_without_documents_is_refused(tokenizer, tmp_path):
+    with pytest.raises(AlbertError, match="no text"):
+        text.save_text(str(tmp_path / "text.npz.xz"), [], tokenizer)
 
 
 def test_a_text_of_another_vocabulary_is_refused(path):
@@ -194,6 +218,8 @@ def test_a_run_on_text_goes_on_with_the_next_batches(path, tmp_path):
     resumed = pretrain("c", 8, *second)
     assert first["step"] == 2 and whole["step"] == 8
     assert equal(whole, resumed)
+    with pytest.raises(AssertionError, match="was trained on other data"):
+        pretrain("c", 9, "--seed=3")
     assert [entry["step"] for entry in read_metrics(str(tmp_path / "c"))] == [4, 6, 8]
 
     records_file = str(tmp_path / "a.tfrecord")
