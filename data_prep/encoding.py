@@ -93,7 +93,7 @@ def encode_compact(
 ) -> list[bytes]:
     """Encodes instances as text, see records.compact_features; adds to `counts`.
 
-    See `encode_masked` for the arguments.
+    See `masked_columns` for the arguments.
     """
     options, tokenizer = context.options, context.tokenizer
     batch = assemble(tokens, _in_text_order(instances), options.max_seq_length, tokenizer)
