@@ -84,7 +84,7 @@ def test_a_stopped_run_ends_with_the_same_error_when_it_is_resumed(run, tmp_path
 def test_objectives_that_stay_at_chance_are_named_once_each(run, tmp_path):
     # Labels and pieces are drawn at random: there is nothing to learn.
     flags = (
-        "--train_batch_size=80",
+        "--train_batch_size=800",
         "--learning_rate=0.005",
         "--num_warmup_steps=10",
         "--save_checkpoints_steps=1000",
