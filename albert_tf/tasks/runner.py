@@ -189,6 +189,7 @@ def _fine_tune_seeds(
             result = _metrics(_evaluate(estimator, eval_specs))
             if math.isfinite(result[task.best_metric]):
                 results[name], values[name] = result, result[task.best_metric]
+                print(f"Seed {run.seed}: {task.best_metric} {values[name]:.4f}")
         except DivergedError as error:
             print(error)
     if not results:

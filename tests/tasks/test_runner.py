@@ -196,6 +196,7 @@ def test_each_seed_has_a_folder_and_the_best_is_recorded(seeds):
     assert set(record["values"]) == {"seed-3", "seed-4"}
     assert record["values"][record["best"]] == max(record["values"].values())
     assert model_folder(str(seeds.folder)) == str(seeds.folder / record["best"])
+    assert f"Seed 3: accuracy {record['values']['seed-3']:.4f}" in seeds.printed
     assert "accuracy of 2 seeds:" in seeds.printed
     assert "a constant answer has 0.5000" in seeds.printed
     assert seeds.results["accuracy"] == record["values"][record["best"]]
