@@ -103,7 +103,7 @@ class PretrainingTask(Task):
             "a longer warm-up, or train without it (sop_weight=0).",
             accuracy=True,
             steps=500,
-            # Models that learn it have stayed at chance for up to 200,000 examples before.
+            # Some models that learned it were still at chance after almost 200,000 examples.
             examples=400_000,
         )
         return (masked_lm, sentence_order) if self.sop_weight else (masked_lm,)
