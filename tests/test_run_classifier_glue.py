@@ -191,7 +191,7 @@ def test_a_trained_model_predicts_its_own_task_only(runs, folder, run):
 
 
 @pytest.mark.slow
-def test_seeds_are_compared_with_the_majority_and_the_best_one_predicts(folder, run):
+def test_seeds_are_compared_and_the_best_one_predicts(folder, run):
     arguments = dict(training_flags(folder), task_name="rte", num_seeds=2, train_step=4)
     done = run(**arguments, do_predict=True, output_dir=folder / "seeds")
     assert done.returncode == 0, done.stderr
@@ -201,7 +201,7 @@ def test_seeds_are_compared_with_the_majority_and_the_best_one_predicts(folder, 
     assert sorted(seeds["values"]) == ["seed-12345", "seed-12346"]
     results = json.loads((folder / "seeds/eval_results.json").read_text())
     assert results["accuracy"] == max(seeds["values"].values())
-    assert f"a constant answer has {results['majority_accuracy']:.4f}" in done.stdout
+    assert f"majority_accuracy        {results['majority_accuracy']:.4f}" in done.stdout
     assert (folder / "seeds/submission/RTE.tsv").exists()
 
 

@@ -100,9 +100,6 @@ class FineTuningTask(Task):
 
     #: The dataclass of `spec`.
     spec_class: type
-    #: The entry of `metrics` with the value of `best_metric` that a constant answer would have;
-    #: None: it is 0.
-    baseline_metric: str | None = None
 
     def __init_subclass__(cls) -> None:
         """Registers the task by its name; see albert_tf.tasks.registry."""

@@ -23,7 +23,7 @@ from albert_tf.training.output_lock import output_lock
 from albert_tf.training.results import print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
 from albert_tf.training.strategy import highest
-from albert_tf.weights.checkpoint_files import has_best
+from albert_tf.weights.checkpoint_files import BEST, has_best, read_best
 from albert_tf.weights.model_folders import (
     SEEDS_FILE,
     check_same_seeds,
@@ -129,7 +129,8 @@ def fine_tune(
     If the first of `eval_specs` has `every_steps`, it is evaluated during training and selects the
     best weights by the task's `best_metric`. With several seeds, run i has the seed
     `config.run.seed + i` and the folder seed-<seed>; seeds.json holds the value of each run and
-    names the best one. A run that diverges has the value null, and the others continue.
+    names the best one. A run that diverges has the value null, and the others continue. A resumed
+    run neither trains nor evaluates the finished seeds again.
 
     Args:
       task: the task.
@@ -165,7 +166,7 @@ def fine_tune(
         runs[name] = own_run, TrainSpec.of(data.source.reseeded(seed), max_steps)
     folders = [own_run.output_dir for own_run, _ in runs.values()]
     with output_lock(run.strategy, run.output_dir, *folders):
-        _fine_tune_seeds(task, run.output_dir, runs, eval_specs)
+        _fine_tune_seeds(task, run.output_dir, runs, eval_specs[0])
         return open_trained(task, run)
 
 
@@ -173,11 +174,10 @@ def _fine_tune_seeds(
     task: FineTuningTask,
     output_dir: str,
     runs: Mapping[str, tuple[RunConfig, TrainSpec]],
-    eval_specs: Sequence[EvalSpec],
+    eval_spec: EvalSpec,
 ) -> None:
     """Trains and evaluates each run in its folder, and writes seeds.json."""
     files.remove_temporary(output_dir)
-    results: dict[str, dict[str, float]] = {}
     values: dict[str, float | None] = {}
     for name, (run, train_spec) in runs.items():
         print(f"Seed {run.seed} ({len(values) + 1} of {len(runs)}):")
@@ -185,22 +185,35 @@ def _fine_tune_seeds(
         estimator = Estimator(task, run)
         values[name] = None
         try:
-            _train(estimator, train_spec, eval_specs)
-            result = _metrics(_evaluate(estimator, eval_specs))
-            if math.isfinite(result[task.best_metric]):
-                results[name], values[name] = result, result[task.best_metric]
-                print(f"Seed {run.seed}: {task.best_metric} {values[name]:.4f}")
+            value = _train_seed(estimator, train_spec, eval_spec)
+            if math.isfinite(value):
+                values[name] = value
+                print(f"Seed {run.seed}: {task.best_metric} {value:.4f}")
         except DivergedError as error:
             print(error)
-    if not results:
+    finite = {name: value for name, value in values.items() if value is not None}
+    if not finite:
         raise DivergedError(f"The training of all {len(runs)} seeds has diverged, see above.")
     sign = 1 if task.best_metric_larger_is_better else -1
-    best = max(results, key=lambda name: sign * values[name])
+    best = max(finite, key=lambda name: sign * finite[name])
     summary = {"metric": task.best_metric, "values": values, "best": best}
     if estimator.chief:
         files.write_json(os.path.join(output_dir, SEEDS_FILE), summary)
     highest(estimator.strategy)  # All processes wait for the chief, as they read the file next.
-    print(_seeds_report(task, values, best, results[best]))
+    print(_seeds_report(task.best_metric, values, best))
+
+
+def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> float:
+    """Trains and returns the metric of the best weights.
+
+    Their record holds it, so a seed that has finished is not evaluated again.
+    """
+    estimator.train_and_evaluate(train_spec, eval_spec)
+    highest(estimator.strategy)  # Wait for the chief, which writes the record.
+    best = read_best(os.path.join(estimator.config.output_dir, BEST))
+    if best and best.is_of(eval_spec.fingerprint):
+        return best.value
+    return estimator.evaluate(eval_spec)[estimator.task.best_metric]
 
 
 def _train(estimator: Estimator, train_spec: TrainSpec, eval_specs: Sequence[EvalSpec]) -> None:
@@ -263,22 +276,15 @@ def report(
     return results
 
 
-def _seeds_report(
-    task: FineTuningTask,
-    values: Mapping[str, float | None],
-    best: str,
-    result: Mapping[str, float],
-) -> str:
-    """Returns a line for each seed, then median, best, spread and the baseline."""
-    baseline = result[task.baseline_metric] if task.baseline_metric else 0.0
+def _seeds_report(metric: str, values: Mapping[str, float | None], best: str) -> str:
+    """Returns a line for each seed, then median, best and spread."""
     shown = {name: "diverged" if x is None else f"{x:.4f}" for name, x in values.items()}
     ordered = sorted(value for value in values.values() if value is not None)
     return "\n".join(
         [
-            f"{task.best_metric} of {len(values)} seeds:",
+            f"{metric} of {len(values)} seeds:",
             *(f"  {name:12} {value}" for name, value in shown.items()),
             f"  median {statistics.median(ordered):.4f}, best {shown[best]} ({best}), "
-            f"spread {ordered[0]:.4f} to {ordered[-1]:.4f};",
-            f"  a constant answer has {baseline:.4f}.",
+            f"spread {ordered[0]:.4f} to {ordered[-1]:.4f}.",
         ]
     )

@@ -34,7 +34,7 @@ from albert_tf.training.specs import (
 )
 from albert_tf.training.strategy import highest
 from albert_tf.training.task import trainable_weights
-from albert_tf.weights.checkpoint_files import BEST, BestRecord
+from albert_tf.weights.checkpoint_files import BEST
 from albert_tf.weights.source import ENCODER_SCOPE
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
@@ -210,14 +210,9 @@ class TrainingRun:
     def _count_not_better(self, step: int) -> int:
         """Returns the number of evaluations since the best one, of those logged up to a step."""
         best, count = self.store.best, 0
-        if self.chief and self.eval_spec and best and not self._is_of_other_data(best):
+        if self.chief and self.eval_spec and best and best.is_of(self.eval_spec.fingerprint):
             count = sum(best.step < logged <= step for logged in self._logged_evaluations())
         return highest(self.strategy, count)
-
-    def _is_of_other_data(self, best: BestRecord) -> bool:
-        """Whether the best weights were found on other data than this run evaluates on."""
-        data = self.eval_spec.fingerprint
-        return bool(best.data and data and best.data != data)
 
     def _logged_evaluations(self) -> list[int]:
         """Returns the steps of all evaluations in the log."""
@@ -319,7 +314,7 @@ class TrainingRun:
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
         value, best = results[self.task.best_metric], self.store.best
         sign = 1 if self.task.best_metric_larger_is_better else -1
-        if best and self._is_of_other_data(best):
+        if best and not best.is_of(self.eval_spec.fingerprint):
             self.monitor.note(f"The best weights, of step {best.step}, were found on other data.")
             best = None
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):

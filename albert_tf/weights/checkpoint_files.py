@@ -106,6 +106,10 @@ class BestRecord:
     checkpoint: str
     data: str = ""
 
+    def is_of(self, data: str) -> bool:
+        """Returns whether this data was evaluated, or may have been: unknown data counts, too."""
+        return not (self.data and data and self.data != data)
+
     def save(self, folder: str) -> None:
         """Writes the record with a checksum, because a damaged value may look valid."""
         values = {**self._values(), "crc32": self._crc32()}

@@ -54,6 +54,13 @@ def train(task, source, folder, steps, **changes):
     return {k: v.numpy() for k, v in estimator.model.named_weights().items()}
 
 
+def recorded(folder, output_dir):
+    """The configuration of the run in a folder, for another output directory."""
+    values = json.loads((folder / "run_config.json").read_text())["run"]
+    names = {field.name for field in dataclasses.fields(RunConfig)} & {*values}
+    return RunConfig(**{name: values[name] for name in names}, output_dir=str(output_dir))
+
+
 class Seeds(NamedTuple):
     """A run with two seeds.
 
@@ -161,9 +168,7 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
     for path in [p for n in (6, 9, 11) for p in tmp_path.glob(f"run/checkpoints/ckpt-{n}.*")]:
         path.unlink()
     (tmp_path / "run/checkpoints/checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
-    values = json.loads((tmp_path / "run/run_config.json").read_text())["run"]
-    names = {field.name for field in dataclasses.fields(RunConfig)} & {*values}
-    run_config = RunConfig(**{n: values[n] for n in names}, output_dir=str(tmp_path / "run"))
+    run_config = recorded(tmp_path / "run", tmp_path / "run")
     config = FineTuneConfig(run_config, train_step=11, warmup_step=2, cached_dir=str(tmp_path))
     texts = some_examples(70)
     folder = str(tmp_path / "run/best")
@@ -198,8 +203,34 @@ def test_each_seed_has_a_folder_and_the_best_is_recorded(seeds):
     assert model_folder(str(seeds.folder)) == str(seeds.folder / record["best"])
     assert f"Seed 3: accuracy {record['values']['seed-3']:.4f}" in seeds.printed
     assert "accuracy of 2 seeds:" in seeds.printed
-    assert "a constant answer has 0.5000" in seeds.printed
+    assert "majority_accuracy        0.5000" in seeds.printed
     assert seeds.results["accuracy"] == record["values"][record["best"]]
+
+
+@pytest.mark.parametrize("held_out", ["same", "other"])
+def test_a_resumed_run_evaluates_finished_seeds_again_on_other_data_only(
+    seeds, task, tmp_path, monkeypatch, held_out
+):
+    shutil.copytree(seeds.folder, tmp_path / "run")
+    (tmp_path / "run/seeds.json").unlink()  # As after a kill while the last seed was trained.
+    run_config = recorded(tmp_path / "run/seed-3", tmp_path / "run")
+    config = FineTuneConfig(
+        run_config, train_step=11, warmup_step=2, eval_every_steps=4, num_seeds=2
+    )
+    texts = some_examples(70)
+    data = task.open_examples(texts, "train", str(tmp_path), train_seed=3)
+    other = texts if held_out == "same" else texts[:30]
+    eval_spec = task.open_examples(other, "eval", str(tmp_path)).eval_spec(8, 4)
+    evaluated = []
+    monkeypatch.setattr(
+        Estimator, "evaluate", lambda self, _: evaluated.append(self.config.seed) or {"accuracy": 0}
+    )
+    fine_tune(task, config, data, [eval_spec])
+    assert evaluated == ([] if held_out == "same" else [3, 4])
+    if held_out == "same":
+        assert (tmp_path / "run/seeds.json").read_text() == (
+            seeds.folder / "seeds.json"
+        ).read_text()
 
 
 def spoil_seeds(monkeypatch, *seeds):
@@ -240,11 +271,11 @@ def test_the_model_of_the_best_seed_is_returned(
 ):
     trained, left = [], iter(values)
 
-    def evaluate(*_):
-        return [runner._Evaluated(None, {}, {"pearson": next(left)})]
+    def train_seed(estimator, *_):
+        trained.append(estimator.config)
+        return next(left)
 
-    monkeypatch.setattr(runner, "_train", lambda estimator, *_: trained.append(estimator.config))
-    monkeypatch.setattr(runner, "_evaluate", evaluate)
+    monkeypatch.setattr(runner, "_train_seed", train_seed)
     monkeypatch.setattr(TextClassificationTask, "best_metric_larger_is_better", larger_is_better)
     chosen = fine_tune_two_seeds()
     folders = {3: str(tmp_path / "run/seed-3"), 4: str(tmp_path / "run/seed-4")}

@@ -86,8 +86,6 @@ class TextClassificationTask(FineTuningTask):
     ) -> None:
         super().__init__(config, tokenizer, spec, dropout_rate)
         self.best_metric = spec.best_metric or ("accuracy" if spec.labels else "pearson")
-        if self.best_metric == "accuracy":
-            self.baseline_metric = "majority_accuracy"
 
     @classmethod
     def load(

@@ -50,7 +50,6 @@ class MultipleChoiceTask(FineTuningTask):
     name = "multiple_choice"
     spec_class = MultipleChoiceSpec
     best_metric = "accuracy"
-    baseline_metric = "chance_accuracy"
 
     def chance_loss(self, data_description: Mapping[str, Any]) -> float:
         """Returns the loss of guessing: the labels' frequencies do not help the model."""

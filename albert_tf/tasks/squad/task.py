@@ -27,7 +27,7 @@ from albert_tf.tasks.squad.answer_files import write_answers
 from albert_tf.tasks.squad.answers import Answers, extract_answers
 from albert_tf.tasks.squad.data import Question, check_answered
 from albert_tf.tasks.squad.features import SquadSpec, build_squad_records, squad_features
-from albert_tf.tasks.squad.scoring import BASELINE, baseline_note, score_answers
+from albert_tf.tasks.squad.scoring import baseline_note, score_answers
 from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold, save_threshold
 from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -101,10 +101,7 @@ class SquadTask(FineTuningTask):
     ) -> None:
         super().__init__(config, tokenizer, spec, dropout_rate)
         self.threshold = threshold
-        if spec.version == "2.0":
-            self.best_metric, self.baseline_metric = "best_f1", BASELINE
-        else:
-            self.best_metric = "f1"
+        self.best_metric = "best_f1" if spec.version == "2.0" else "f1"
 
     @classmethod
     def load(cls, folder: str, **changes: Any) -> SquadTask:
