@@ -78,9 +78,9 @@ def printed_by(path, monkeypatch):
 def test_the_notebook_runs_and_its_models_work(monkeypatch):
     text = printed_by(NOTEBOOK, monkeypatch)
     accuracy = float(re.search(r"^ +accuracy +(\S+)$", text, re.M)[1])
-    assert accuracy > 0.3  # Of six authors.
+    assert accuracy > 0.5  # Of six authors; about 0.46 from random weights.
     loss = float(re.search(r"held-out masked_lm_loss +(\S+)", text)[1])
-    assert 4.5 < loss < 6.1  # Better than the frequencies of the pieces.
+    assert 4.0 < loss < 5.2  # The frequencies of the pieces have about 6.
     assert float(re.search(r"outputs differ by at most (\S+)\.$", text, re.M)[1]) < 1e-4
 
 
