@@ -217,10 +217,12 @@ def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
 
 
 def _train(estimator: Estimator, train_spec: TrainSpec, eval_specs: Sequence[EvalSpec]) -> None:
-    # Without evaluations during training or best weights of earlier ones, there is nothing to
-    # select; `report` evaluates the end.
-    selects = eval_specs and (eval_specs[0].every_steps or has_best(estimator.config.output_dir))
-    estimator.train_and_evaluate(train_spec, eval_specs[0] if selects else None)
+    """Trains with one seed; evaluates only where this selects the best weights or ends the run."""
+    spec, config = eval_specs[0] if eval_specs else None, estimator.config
+    # Otherwise the end alone would be evaluated, which `report` does.
+    several = spec and spec.every_steps and spec.every_steps < train_spec.max_steps
+    selects = several or config.early_stopping_evals or has_best(config.output_dir)
+    estimator.train_and_evaluate(train_spec, spec if selects else None)
 
 
 def open_trained(task: FineTuningTask, run: RunConfig) -> Estimator:

@@ -179,6 +179,25 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
     assert read_best(folder).step == best
 
 
+@pytest.mark.parametrize(("every_steps", "evaluations"), [(None, 0), (4, 0), (2, 2)])
+def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
+    task, tmp_path, every_steps, evaluations
+):
+    texts = some_examples(16)
+    run_config = RunConfig(str(tmp_path / "run"), **TRAINING)
+    config = FineTuneConfig(
+        run_config,
+        train_step=4,
+        warmup_step=0,
+        eval_every_steps=every_steps,
+        cached_dir=str(tmp_path),
+    )
+    results = run(task, Examples.of(texts, texts), config)
+    assert 0 <= results["accuracy"] <= 1
+    lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["split"] for line in lines].count("eval") == evaluations
+
+
 @pytest.mark.slow
 def test_interrupted_fine_tuning_is_resumed_bit_for_bit(task, tmp_path):
     task.dropout_rate = 0.1
