@@ -9,7 +9,7 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -204,9 +204,9 @@ def _fine_tune_seeds(
 
 
 def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec) -> float:
-    """Trains and returns the metric of the best weights.
+    """Trains, and returns the task's `best_metric` of the best weights.
 
-    Their record holds it, so a seed that has finished is not evaluated again.
+    It is read from their record, so that a finished seed is not evaluated again.
     """
     estimator.train_and_evaluate(train_spec, eval_spec)
     highest(estimator.strategy)  # Wait for the chief, which writes the record.
@@ -217,9 +217,9 @@ def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
 
 
 def _train(estimator: Estimator, train_spec: TrainSpec, eval_specs: Sequence[EvalSpec]) -> None:
-    """Trains with one seed; evaluates only where this selects the best weights or ends the run."""
+    """Trains with one seed; evaluates during training if that can select weights or end the run."""
     spec, config = eval_specs[0] if eval_specs else None, estimator.config
-    # Otherwise the end alone would be evaluated, which `report` does.
+    # A single evaluation, at the end, selects nothing, and `report` makes it anyway.
     several = spec and spec.every_steps and spec.every_steps < train_spec.max_steps
     selects = several or config.early_stopping_evals or has_best(config.output_dir)
     estimator.train_and_evaluate(train_spec, spec if selects else None)
@@ -229,31 +229,6 @@ def open_trained(task: FineTuningTask, run: RunConfig) -> Estimator:
     """Returns the Estimator of the model in an output directory, or of its best seed."""
     folder = model_folder(run.output_dir)
     return Estimator(task, dataclasses.replace(run, output_dir=folder))
-
-
-class _Evaluated(NamedTuple):
-    """An evaluated data set."""
-
-    data: ExampleSet
-    outputs: Mapping[str, np.ndarray]
-    metrics: dict[str, float]
-
-
-def _evaluate(estimator: Estimator, eval_specs: Sequence[EvalSpec]) -> list[_Evaluated]:
-    """Evaluates the best weights of the Estimator's run."""
-    estimator.load()
-    outputs = [estimator.outputs(spec) for spec in eval_specs]
-    return [
-        _Evaluated(spec.examples, out, estimator.metrics(spec, out))
-        for spec, out in zip(eval_specs, outputs)
-    ]
-
-
-def _metrics(evaluated: Sequence[_Evaluated]) -> dict[str, float]:
-    """Merges the metrics of all data sets; see `report`."""
-    first, *others = evaluated
-    named = {f"{x.data.name}_{key}": value for x in others for key, value in x.metrics.items()}
-    return {**first.metrics, **named}
 
 
 def report(
@@ -268,12 +243,16 @@ def report(
     Raises:
       DivergedError: a metric is not finite.
     """
-    evaluated = _evaluate(estimator, eval_specs)
-    results = _metrics(evaluated)
+    estimator.load()
+    outputs = [estimator.outputs(spec) for spec in eval_specs]
+    metrics = [estimator.metrics(spec, out) for spec, out in zip(eval_specs, outputs)]
+    results = dict(metrics[0])
+    for spec, values in zip(eval_specs[1:], metrics[1:]):
+        results |= {f"{spec.name}_{name}": value for name, value in values.items()}
     print_metrics(results)
-    for data, outputs, metrics in evaluated:
-        if estimator.chief and all(map(math.isfinite, metrics.values())):
-            estimator.task.write_evaluation(data, outputs, metrics, output_dir)
+    for spec, out, values in zip(eval_specs, outputs, metrics):
+        if estimator.chief and all(map(math.isfinite, values.values())):
+            estimator.task.write_evaluation(spec.examples, out, values, output_dir)
     write_results(output_dir, results, estimator.chief)
     return results
 

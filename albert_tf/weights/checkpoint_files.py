@@ -107,7 +107,7 @@ class BestRecord:
     data: str = ""
 
     def is_of(self, data: str) -> bool:
-        """Returns whether this data was evaluated, or may have been: unknown data counts, too."""
+        """Returns whether the evaluation was on this data; True if either is unknown (empty)."""
         return not (self.data and data and self.data != data)
 
     def save(self, folder: str) -> None:
