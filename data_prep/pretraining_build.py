@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -24,7 +25,7 @@ from albert_tf.data.manifest import (
     Manifest,
 )
 from albert_tf.errors import AlbertError, StoppedError
-from albert_tf.io import files
+from albert_tf.io import files, removal, storage
 from albert_tf.io.locks import lock_folder
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from data_prep.encoding import Context
@@ -36,6 +37,7 @@ from data_prep.spill import Spill
 
 WORK_FOLDER = "_build"
 DEFAULT_NUM_SHARDS = 10
+_DEFAULT = re.compile(r"pretraining-\d{5}-of-\d{5}\.tfrecord")
 #: Bytes of text in a bucket. The token ranges of a bucket's instances are in memory together.
 _BUCKET_BYTES = 1 << 23
 #: Bytes of text in a stored byte, roughly; only used to choose the number of buckets.
@@ -139,14 +141,16 @@ def build_pretraining_data(
         if overwrite:
             build.remove_others()
         build.check_files_in_the_way(overwrite)
-        return build.finished(clean_up=True) or build.run(runner)
+        with removal.own_temporaries(build.owner, output.folder, build.work_folder):
+            return build.finished(clean_up=True) or build.run(runner)
 
 
 class _Build:
     """One build: its plan and its output folder.
 
     Attributes:
-      work_folder: the working folder, inside the output folder.
+      work_folder: the working folder, inside the output folder; its plan shows whose it is.
+      owner: the id of the build's temporary files.
     """
 
     def __init__(
@@ -164,6 +168,7 @@ class _Build:
         self.work_folder = os.path.join(output.folder, WORK_FOLDER)
         self._plan_path = os.path.join(self.work_folder, "plan.json")
         self._plan = self._make_plan()
+        self.owner = removal.owner_id("build", self._plan)
 
     def _make_plan(self) -> dict[str, Any]:
         """Returns everything that decides the records, as JSON values."""
@@ -238,9 +243,7 @@ class _Build:
         paths = [files.join_named(self._folder, name, self._folder) for name in names]
         for path in paths:
             files.check_output(path, self._input_files, overwrite=True)
-        for path in paths:
-            if files.exists(path):
-                files.gfile().remove(path)
+        removal.remove_files(self._folder, names)
         if plan != self._plan:
             self._remove_work_folder()
 
@@ -271,8 +274,7 @@ class _Build:
 
     def _shard_names(self, names: Sequence[str]) -> list[str]:
         """Returns the given names, or if there are none all default names in the folder."""
-        default = files.gfile().glob(self._path("pretraining-*-of-*.tfrecord"))
-        return list(names) or [os.path.basename(path) for path in default]
+        return list(names) or [n for n in storage.listdir(self._folder) if _DEFAULT.fullmatch(n)]
 
     def run(self, make_runner: Callable[[Context, str], Runner]) -> Manifest:
         """Builds the records in the output folder, which this process has locked."""
@@ -283,8 +285,7 @@ class _Build:
             results = self._write_shards(spill, runner)
         manifest = self._manifest(spill, results)
         if not manifest.num_examples:
-            for shard in manifest.shards:
-                files.gfile().remove(self._path(shard.name))
+            removal.remove_files(self._folder, [shard.name for shard in manifest.shards])
             self._remove_work_folder()
             reason = (
                 "A document needs at least two sentences; write one sentence per line and a blank "
@@ -305,19 +306,19 @@ class _Build:
         return manifest
 
     def _remove_work_folder(self) -> None:
-        # The plan goes first: without one, the rest is not continued.
-        if files.exists(self._plan_path):
-            files.gfile().remove(self._plan_path)
-        files.gfile().rmtree(self.work_folder)
+        # Moved first, so that no part of it can be taken for a build to be continued.
+        removed = removal.temporary_name(self.work_folder)
+        removal.move(self.work_folder, removed)
+        removal.remove_temporary(removed)
 
     def _start(self) -> None:
         """Starts a build, or continues one that was killed."""
-        names = self._output.names or ["pretraining-"]
-        for name in (FILE_NAME, SPEC_FILE, self._tokenizer.spec.model_file, *names):
-            files.remove_temporary(self._folder, name)
         if not files.exists(self._plan_path):
-            if files.exists(self.work_folder):  # Its deletion was interrupted.
-                self._remove_work_folder()
+            if storage.listdir(self.work_folder):
+                raise AlbertError(
+                    f"{self.work_folder} holds files, but no plan of a build; move it away, or "
+                    "give another folder."
+                )
             files.write_json(self._plan_path, self._plan)
             return
         if files.read_json(self._plan_path, "build plan") != self._plan:
@@ -325,7 +326,6 @@ class _Build:
                 f"{self._folder} holds an unfinished build of another corpus, tokenizer, options "
                 "or version; give another folder, or set `overwrite`."
             )
-        files.remove_temporary(self.work_folder)
 
     def _tokenize(self, runner: Runner) -> Spill:
         """Tokenizes the corpus into buckets, unless an earlier run has done so."""
@@ -393,6 +393,7 @@ class _Build:
                 spill.runs,
                 groups[i:j],
                 sum(spill.bucket_tokens[group[0]] for group in groups[i:j]),
+                self.owner,
             )
             for path, i, j in zip(self._output.paths(num_shards), bounds, bounds[1:])
         ]

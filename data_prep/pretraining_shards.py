@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.io import files
+from albert_tf.io import files, removal
 from albert_tf.io.json_values import from_json
 from albert_tf.io.workers import Advance
 from data_prep.encoding import Context, encode_compact, encode_masked
@@ -34,6 +34,7 @@ class ShardTask:
       buckets: the shard's buckets, each followed by those that its unrelated segments may come
         from.
       num_tokens: tokens in the shard's own buckets.
+      owner: of temporary files, see removal.own_temporaries.
     """
 
     path: str
@@ -41,6 +42,7 @@ class ShardTask:
     runs: Runs
     buckets: Sequence[Sequence[int]]
     num_tokens: int
+    owner: str
 
     @property
     def note_path(self) -> str:
@@ -93,10 +95,11 @@ def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance)
     counts: Counter[str] = Counter()
     passes = range(context.options.dupe_factor)
     copies = os.path.join(task.build_folder, "buckets") if len(passes) > 1 else None
-    with bucket_reader(task.build_folder, task.runs, copies) as read:
-        sections = (_one_pass(context, task, read, n, counts, advance) for n in passes)
-        info = records.write_sections(task.path, sections)
-    files.write_json(task.note_path, dataclasses.asdict(ShardResult(info, dict(counts))))
+    with removal.own_temporaries(task.owner):
+        with bucket_reader(task.build_folder, task.runs, copies) as read:
+            sections = (_one_pass(context, task, read, n, counts, advance) for n in passes)
+            info = records.write_sections(task.path, sections)
+        files.write_json(task.note_path, dataclasses.asdict(ShardResult(info, dict(counts))))
 
 
 def _one_pass(

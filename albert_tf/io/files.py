@@ -9,35 +9,22 @@ paths and reading local files, so that bad input is refused at once.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fnmatch
 import glob
 import hashlib
 import json
 import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io.json_values import finite_only, parse_json, shown
-from albert_tf.io.locks import LOCK_FILE, lock_output
+from albert_tf.io.locks import lock_output
+from albert_tf.io.removal import own_temporaries, owner_id, remove_temporary, temporary_name
+from albert_tf.io.storage import exists, gfile, is_local, isdir, makedirs, no_space, rename, retried
 
-#: Error messages of the system when a disk is full or a quota or file size limit is reached.
-_NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _SURROGATES = re.compile("[\ud800-\udfff]")
-#: Names of our temporary files and folders, and of those TensorFlow writes beside `checkpoint`.
-_TEMPORARY = re.compile(r"\.tmp-?[0-9a-f]{8,32}$")
-#: Begins a path on another file system: gs://, hdfs://, ram://, …
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9.+-]*://")
-
-
-def gfile() -> Any:
-    """Returns tf.io.gfile; functions that need it import TensorFlow when they are called."""
-    import tensorflow as tf
-
-    return tf.io.gfile
 
 
 def path_of(path: Any, what: str) -> str:
@@ -54,21 +41,6 @@ def path_of(path: Any, what: str) -> str:
     if not isinstance(text, str) or not text:
         raise AlbertError(f"The path of the {what} must be a string, not {shown(path)}.")
     return text
-
-
-def is_local(path: str) -> bool:
-    """Returns whether a path is on this machine's file system: it has no scheme, such as gs://."""
-    return not _SCHEME.match(path)
-
-
-def exists(path: str) -> bool:
-    """Returns whether there is a file or folder at a path."""
-    return os.path.exists(path) if is_local(path) else gfile().exists(path)
-
-
-def isdir(path: str) -> bool:
-    """Returns whether there is a folder at a path."""
-    return os.path.isdir(path) if is_local(path) else gfile().isdir(path)
 
 
 def check_file(path: str, what: str = "file") -> None:
@@ -212,9 +184,10 @@ def claimed_output(
     """
     with lock_output(path, "writing"):
         check_output(path, inputs, overwrite)
-        folder, name = os.path.split(path)
-        remove_temporary(folder or os.curdir, f"{name}.tmp")
-        yield
+        folder = os.path.dirname(path) or os.curdir
+        owner = owner_id("output", os.path.realpath(path) if is_local(path) else path)
+        with own_temporaries(owner, folder):
+            yield
 
 
 @contextlib.contextmanager
@@ -232,27 +205,13 @@ def space_for(what: str) -> Iterator[None]:
     except AlbertError:
         raise
     except Exception as error:
-        # Python and TensorFlow raise different classes, but quote the system's message. Closing a
-        # file that could not be written may raise again, hence the context.
-        messages = " ".join(map(str, _with_context(error)))
-        reason = next((text for text in _NO_SPACE if text in messages), None)
+        reason = no_space(error)
         if reason is None:
             raise
         raise StoppedError(
             f"There is no space left for {what} ({reason}); free some, and run the same command "
             "again."
         ) from error
-
-
-def _with_context(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def temporary_name(path: str) -> str:
-    """Returns a name beside `path` that `remove_temporary` recognises."""
-    return f"{path}.tmp-{uuid.uuid4().hex[:8]}"
 
 
 @contextlib.contextmanager
@@ -262,41 +221,16 @@ def atomic_path(path: str) -> Iterator[str]:
     Raises:
       StoppedError: there is no space left.
     """
-    tf_files = gfile()
     temporary = temporary_name(path)
     with space_for(path):
         try:
             if os.path.dirname(path):
-                tf_files.makedirs(os.path.dirname(path))
+                makedirs(os.path.dirname(path))
             yield temporary
-            tf_files.rename(temporary, path, overwrite=True)
+            rename(temporary, path)
         except BaseException:
-            if tf_files.exists(temporary):
-                tf_files.remove(temporary)
+            remove_temporary(temporary)
             raise
-
-
-def remove(path: str) -> None:
-    """Deletes a file, or a folder with everything in it."""
-    tf_files = gfile()
-    tf_files.rmtree(path) if tf_files.isdir(path) else tf_files.remove(path)
-
-
-def remove_temporary(folder: str, name: str = "") -> None:
-    """Deletes the temporary files and folders that killed processes left in a folder.
-
-    They are those of `temporary_name`, and of TensorFlow's list of checkpoints.
-
-    Args:
-      folder: to which no other process writes.
-      name: how the names of the files begin; other processes may write others.
-    """
-    tf_files = gfile()
-    for other in tf_files.listdir(folder) if tf_files.isdir(folder) else []:
-        path = os.path.join(folder, other.rstrip("/"))
-        # A lock's temporary file is in use.
-        if _TEMPORARY.search(path) and other.startswith(name) and f"{LOCK_FILE}.tmp" not in other:
-            remove(path)
 
 
 def valid_text(text: str) -> str:
@@ -306,8 +240,13 @@ def valid_text(text: str) -> str:
 
 def write_bytes(path: str, data: bytes) -> None:
     """Writes `data` to `path`, which is either complete or untouched."""
-    with atomic_path(path) as temporary, gfile().GFile(temporary, "wb") as f:
-        f.write(data)
+
+    def write(temporary: str) -> None:
+        with gfile().GFile(temporary, "wb") as f:
+            f.write(data)
+
+    with atomic_path(path) as temporary:
+        retried(write, temporary)
 
 
 def write_text(path: str, text: str) -> None:
@@ -322,14 +261,12 @@ def read_bytes(path: str, what: str = "file") -> bytes:
       AlbertError: the file is missing, a folder, or not readable by this user.
     """
     check_file(path, what)
-    if not is_local(path):
-        with gfile().GFile(path, "rb") as f:
+
+    def read(path: str) -> bytes:
+        with open(path, "rb") if is_local(path) else gfile().GFile(path, "rb") as f:
             return f.read()
-    try:
-        with open(path, "rb") as f:
-            return f.read()
-    except OSError as error:
-        raise AlbertError(f"The {what} {path} cannot be read: {error.strerror}.") from error
+
+    return retried(read, path)
 
 
 def read_text(path: str, what: str = "file") -> str:

@@ -7,13 +7,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
-from albert_tf.io.locks import is_lock_file, lock_output
+from albert_tf.io import files, removal, storage
+from albert_tf.io.locks import LOCK_FILE, is_lock_file, lock_output
+
+#: Lists the files that `new_folder` has written, relative to the folder.
+WRITTEN_FILES = ".written_files.json"
 
 
 def check_new_folder(path: str, overwrite: bool = False) -> None:
@@ -21,17 +23,19 @@ def check_new_folder(path: str, overwrite: bool = False) -> None:
 
     Args:
       path: the folder; an empty one may exist.
-      overwrite: accept a folder that is not empty.
+      overwrite: accept a folder in which `new_folder` has written everything.
 
     Raises:
       AlbertError: there is a file or another folder at `path`, or no permission to write there.
     """
     path = path.rstrip("/")
-    if files.exists(path) and (not files.isdir(path) or (_names(path) and not overwrite)):
-        raise AlbertError(
-            f"{path} already exists; delete it, give another path, or set `overwrite` for a folder "
-            "that the same program has written."
-        )
+    if files.exists(path):
+        if not files.isdir(path) or (_everything_in(path) and not overwrite):
+            raise AlbertError(
+                f"{path} already exists; delete it, give another path, or set `overwrite` for a "
+                "folder that the same program has written."
+            )
+        _check_written(path, path)
     files.check_output_folder(path)
 
 
@@ -39,9 +43,11 @@ def check_new_folder(path: str, overwrite: bool = False) -> None:
 def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator[str]:
     """Yields a temporary folder beside `path`; renames it to `path` on success, or deletes it.
 
+    An old folder at `path` is moved aside first, and moved back if this fails.
+
     Args:
       path: the folder to create; an empty one may exist.
-      overwrite: replace a folder that contains no other names than the new one.
+      overwrite: replace a folder in which this function has written everything, at any depth.
       source: an input, which the folder must not contain.
 
     Raises:
@@ -49,68 +55,67 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
         writes it.
       StoppedError: there is no space left.
     """
-    gfile = files.gfile()
     path = path.rstrip("/")
     if files.is_local(path) and os.path.islink(path):
         path = os.path.realpath(path)
     with lock_output(path, "writing"), files.space_for(path):
-        check_new_folder(path, overwrite)
         if source and files.common_files([path], _with_parents(source)):
             raise AlbertError(f"{path} contains the input, {source}; give another path.")
-        old_names = _names(path) if files.isdir(path) else set()
-        if not old_names and files.exists(path):
-            gfile.rmtree(path)
+        check_new_folder(path, overwrite)
         _report_leftovers(path)
-        temporary, replaces = files.temporary_name(path), False
+        temporary = removal.temporary_name(path)
         try:
-            gfile.makedirs(temporary)
+            storage.makedirs(temporary)
             yield temporary
-            kept = old_names - _names(temporary)
-            if kept:
-                raise AlbertError(
-                    f"{path} contains more than this would replace, such as {min(kept)}; delete "
-                    "it, or give another path."
-                )
-            if files.is_local(path):
-                _move_folder(temporary, path)
-            else:
-                replaces = bool(old_names)
-                _move_files(temporary, path, old_names)
-        except BaseException:
-            # If old files may have been deleted, the new ones may be all that is left.
-            if not replaces and files.exists(temporary):
-                gfile.rmtree(temporary)
-            raise
+            files.write_json(os.path.join(temporary, WRITTEN_FILES), names_below(temporary))
+            _replace(path, temporary)
+        finally:
+            removal.remove_temporary(temporary)
 
 
-def _move_folder(source: str, target: str) -> None:
-    """Renames a local folder. It replaces a folder at the target, which is kept if this fails."""
-    if not os.path.exists(target):
-        os.rename(source, target)
+def _replace(path: str, new: str) -> None:
+    """Moves a new folder to `path`, and deletes the old one once the new one is there."""
+    if not files.exists(path):
+        removal.move(new, path)
         return
-    replaced = files.temporary_name(target)
-    os.rename(target, replaced)
+    old = removal.temporary_name(f"{path}.former")
+    removal.move(path, old)
     try:
-        os.rename(source, target)
+        _check_written(old, path)  # Somebody may have put a file there meanwhile.
+        removal.move(new, path)
     except BaseException:
-        os.rename(replaced, target)
+        removal.move(old, path)
         raise
-    shutil.rmtree(replaced)
+    removal.remove_temporary(old)
 
 
-def _move_files(source: str, target: str, old_names: Iterable[str]) -> None:
-    """Moves a folder where folders are only prefixes of names, and deletes what is at the target.
+def _check_written(folder: str, path: str) -> None:
+    """Raises AlbertError if a folder, once at `path`, has anything that `new_folder` did not write.
 
-    rmtree could delete the source too, and renaming a folder may move no files.
+    The list of what it wrote is in the folder.
     """
-    for name in old_names:
-        files.remove(os.path.join(target, name))
-    gfile = files.gfile()
-    gfile.rename(source, target, overwrite=True)
-    for name in names_below(source):
-        path = os.path.join(target, name)
-        gfile.makedirs(os.path.dirname(path))
-        gfile.rename(os.path.join(source, name), path)
+    others = _everything_in(folder)
+    record = os.path.join(folder, WRITTEN_FILES)
+    if others and files.exists(record):
+        written = files.read_json(record, "list of written files")
+        others -= {WRITTEN_FILES, *(name for name in written if isinstance(name, str))}
+    if others:
+        raise AlbertError(
+            f"{path} holds what this program has not written there, such as {min(others)}; "
+            "`overwrite` replaces its own files only. Move them away, or give another path."
+        )
+
+
+def _everything_in(folder: str) -> set[str]:
+    """Returns the relative paths of what is in a folder: files, links, empty folders; no lock."""
+    found = set()
+    for path, folders, names in storage.walk(folder):
+        here = os.path.relpath(path, folder)
+        links = [n for n in folders if os.path.islink(os.path.join(path, n))]
+        found |= {os.path.normpath(os.path.join(here, name)) for name in (*names, *links)}
+        if path != folder and not folders and not names:
+            found.add(here)
+    return found - {LOCK_FILE}
 
 
 def _with_parents(path: str) -> list[str]:
@@ -123,10 +128,11 @@ def _with_parents(path: str) -> list[str]:
 def _report_leftovers(path: str) -> None:
     """Prints the temporary files and folders beside `path` that killed processes left."""
     folder, name = os.path.split(path)
-    folder = folder or "."
-    for other in files.gfile().listdir(folder) if files.isdir(folder) else []:
-        if other.startswith(f"{name}.tmp-"):
-            left = os.path.join(folder, other.rstrip("/"))
+    for other in storage.listdir(folder or "."):
+        left = os.path.join(folder, other)
+        if other.startswith(f"{name}.former.tmp-"):
+            print(f"{left} is what {path} was before a killed process.")
+        elif other.startswith(f"{name}.tmp-"):
             print(f"{left} was left by a process that was killed; delete it.")
 
 
@@ -134,8 +140,7 @@ def _report_leftovers(path: str) -> None:
 def scratch_folder(path: str) -> Iterator[str]:
     """Yields a local folder for files that are read often, and deletes it at the end.
 
-    It is beside `path`, where `files.remove_temporary` finds it if the process is killed, or among
-    the machine's temporary files if `path` is on a remote file system.
+    It is beside `path`, or among the machine's temporary files if `path` is remote.
 
     Raises:
       StoppedError: there is no space left.
@@ -144,19 +149,13 @@ def scratch_folder(path: str) -> Iterator[str]:
         with files.space_for("temporary files"), tempfile.TemporaryDirectory() as folder:
             yield folder
         return
-    folder = files.temporary_name(path)
+    folder = removal.temporary_name(path)
     with files.space_for(folder):
         try:
             os.makedirs(folder)
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _names(folder: str) -> set[str]:
-    """Returns the names in a folder, except locks."""
-    names = os.listdir(folder) if files.is_local(folder) else files.gfile().listdir(folder)
-    return {name.rstrip("/") for name in names if not is_lock_file(name.rstrip("/"))}
+            removal.remove_temporary(folder)
 
 
 def names_below(folder: str) -> list[str]:
@@ -166,7 +165,7 @@ def names_below(folder: str) -> list[str]:
     """
     return sorted(
         os.path.relpath(os.path.join(path, name), folder)
-        for path, _, names in files.gfile().walk(folder)
+        for path, _, names in storage.walk(folder)
         for name in names
         if not is_lock_file(name)
     )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.errors import DivergedError
-from albert_tf.io import files
+from albert_tf.io import files, removal
 from albert_tf.keras2 import keras
 from albert_tf.tasks.base import ExampleSet, FineTuningTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
@@ -93,7 +93,7 @@ def run(
         "few_lengths": config.run.jit_compile is True,
     }
     if examples.train:
-        check_same_seeds(config.output_dir, config.num_seeds)
+        check_same_seeds(config.output_dir, _seed_names(config))
     # All examples are tokenized before the training, so that errors show at once.
     evaluated = [task.open_examples(x, name, **options) for name, x in examples.evaluate.items()]
     predicted = [
@@ -159,15 +159,22 @@ def fine_tune(
         return estimator
     check_seeds(config.num_seeds, bool(eval_specs))
     runs = {}
-    for seed in range(run.seed, run.seed + config.num_seeds):
-        name = f"seed-{seed}"
+    for seed, name in enumerate(_seed_names(config), start=run.seed):
         folder = os.path.join(run.output_dir, name)
         own_run = dataclasses.replace(run, seed=seed, output_dir=folder)
         runs[name] = own_run, TrainSpec.of(data.source.reseeded(seed), max_steps)
     folders = [own_run.output_dir for own_run, _ in runs.values()]
+    owner = removal.owner_id("seeds", *map(os.path.abspath, folders))
     with output_lock(run.strategy, run.output_dir, *folders):
-        _fine_tune_seeds(task, run.output_dir, runs, eval_specs[0])
+        with removal.own_temporaries(owner, run.output_dir):
+            _fine_tune_seeds(task, run.output_dir, runs, eval_specs[0])
         return open_trained(task, run)
+
+
+def _seed_names(config: FineTuneConfig) -> list[str]:
+    """Returns the names of the runs with several seeds; none for a run with one seed."""
+    first, number = config.run.seed, config.num_seeds
+    return [f"seed-{seed}" for seed in range(first, first + number)] if number > 1 else []
 
 
 def _fine_tune_seeds(
@@ -177,7 +184,6 @@ def _fine_tune_seeds(
     eval_spec: EvalSpec,
 ) -> None:
     """Trains and evaluates each run in its folder, and writes seeds.json."""
-    files.remove_temporary(output_dir)
     values: dict[str, float | None] = {}
     for name, (run, train_spec) in runs.items():
         print(f"Seed {run.seed} ({len(values) + 1} of {len(runs)}):")

@@ -8,27 +8,23 @@ to the Python code, and checkpoints of the TF1 release are read by the same name
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
-from albert_tf.io import files
+from albert_tf.io import files, removal, storage
 from albert_tf.keras2 import keras
-from albert_tf.weights.checkpoint import check_checkpoint, open_checkpoint, reading_error
+from albert_tf.weights.checkpoint import check_checkpoint
 from albert_tf.weights.checkpoint_files import (
     BEST,
     CHECKPOINT_LIST,
     CHECKPOINTS,
     BestRecord,
-    newest_first,
+    checkpoints_in,
+    files_of,
     read_best,
-    step_of,
 )
 from albert_tf.weights.load import open_source
 from albert_tf.weights.source import (
@@ -48,15 +44,17 @@ class CheckpointStore:
     `checkpoints/ckpt-<step>` hold everything needed to resume the run, `best/ckpt-<step>` the
     weights of the best evaluation, which `best/best.json` records.
 
+    A checkpoint is written under a temporary name, read back, and then renamed, its index last.
+    Only then are others deleted: those beyond `keep_max`, and the former best weights once the
+    record names the new ones. Damaged files are renamed, never deleted.
+
     Args:
       output_dir: the run's folder.
       named_weights: the model's weights by official name.
       optimizer: with its slots already created.
-      state: what else to save, by name. A PythonState must accept "{}", which stands for a
-        checkpoint of an older version without this state.
+      state: what else to save, by name.
       keep_max: checkpoints kept in `checkpoints/`.
-      writes: False on workers other than the chief: they take part in saving (a collective
-        operation), into a folder that is then deleted.
+      writes: False on workers other than the chief, which save nothing: all have the same weights.
 
     Attributes:
       best: the record of the best evaluation; None before the first.
@@ -71,210 +69,163 @@ class CheckpointStore:
         keep_max: int,
         writes: bool = True,
     ) -> None:
-        self._writes = writes
-        # If a worker is killed, the chief of the next run deletes this as a temporary folder.
-        self._scratch = os.path.join(output_dir, f"worker.tmp-{uuid.uuid4().hex[:8]}")
-        folder = output_dir if writes else self._scratch
-        self._folder = os.path.join(folder, CHECKPOINTS)
-        self._best_folder = os.path.join(folder, BEST)
+        self._folder = os.path.join(output_dir, CHECKPOINTS)
+        self._best_folder = os.path.join(output_dir, BEST)
         weights = tf.train.Checkpoint(**named_weights)
-        self._parts = {"weights": weights, "optimizer": optimizer, **state}
-        self._checkpoint = tf.train.Checkpoint(**self._parts)
+        self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
         self._best_checkpoint = tf.train.Checkpoint(weights=weights)
-        self._output_dir, self._keep_max = output_dir, keep_max
+        self._keep_max, self._writes = keep_max, writes
         self.best: BestRecord | None = None
 
-    @functools.cached_property
-    def _manager(self) -> tf.train.CheckpointManager:
-        # Created when first needed: it reads the list of checkpoints, which must be intact by then.
-        return tf.train.CheckpointManager(
-            self._checkpoint, self._folder, max_to_keep=self._keep_max, checkpoint_name="ckpt"
-        )
+    @property
+    def folders(self) -> tuple[str, str]:
+        """The folders to which the store writes."""
+        return self._folder, self._best_folder
 
     def latest(self) -> str | None:
         """Returns the prefix of the newest checkpoint, which may be damaged; None without any."""
         return next(reversed(self.kept().values()), None)
 
+    def has_saved(self) -> bool:
+        """Returns whether there are checkpoints, or were: then TensorFlow's list names them."""
+        listed = storage.exists(os.path.join(self._folder, CHECKPOINT_LIST))
+        return listed or bool(self.kept())
+
     def kept(self) -> dict[int, str]:
         """Returns the prefixes of the checkpoints by ascending step; some may be damaged."""
-        prefixes, _ = newest_first(os.path.join(self._output_dir, CHECKPOINTS))
-        steps = {step_of(prefix): prefix for prefix in prefixes}
-        steps.pop(None, None)
-        return dict(sorted(steps.items()))
+        return checkpoints_in(self._folder)
 
-    def begin(self) -> None:
-        """Deletes the remains of an earlier run that saved no checkpoint."""
-        self.forget_best()
-        self.forget_after(-1)
+    def restore_newest(self) -> list[str]:
+        """Restores the newest good checkpoint; changes no file.
 
-    def restore_newest(self) -> None:
-        """Restores the newest good checkpoint, and the record of the best weights.
-
-        Names damaged checkpoints, and deletes them once an older one has been restored.
+        Returns:
+          The prefixes of damaged checkpoints that are newer, each of which was named.
 
         Raises:
+          StoppedError: a checkpoint cannot be read for now.
           AlbertError: there is no good checkpoint, or the newest good one does not fit this run.
-            The folder is left unchanged.
         """
-        folder = os.path.join(self._output_dir, CHECKPOINTS)
-        _, fault = newest_first(folder)
-        faults = [fault] if fault else []
-        for step, prefix in reversed(self.kept().items()):
+        damaged, faults = [], []
+        for prefix in reversed(self.kept().values()):
             try:
                 self.restore(prefix)
             except DamagedError as error:
+                damaged.append(prefix)
                 faults.append(str(error))
                 continue
             for text in faults:
                 print(f"{text} Resuming from {prefix}.")
-            self.forget_after(step)
-            self._restore_best()
-            return
+            return damaged
         raise AlbertError(
-            f"{' '.join(faults)} There is no good checkpoint in {folder}; put one back, or give "
-            "another `output_dir`."
+            f"{' '.join(faults)} There is no good checkpoint in {self._folder}; put one back, or "
+            "give another `output_dir`."
         )
 
-    def forget_after(self, step: int) -> None:
-        """Deletes the checkpoints after `step`, and parts of unfinished or deleted ones."""
-        if not self._writes:
-            return
-        kept = {number: path for number, path in self.kept().items() if number <= step}
-        names = [os.path.basename(path) for path in kept.values()]
-        # TensorFlow's list of checkpoints; it has no public function that writes one.
-        lines = [f'model_checkpoint_path: "{name}"' for name in names[-1:]]
-        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-        lines += [f"all_model_checkpoint_timestamps: {time.time()}"] * len(names)
-        # The list comes first: if the process is killed in between, no listed checkpoint is
-        # incomplete, and the next resumed run deletes the rest.
-        path = os.path.join(self._folder, CHECKPOINT_LIST)
-        if names:
-            files.write_text(path, "\n".join(lines) + "\n")
-        elif tf.io.gfile.exists(path):
-            tf.io.gfile.remove(path)
-        _delete(
-            self._folder,
-            lambda number, name: number > step
-            or name.endswith("_temp")
-            or not tf.io.gfile.exists(os.path.join(self._folder, f"ckpt-{number}.index")),
-        )
-        files.remove_temporary(self._folder)
-        self.__dict__.pop("_manager", None)
+    def set_aside(self, prefixes: Sequence[str]) -> None:
+        """Renames the files of damaged checkpoints; their own data stays in them."""
+        for prefix in prefixes if self._writes else ():
+            for name in files_of(prefix):
+                new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
+                print(f"The damaged {name} is now {new}.")
 
     def restore(self, prefix: str) -> None:
         """Restores weights, slots and state.
 
         Raises:
-          DamagedError: the checkpoint is damaged. Some values may have been restored; restore
-            another checkpoint over them.
-          AlbertError: it cannot be read, lacks a value, or has one of another shape.
+          DamagedError: the checkpoint is damaged; nothing is restored.
+          StoppedError: it cannot be read for now.
+          AlbertError: it lacks a value, or has one of another shape.
         """
-        tensors = open_checkpoint(prefix).get_variable_to_shape_map()
+        check_checkpoint(prefix)
         try:
-            # A checkpoint of an older version may lack a Python state.
-            lacking = {
-                name: part
-                for name, part in self._parts.items()
-                if isinstance(part, _PythonState)
-                and not any(tensor.startswith(f"{name}/") for tensor in tensors)
-            }
-            checkpoint = self._checkpoint
-            if lacking:
-                parts = {name: self._parts[name] for name in self._parts if name not in lacking}
-                checkpoint = tf.train.Checkpoint(**parts)
-            checkpoint.restore(prefix).assert_existing_objects_matched()
-            for part in lacking.values():
-                part.deserialize("{}")
+            storage.retried(
+                lambda prefix: self._checkpoint.read(prefix).assert_existing_objects_matched(),
+                prefix,
+            )
         except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise AlbertError(
                 f"The checkpoint {prefix} does not fit this run ({first_line(error)}); give "
                 "another `output_dir`."
             ) from error
-        except (IndexError, tf.errors.OpError) as error:
-            raise reading_error(prefix, error) from error
 
-    def save(self, step: int) -> str:
-        """Saves everything under `step` and returns the prefix.
+    def save(self, step: int) -> None:
+        """Saves everything under `step`, and deletes the oldest checkpoints beyond `keep_max`.
 
-        The checkpoint appears only when complete.
+        Raises:
+          StoppedError: there is no space left, or the file system fails.
         """
-        with self._writing(self._folder, step):
-            return self._manager.save(checkpoint_number=step)
+        if not self._writes:
+            return
+        self._write(self._checkpoint, self._folder, step)
+        kept = self.kept()
+        for prefix in list(kept.values())[: -self._keep_max]:
+            removal.remove_files(self._folder, files_of(prefix))
+        # For tf.train.latest_checkpoint and other programs; nothing here reads it.
+        names = [os.path.basename(prefix) for prefix in self.kept().values()]
+        lines = [f'model_checkpoint_path: "{names[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+        files.write_text(os.path.join(self._folder, CHECKPOINT_LIST), "\n".join(lines) + "\n")
 
-    @contextlib.contextmanager
-    def _writing(self, folder: str, step: int) -> Iterator[None]:
-        """Deletes the parts of a checkpoint that cannot be completed, and a worker's copy."""
+    def _write(self, checkpoint: tf.train.Checkpoint, folder: str, step: int) -> None:
+        """Writes a checkpoint, which appears only when it is complete and was read back."""
         what = f"the checkpoint of step {step} in {folder}"
+
+        def write(folder: str) -> None:
+            temporary = removal.temporary_name(os.path.join(folder, f"ckpt-{step}"))
+            try:
+                storage.makedirs(temporary)
+                prefix = os.path.join(temporary, f"ckpt-{step}")
+                checkpoint.write(prefix)
+                check_checkpoint(prefix)
+                for name in reversed(files_of(prefix)):
+                    storage.rename(os.path.join(temporary, name), os.path.join(folder, name))
+            finally:
+                removal.remove_temporary(temporary)
+
         try:
             with files.space_for(what):
-                yield
-        except (StoppedError, tf.errors.OpError) as error:
-            _delete(folder, lambda s, _: s == step)
+                storage.retried(write, folder)
+        except (DamagedError, StoppedError, tf.errors.OpError) as error:
             last = f"The last one is {self.latest()}." if self.latest() else "There is none yet."
-            if isinstance(error, StoppedError):
-                raise StoppedError(f"{error} {last}") from error
-            raise AlbertError(f"Cannot write {what}: {first_line(error)}. {last}") from error
-        if not self._writes and tf.io.gfile.exists(self._scratch):
-            tf.io.gfile.rmtree(self._scratch)
+            if not isinstance(error, StoppedError):
+                error = f"Cannot write {what}: {first_line(error)}."
+            raise StoppedError(f"{error} {last}") from None
 
-    def _restore_best(self) -> None:
-        folder = os.path.join(self._output_dir, BEST)
+    def restore_best(self) -> None:
+        """Reads the record of the best weights; renames the folder if anything in it is damaged.
+
+        Raises:
+          StoppedError: it cannot be read for now.
+        """
+        folder = self._best_folder
         try:
             self.best = read_best(folder)
             if self.best:
                 check_checkpoint(os.path.join(folder, self.best.checkpoint))
         except DamagedError as error:
-            print(f"{error} These best weights are discarded; the next evaluation is the best.")
-            self.forget_best()
-        if self._writes:
-            self._delete_other_best(self.best.step if self.best else None)
+            self.best = None
+            if self._writes:
+                new = removal.set_aside(folder)
+                print(f"{error} They are now in {new}; the next evaluation is the best.")
 
     def save_best(self, step: int, metric: str, value: float, data: str = "") -> None:
         """Saves the weights as the best so far, and deletes the previous best.
 
         Args:
           step, metric, value, data: see BestRecord.
+
+        Raises:
+          StoppedError: there is no space left, or the file system fails.
         """
-        record = BestRecord(step, metric, value, f"ckpt-{step}", data)
-        with self._writing(self._best_folder, step):
-            self._best_checkpoint.write(os.path.join(self._best_folder, record.checkpoint))
-            if self._writes:
-                # The weights come before the record that names them; the old ones go last.
-                record.save(self._best_folder)
-        self.best = record
-        if self._writes:
-            self._delete_other_best(step)
-
-    def _delete_other_best(self, step: int | None) -> None:
-        """Deletes all best weights but those of `step`, and parts of unfinished ones."""
-        files.remove_temporary(self._best_folder)
-        _delete(self._best_folder, lambda s, name: s != step or name.endswith("_temp"))
-
-    def forget_best(self) -> None:
-        """Deletes the best weights."""
-        self.best = None
-        if self._writes and tf.io.gfile.exists(self._best_folder):
-            tf.io.gfile.rmtree(self._best_folder)
-
-
-def _delete(folder: str, which: Callable[[int, str], bool]) -> None:
-    """Deletes files of checkpoints, and temporary folders of unfinished ones.
-
-    Args:
-      folder: of checkpoints; may be missing.
-      which: given the step and the name, returns whether to delete it.
-    """
-    listed = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    names = [name.rstrip("/") for name in listed]
-    # Indexes first: without its index, a checkpoint does not count.
-    for name in sorted(names, key=lambda name: not name.endswith(".index")):
-        step, path = step_of(name), os.path.join(folder, name)
-        if step is None or not which(step, name):
-            continue
-        if tf.io.gfile.isdir(path):
-            tf.io.gfile.rmtree(path)
-        else:
-            tf.io.gfile.remove(path)
+        self.best = BestRecord(step, metric, value, f"ckpt-{step}", data)
+        if not self._writes:
+            return
+        self._write(self._best_checkpoint, self._best_folder, step)
+        # The weights come before the record that names them; the old ones go last.
+        self.best.save(self._best_folder)
+        for other, prefix in checkpoints_in(self._best_folder).items():
+            if other != step:
+                removal.remove_files(self._best_folder, files_of(prefix))
 
 
 def load_weights(

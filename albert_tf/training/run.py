@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, removal, storage
+from albert_tf.io.folders import names_below
 from albert_tf.io.interrupts import exit_status
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
@@ -130,12 +132,18 @@ class TrainingRun:
           AlbertError: see `Estimator.train_and_evaluate`.
           SystemExit: a signal has stopped the run, which has saved a checkpoint.
         """
-        if self.chief:
-            files.remove_temporary(self.config.output_dir)
-            if note := self.config.warmup_note(self.train_spec.max_steps):
-                print(note)
-        resumes = highest(self.strategy, int(self.store.latest() is not None))
-        step = self._resume() if resumes else self._begin()
+        folder = self.config.output_dir
+        known = self.identity.is_in(folder)
+        resumes = bool(highest(self.strategy, int(known and self.store.has_saved())))
+        with contextlib.ExitStack() as stack:
+            if self.chief:  # All processes have looked before it changes anything.
+                folders = (folder, *self.store.folders)
+                stack.enter_context(removal.own_temporaries(self.identity.id, *folders))
+                if note := self.config.warmup_note(self.train_spec.max_steps):
+                    print(note)
+            return self._run(self._resume() if resumes else self._begin(known))
+
+    def _run(self, step: int) -> dict[str, float] | None:
         pending = self._evaluation_pending(step)
         stopped_early = self._stopped_early(step)
         if not pending and (step >= self.train_spec.max_steps or stopped_early):
@@ -156,8 +164,12 @@ class TrainingRun:
             raise SystemExit(exit_status(signal))
         return self.results
 
-    def _begin(self) -> int:
-        """Starts at step 0, from random or from the initial weights; claims the directory."""
+    def _begin(self, known: bool) -> int:
+        """Starts at step 0, from random or from the initial weights; claims the directory.
+
+        Args:
+          known: whether the directory holds this run, which then has no checkpoint yet.
+        """
         if self.config.init_checkpoint:
             with self.strategy.scope():
                 report = load_weights(self.config.init_checkpoint, self.weights)
@@ -172,20 +184,45 @@ class TrainingRun:
             print("Training starts from random weights, not from a checkpoint.")
         if self.chief:
             self.evaluator.warn_of_slow_precision()
-            self.store.begin()
-            self.task.save_files(self.config.output_dir)
-            self.identity.write(self.config.output_dir)
+            self._claim()
             self.guard.begin()
+        if known:
+            self.store.restore_best()
+            self._check_best(0)
         if self.config.on_divergence == ROLLBACK:
             self.store.save(0)
         return 0
 
-    def _resume(self) -> int:
-        """Restores the newest checkpoint and returns its step; refuses those of another run."""
+    def _claim(self) -> None:
+        """Writes the run's configuration, and the files that its weights need.
+
+        Raises:
+          AlbertError: there are others of these names.
+        """
         folder = self.config.output_dir
-        self.identity.check(folder)
+        temporary = removal.temporary_name(os.path.join(folder, "files"))
+        try:
+            storage.makedirs(temporary)
+            self.task.save_files(temporary)
+            names = names_below(temporary)
+            for name in names:
+                path, new = os.path.join(folder, name), os.path.join(temporary, name)
+                if files.exists(path) and files.read_bytes(path) != files.read_bytes(new):
+                    raise AlbertError(
+                        f"{path} is not of this run, which has another file of this name; give "
+                        "another `output_dir`, or move the file away."
+                    )
+            self.identity.write(folder)
+            for name in names:
+                storage.rename(os.path.join(temporary, name), os.path.join(folder, name))
+        finally:
+            removal.remove_temporary(temporary)
+
+    def _resume(self) -> int:
+        """Restores the newest good checkpoint and returns its step."""
+        folder = self.config.output_dir
         with self.strategy.scope():
-            self.store.restore_newest()
+            damaged = self.store.restore_newest()
         step = int(self.optimizer.iterations.numpy())
         newest, oldest = highest(self.strategy, step), -highest(self.strategy, -step)
         if newest != oldest:
@@ -193,19 +230,25 @@ class TrainingRun:
                 f"One worker resumes {folder} at step {newest} and another one at step {oldest}, "
                 f"this one at {step}; all of them must see the same files in it."
             )
-        best = self.store.best
-        if best and self.eval_spec is None and step < self.train_spec.max_steps:
-            raise AlbertError(
-                f"{folder} has best weights, of step {best.step}, which would be used instead of "
-                "those of the steps that follow; evaluate during training again (`do_eval`), or "
-                f"delete {os.path.join(folder, BEST)}."
-            )
+        self.store.set_aside(damaged)  # All processes have read them.
+        self.store.restore_best()
+        self._check_best(step)
         self._not_better = self._count_not_better(step)
         history_note = self.guard.resume(step)
         print(f"Resuming {folder} at step {step}.")
         for note in filter(None, [version_note(folder), history_note]):
             print(note)
         return step
+
+    def _check_best(self, step: int) -> None:
+        """Raises AlbertError if best weights would be used instead of those still to be trained."""
+        best, folder = self.store.best, self.config.output_dir
+        if best and self.eval_spec is None and step < self.train_spec.max_steps:
+            raise AlbertError(
+                f"{folder} has best weights, of step {best.step}, which would be used instead of "
+                "those of the steps that follow; evaluate during training again (`do_eval`), or "
+                f"move {os.path.join(folder, BEST)} away."
+            )
 
     def _count_not_better(self, step: int) -> int:
         """Returns the number of evaluations since the best one, of those logged up to a step."""

@@ -17,19 +17,24 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown, shown_names
+from albert_tf.io.removal import owner_id
+from albert_tf.io.storage import exists
+from albert_tf.training.monitors import METRICS_FILE
 from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32
-from albert_tf.weights.checkpoint_files import has_checkpoint
+from albert_tf.weights.checkpoint_files import BEST, CHECKPOINTS
+from albert_tf.weights.model_folders import RUN_CONFIG, SEEDS_FILE, TASK_FILE
 
 if TYPE_CHECKING:
     from albert_tf.training.specs import RunConfig, TrainSpec
     from albert_tf.training.task import Task
 
-RUN_CONFIG = "run_config.json"
 TRAINING_DATA = "training_data.json"
 #: Settings that earlier versions did not record, and how they trained; others: None.
 _ABSENT = {"num_shallow_steps": 0}
 #: Differences that an error lists.
 _SHOWN = 4
+#: What a run leaves in its folder, beside run_config.json.
+_OF_A_RUN = (CHECKPOINTS, BEST, TASK_FILE, SEEDS_FILE, METRICS_FILE)
 _DIGEST = re.compile(r"[0-9a-f]{32,}")
 
 
@@ -55,11 +60,36 @@ class RunIdentity:
         }
         self._data = dict(train_spec.data_description)
 
+    @property
+    def id(self) -> str:
+        """Identifies the run; part of the names of its temporary files."""
+        return owner_id("run", self._values)
+
     def write(self, folder: str) -> None:
-        """Writes both files, the first one with the version of TensorFlow."""
+        """Writes both files; run_config.json, which claims the folder, last, with TensorFlow's
+        version."""
         values = {**self._values, "tensorflow": tf.__version__}
-        files.write_json(os.path.join(folder, RUN_CONFIG), values)
         files.write_json(os.path.join(folder, TRAINING_DATA), self._data)
+        files.write_json(os.path.join(folder, RUN_CONFIG), values)
+
+    def is_in(self, folder: str) -> bool:
+        """Returns whether an output directory holds this run.
+
+        Raises:
+          AlbertError: it holds another run, or the remains of one.
+        """
+        if exists(os.path.join(folder, RUN_CONFIG)):
+            self.check(folder)
+            return True
+        there = [name for name in _OF_A_RUN if exists(os.path.join(folder, name))]
+        if there:
+            best = os.path.join(folder, BEST)
+            start = f", or start from its weights with `init_checkpoint`={best}"
+            raise AlbertError(
+                f"{folder} holds {shown_names(there, 80)} of a run, but no {RUN_CONFIG} that says "
+                f"of which; give another `output_dir`{start if BEST in there else ''}."
+            )
+        return False
 
     def hyperparameters(self) -> dict[str, bool | int | float | str]:
         """Returns the settings that have one value each, also those of the model and the task."""
@@ -105,7 +135,8 @@ class RunIdentity:
             more = f"; and {count} more" if count > 0 else ""
             raise AlbertError(
                 f"{folder} holds another run ({'; '.join(differences[:_SHOWN])}{more}); give "
-                "another `output_dir`, or the same settings to resume it."
+                "another `output_dir`, or the same settings to resume it. A new run can start from "
+                f"its weights: `init_checkpoint`={folder}."
             )
 
     def _data_differences(self, folder: str, old: str, new: str) -> Iterator[str]:
@@ -125,13 +156,9 @@ class RunIdentity:
 
 
 def recorded_precision(folder: str) -> str | None:
-    """Returns the precision of the run in an output directory; None if it is unknown."""
-    if not has_checkpoint(folder):
-        return None
-    try:
-        run = files.read_object(os.path.join(folder, RUN_CONFIG)).get("run")
-    except AlbertError:
-        return None  # If the run is resumed, `RunIdentity.check` reports the fault.
+    """Returns the precision of the run in an output directory; None if there is no run."""
+    path = os.path.join(folder, RUN_CONFIG)
+    run = files.read_object(path).get("run") if exists(path) else None
     precision = run.get("precision") if isinstance(run, Mapping) else None
     return precision if precision in (FLOAT32, BFLOAT16, FLOAT16) else None
 

@@ -4,24 +4,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import AlbertError, DamagedError, first_line
+from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files
+from albert_tf.io.storage import retried
 from albert_tf.tokenization.tokenizer import SPEC_FILE, VOCABULARIES, Tokenizer
-from albert_tf.weights.checkpoint_files import CHECKPOINT_LIST, candidates
+from albert_tf.weights.checkpoint_files import CHECKPOINT_LIST, files_of, find_checkpoint
 from albert_tf.weights.model_folders import find_beside
 from albert_tf.weights.names import shared_by_groups
 from albert_tf.weights.source import Source, open_tokenizer
 
+_T = TypeVar("_T")
 #: The release's name for its checkpoints.
 TF1_NAME = "model.ckpt-best"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -33,21 +34,19 @@ _HUB_SCOPE = "module/"
 #: The shared layer of the models that brightmart/albert_zh trained before the release.
 _ALBERT_ZH_LAYER = "bert/encoder/layer_shared/"
 #: TensorFlow's errors on reading a checkpoint. IndexError: its data is cut off.
-READ_ERRORS = (IndexError, ValueError, tf.errors.OpError)
+_READ_ERRORS = (IndexError, ValueError, tf.errors.OpError)
 
 
 def open_checkpoint(prefix: str) -> Any:
     """Returns a reader of the checkpoint with this name.
 
     Raises:
-      AlbertError: its index is damaged.
+      DamagedError: its index is damaged.
+      StoppedError: it cannot be read for now.
     """
     # Not tf.train.load_checkpoint, which first asks whether this is a folder. File systems without
     # folders, such as ram://, say yes to every prefix of a file's name.
-    try:
-        return tf.compat.v1.train.NewCheckpointReader(prefix)
-    except READ_ERRORS as error:
-        raise reading_error(prefix, error) from error
+    return read_checkpoint(prefix, lambda: tf.compat.v1.train.NewCheckpointReader(prefix))
 
 
 def check_checkpoint(prefix: str) -> None:
@@ -55,50 +54,72 @@ def check_checkpoint(prefix: str) -> None:
 
     Raises:
       DamagedError: it is damaged.
-      AlbertError: it cannot be read.
+      StoppedError: it cannot be read for now.
     """
-    reader = open_checkpoint(prefix)
-    try:
+
+    def read_all() -> None:
+        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
         for key in reader.get_variable_to_shape_map():
             reader.get_tensor(key)
-    except READ_ERRORS as error:
-        raise reading_error(prefix, error) from error
+
+    read_checkpoint(prefix, read_all)
 
 
-def reading_error(prefix: str, error: Exception) -> AlbertError:
-    """Turns TensorFlow's error on reading a checkpoint into an AlbertError.
+def read_checkpoint(prefix: str, read: Callable[[], _T]) -> _T:
+    """Calls `read`, which reads a checkpoint, and finds out what its errors mean.
 
     TensorFlow stores a CRC-32C of each block of the index and of each tensor, so damage always
-    raises an error.
+    raises an error. But so does a file system that fails for a moment, and TensorFlow's reader does
+    not always tell which. So the bytes are read without it: if that works and `read` fails again,
+    the checkpoint is damaged.
 
-    Returns:
-      DamagedError, or a plain AlbertError if the files cannot be read at all, which may be
-      temporary.
+    Args:
+      prefix: the checkpoint's name.
+      read: may be called twice.
+
+    Raises:
+      DamagedError: a file is missing, cut off or does not match its checksums.
+      StoppedError: the files cannot be read for now.
     """
-    folder, start = os.path.split(f"{prefix}.")
     try:
-        names = tf.io.gfile.listdir(folder or ".") if tf.io.gfile.isdir(folder or ".") else []
-        sizes = {}
-        for name in names:
-            if name.startswith(start):
-                # Another worker may have deleted a damaged file.
-                with (
-                    contextlib.suppress(tf.errors.NotFoundError),
-                    tf.io.gfile.GFile(os.path.join(folder, name), "rb") as f,
-                ):
-                    sizes[name] = len(f.read(1))
-    except tf.errors.OpError as refused:
-        return AlbertError(f"The checkpoint {prefix} cannot be read: {first_line(refused)}.")
-    empty = next((name for name, size in sizes.items() if not size), None)
-    if f"{start}index" not in sizes:
-        reason = f"{start}index is missing"
-    elif not any(name.startswith(f"{start}data-") for name in sizes):
-        reason = f"{start}data is missing"
-    elif empty:
-        reason = f"{empty} is empty"
-    else:
+        return read()
+    except _READ_ERRORS:
+        lengths = _lengths(prefix)
+    try:
+        return read()
+    except _READ_ERRORS as error:
+        name = os.path.basename(prefix)
         reason = first_line(error)
-    return DamagedError(f"The checkpoint {prefix} is damaged: {reason}.")
+        if f"{name}.index" not in lengths:
+            reason = f"{name}.index is missing"
+        elif len(lengths) < 2:
+            reason = f"{name}.data is missing"
+        elif empty := next((file for file, length in lengths.items() if not length), None):
+            reason = f"{empty} is empty"
+        raise DamagedError(f"The checkpoint {prefix} is damaged: {reason}.") from error
+
+
+def _lengths(prefix: str) -> dict[str, int]:
+    """Reads all files of a checkpoint and returns their lengths in bytes; raises StoppedError."""
+
+    def length(path: str) -> int:
+        total = 0
+        with tf.io.gfile.GFile(path, "rb") as f:
+            while block := f.read(1 << 24):
+                total += len(block)
+        return total
+
+    folder = os.path.dirname(prefix)
+    lengths = {}
+    for name in files_of(prefix):
+        try:
+            lengths[name] = retried(length, os.path.join(folder, name))
+        except tf.errors.NotFoundError:
+            pass  # The chief may have renamed it.
+        except tf.errors.OpError as error:
+            text = f"The checkpoint {prefix} cannot be read: {first_line(error)}."
+            raise StoppedError(text) from error
+    return lengths
 
 
 class CheckpointSource(Source):
@@ -112,25 +133,9 @@ class CheckpointSource(Source):
         self._path = path.rstrip("/")
 
     @functools.cached_property
-    def _candidates(self) -> Iterator[str]:
-        return candidates(self._path)
-
-    @functools.cached_property
     def location(self) -> str:
         """The checkpoint's name."""
-        return next(self._candidates)
-
-    def pass_over(self, error: Exception) -> None:
-        """See Source: the newest checkpoint follows the best weights, then older ones."""
-        if not isinstance(error, AlbertError):
-            error = reading_error(self.location, error)
-        older = next(self._candidates, None) if isinstance(error, DamagedError) else None
-        if older is None:
-            raise AlbertError(f"{error} Give another one, or get it again.") from error
-        print(f"{error} Taking {older}.")
-        for name in ("_reader", "_keys", "shapes", "state"):
-            self.__dict__.pop(name, None)
-        self.location = older
+        return find_checkpoint(self._path)
 
     @functools.cached_property
     def _reader(self) -> Any:
@@ -159,7 +164,7 @@ class CheckpointSource(Source):
 
     def read(self, name: str) -> np.ndarray:
         """See Source."""
-        return self._reader.get_tensor(self._keys[name])
+        return read_checkpoint(self.location, lambda: self._reader.get_tensor(self._keys[name]))
 
     def _find(self, name: str, *patterns: str) -> str | None:
         """Returns the path of a file: in the checkpoint's folder, under its own name or as the only

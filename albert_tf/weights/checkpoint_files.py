@@ -9,13 +9,11 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator
 
-import tensorflow as tf
-
-from albert_tf.errors import AlbertError, DamagedError
+from albert_tf.errors import AlbertError, DamagedError, StoppedError
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json, shown
+from albert_tf.io.json_values import from_json
+from albert_tf.io.storage import exists, isdir, listdir
 from albert_tf.pretrained.locate import no_model
 
 #: Folders of an output directory, and the file that records the best weights.
@@ -36,9 +34,29 @@ def find_checkpoint(path: str) -> str:
         folder of checkpoints; the folder of a release with a single one; a checkpoint's name.
 
     Raises:
+      DamagedError: the record of the best weights is damaged.
       AlbertError: there is no checkpoint, or there are several of unknown order.
     """
-    return next(candidates(path))
+    if exists(path + ".index"):
+        return path
+    for folder in (os.path.join(path, BEST), path):
+        record = read_best(folder)
+        if record:
+            return os.path.join(folder, record.checkpoint)
+    for folder in (os.path.join(path, CHECKPOINTS), path):
+        steps = checkpoints_in(folder)
+        if steps:
+            return steps[max(steps)]
+        name = _newest_listed(folder)
+        if name and exists(os.path.join(folder, f"{name}.index")):
+            return os.path.join(folder, name)
+    names = [name[: -len(".index")] for name in listdir(path) if name.endswith(".index")]
+    if len(names) == 1:
+        return os.path.join(path, names[0])
+    if names:
+        listed = ", ".join(names)
+        raise AlbertError(f"{path} holds several checkpoints; name one of them: {listed}.")
+    raise no_model(path)
 
 
 def has_checkpoint(path: str) -> bool:
@@ -47,46 +65,11 @@ def has_checkpoint(path: str) -> bool:
         find_checkpoint(path)
     except DamagedError:
         return True
+    except StoppedError:
+        raise  # Nobody knows.
     except AlbertError:
         return False
     return True
-
-
-def candidates(path: str) -> Iterator[str]:
-    """Yields the checkpoint of `find_checkpoint`, then those to read instead if it is damaged."""
-    if tf.io.gfile.exists(path + ".index"):
-        yield path
-        return
-    yielded, faults = False, []
-    for folder in (os.path.join(path, BEST), path):
-        try:
-            record = read_best(folder)
-        except DamagedError as error:
-            faults.append(str(error))
-            continue
-        if record:
-            yielded = True
-            yield os.path.join(folder, record.checkpoint)
-    for folder in (os.path.join(path, CHECKPOINTS), path):
-        prefixes, fault = newest_first(folder)
-        prefixes = [prefix for prefix in prefixes if tf.io.gfile.exists(f"{prefix}.index")]
-        if prefixes:
-            for line in filter(None, [*faults, fault]):
-                print(f"{line} Taking {prefixes[0]}.")
-            yielded, faults = True, []
-        yield from prefixes
-    if faults:
-        raise DamagedError(faults[0])
-    if yielded:
-        return
-    names = sorted(tf.io.gfile.glob(os.path.join(path, "*.index")))
-    if len(names) == 1:
-        yield names[0][: -len(".index")]
-    elif names:
-        listed = ", ".join(os.path.basename(name)[: -len(".index")] for name in names)
-        raise AlbertError(f"{path} holds several checkpoints; name one of them: {listed}.")
-    else:
-        raise no_model(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,9 +106,9 @@ class BestRecord:
         """Returns the record that `save` wrote to `where`; raises AlbertError if damaged."""
         stored = values.pop("crc32", None)
         record = from_json(cls, values, where)
-        if stored not in (None, record._crc32()):
-            raise AlbertError(f"{where} does not match its checksum.")
         files.join_named(os.path.dirname(where), record.checkpoint, where)
+        if stored != record._crc32():
+            raise AlbertError(f"{where} does not match its checksum.")
         return record
 
     def _crc32(self) -> int:
@@ -134,83 +117,62 @@ class BestRecord:
 
 def has_best(output_dir: str) -> bool:
     """Returns whether an output directory has a record of best weights, damaged or not."""
-    return tf.io.gfile.exists(os.path.join(output_dir, BEST, BEST_RECORD))
+    return exists(os.path.join(output_dir, BEST, BEST_RECORD))
 
 
 def read_best(folder: str) -> BestRecord | None:
-    """Returns the record of a folder's best weights, if any; raises DamagedError if damaged."""
+    """Returns the record of a folder's best weights, None if there is none.
+
+    Raises:
+      DamagedError: it is cut off, or does not match its checksum.
+      StoppedError: it cannot be read for now, which says nothing about it.
+    """
     path = os.path.join(folder, BEST_RECORD)
-    if not tf.io.gfile.exists(path):
+    if not exists(path):
         return None
     try:
         return BestRecord.from_values(files.read_object(path, "record of the best weights"), path)
+    except StoppedError:
+        raise
     except AlbertError as error:
-        raise DamagedError(f"The record of the best weights is damaged. {error}") from error
+        raise DamagedError(
+            f"The record of the best weights is damaged. {error} Put it back, or move {folder} "
+            "away."
+        ) from error
 
 
-def newest_first(folder: str) -> tuple[list[str], str]:
-    """Returns the checkpoints in a folder, and a sentence on a faulty list of them.
+def checkpoints_in(folder: str) -> dict[int, str]:
+    """Returns the prefixes of a run's checkpoints in a folder by step, in ascending order.
 
-    TensorFlow's file `checkpoint` is the list. A checkpoint that it does not name was taken back,
-    or never finished. If the list is missing or damaged, or its newest checkpoint is missing, the
-    files `ckpt-<step>` count instead. Names in the list may be absolute, from where the folder was
-    when it was written; only their last part is used.
-
-    Returns:
-      Checkpoint names, the newest first, and "" or the sentence.
+    A checkpoint has an index, which appears last; its data may be damaged all the same.
     """
-    names, fault = _listed(folder)
-    # Older ones may be gone: when checkpoints are deleted, the list is written last.
-    names = [*names[:1], *(name for name in names[1:] if _has_index(folder, name))]
-    if names and _has_index(folder, names[0]):
-        return [os.path.join(folder, name) for name in names], ""
-    if names:
-        fault = f"names {shown(names[0])}, which does not exist"
-    complete = _complete(folder)
-    if complete:
-        path = os.path.join(folder, CHECKPOINT_LIST)
-        fault = f"The list of checkpoints {path} {fault}; there are {', '.join(complete)}."
-        return [os.path.join(folder, name) for name in complete], fault
-    if names and step_of(names[0]) is None:
-        return [], ""  # Another program wrote the list.
-    return [os.path.join(folder, name) for name in names], ""
+    found = {step_of(name): name for name in listdir(folder) if name.endswith(".index")}
+    found.pop(None, None)
+    return {step: os.path.join(folder, found[step][: -len(".index")]) for step in sorted(found)}
 
 
-def _listed(folder: str) -> tuple[list[str], str]:
-    """Returns the names in the list of checkpoints, the newest first, and its fault or ""."""
-    if not tf.io.gfile.exists(os.path.join(folder, CHECKPOINT_LIST)):
-        return [], "is missing"
-    try:
-        # Not tf.train.latest_checkpoint, which logs what it does not find.
-        state = tf.train.get_checkpoint_state(folder)
-    except ValueError:  # Not UTF-8, or it names none.
-        state = None
-    if state is None:
-        return [], "is damaged"
-    older, newest = list(state.all_model_checkpoint_paths), state.model_checkpoint_path
-    if newest in older:
-        older = older[: older.index(newest)]
-    names = [os.path.basename(name) for name in (newest, *reversed(older))]
-    if not all(name and name.isprintable() for name in names):
-        return [], "is damaged"
-    return names, ""
+def files_of(prefix: str) -> list[str]:
+    """Returns the names of a checkpoint's files in its folder, the index first."""
+    folder, name = os.path.split(prefix)
+    pattern = re.compile(rf"{re.escape(name)}\.(index|data-\d{{5}}-of-\d{{5}})")
+    names = [other for other in listdir(folder or os.curdir) if pattern.fullmatch(other)]
+    return sorted(names, key=lambda other: (not other.endswith(".index"), other))
 
 
-def _has_index(folder: str, name: str) -> bool:
-    return tf.io.gfile.exists(os.path.join(folder, f"{name}.index"))
-
-
-def _complete(folder: str) -> list[str]:
-    """Returns the names of our finished checkpoints in a folder, the newest first."""
-    names = set(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else set()
-    names = {name.rstrip("/") for name in names}
-    prefixes = {name[: -len(".index")] for name in names if name.endswith(".index")}
-    # TensorFlow writes to a folder "<name>_temp", which it deletes once the index is written.
-    ours = [name for name in prefixes if step_of(name) is not None and f"{name}_temp" not in names]
-    return sorted(ours, key=step_of, reverse=True)
-
-
-def step_of(path: str) -> int | None:
-    """Returns the step of one of our checkpoints or of its files, None for other names."""
-    match = re.match(r"ckpt-(\d{1,18})(?!\d)", os.path.basename(path))
+def step_of(name: str) -> int | None:
+    """Returns the step of one of our checkpoints' files, None for other names."""
+    match = re.fullmatch(r"ckpt-(\d{1,18})\.(index|data-\d{5}-of-\d{5})", name)
     return int(match.group(1)) if match else None
+
+
+def _newest_listed(folder: str) -> str:
+    """Returns the newest name in TensorFlow's list of the checkpoints in a folder; "" without it.
+
+    Names in the list may be absolute, from where the folder was when it was written; only their
+    last part is used.
+    """
+    path = os.path.join(folder, CHECKPOINT_LIST)
+    if not exists(path) or isdir(path):
+        return ""
+    line = re.search(rb'^model_checkpoint_path: "([^"\n]+)"', files.read_bytes(path), re.M)
+    return os.path.basename(line.group(1).decode("utf-8", "replace")) if line else ""

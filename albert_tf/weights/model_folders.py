@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown
+from albert_tf.weights.checkpoint_files import BEST, CHECKPOINTS
 
+#: Identifies a run by its settings.
+RUN_CONFIG = "run_config.json"
 #: Describes the task of a fine-tuned model.
 TASK_FILE = "task.json"
 #: Lists the runs with several seeds, and names the best one.
 SEEDS_FILE = "seeds.json"
+_OF_ONE_RUN = (RUN_CONFIG, TASK_FILE, CHECKPOINTS, BEST)
 #: The settings for a vocabulary, in errors.
 VOCABULARY_SETTINGS = "`spm_model_file` or `vocab_file`"
 
@@ -55,23 +60,31 @@ def check_seeds(num_seeds: int, evaluated: bool) -> None:
         raise AlbertError("`num_seeds` needs `do_eval`: the best run is chosen by evaluation.")
 
 
-def check_same_seeds(output_dir: str, num_seeds: int) -> None:
-    """Checks that runs with one seed and with several seeds do not share a folder.
+def check_same_seeds(output_dir: str, seeds: Sequence[str]) -> None:
+    """Checks that a folder holds no other runs than those that are to be trained there.
 
-    `model_folder` would find only one of them.
+    Args:
+      output_dir: the folder.
+      seeds: names of the runs with several seeds; empty for a run with one seed.
 
     Raises:
-      AlbertError: the folder holds a run of the other kind.
+      AlbertError: the folder holds a run with one seed and not several, vice versa, or runs with
+        other seeds.
     """
-    if num_seeds == 1 and files.exists(os.path.join(output_dir, SEEDS_FILE)):
-        raise AlbertError(
-            f"{output_dir} holds runs with several seeds ({SEEDS_FILE}); give another output "
-            "directory, or the same `num_seeds`."
-        )
-    if num_seeds > 1 and files.exists(os.path.join(output_dir, TASK_FILE)):
+    path = os.path.join(output_dir, SEEDS_FILE)
+    if files.exists(path):
+        values = files.read_object(path, "record of the seeds").get("values")
+        others = {*(values if isinstance(values, dict) else ())} - {*seeds}
+        if others or not seeds:
+            raise AlbertError(
+                f"{output_dir} holds runs with several seeds ({SEEDS_FILE}), such as "
+                f"{shown(min(others, default=BEST))}; give another output directory, or the same "
+                "`num_seeds`."
+            )
+    elif seeds and any(files.exists(os.path.join(output_dir, name)) for name in _OF_ONE_RUN):
         raise AlbertError(
             f"{output_dir} holds a run with one seed; give another output directory for "
-            f"`num_seeds`={num_seeds}."
+            f"`num_seeds`={len(seeds)}."
         )
 
 

@@ -60,18 +60,6 @@ class Source(abc.ABC):
           lower_case: see Tokenizer.from_file; None for the source's own setting.
         """
 
-    def pass_over(self, error: Exception) -> None:
-        """Switches to another copy of the weights, after an error on reading this one.
-
-        Raises:
-          AlbertError: there is no other copy.
-        """
-        if isinstance(error, AlbertError):
-            raise error
-        raise AlbertError(
-            f"The checkpoint {self.location} cannot be read: {first_line(error)}."
-        ) from error
-
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
@@ -158,18 +146,19 @@ def _by_scope(names: Sequence[str]) -> list[str]:
 def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
     """Assigns to every variable the source's weight with the same name and shape.
 
-    A model for longer sequences repeats the source's positions; see `repeat_positions`. A run's
-    damaged checkpoints are passed over.
+    A model for longer sequences repeats the source's positions; see `repeat_positions`.
 
     Raises:
-      AlbertError: the source cannot be read.
+      AlbertError: the source is damaged or cannot be read.
     """
-    while True:
-        try:
-            return _assign(source, named_weights)
-        except (DamagedError, IndexError, OSError, ValueError, tf.errors.OpError) as error:
-            # IndexError: the data of a TensorFlow checkpoint is cut off.
-            source.pass_over(error)
+    try:
+        return _assign(source, named_weights)
+    except DamagedError as error:
+        raise DamagedError(f"{error} Get it again, or name another checkpoint.") from error
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise AlbertError(
+            f"The checkpoint {source.location} cannot be read: {first_line(error)}."
+        ) from error
 
 
 def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:

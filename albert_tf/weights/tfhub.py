@@ -22,7 +22,7 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.tokenization.tokenizer import Tokenizer, find_vocabulary
-from albert_tf.weights.checkpoint import open_checkpoint, reading_error, weight_keys
+from albert_tf.weights.checkpoint import open_checkpoint, read_checkpoint, weight_keys
 from albert_tf.weights.names import model_garden_name
 from albert_tf.weights.source import Source, open_tokenizer
 
@@ -86,13 +86,8 @@ class SavedModelSource(Source):
 
     def read(self, name: str) -> np.ndarray:
         """See Source."""
-        return self._reader.get_tensor(self._keys[name]).reshape(self.shapes[name])
-
-    def pass_over(self, error: Exception) -> None:
-        """See Source; there is no other copy."""
-        if not isinstance(error, AlbertError):
-            error = reading_error(self._prefix, error)
-        raise AlbertError(f"{error} Get the SavedModel again.") from error
+        value = read_checkpoint(self._prefix, lambda: self._reader.get_tensor(self._keys[name]))
+        return value.reshape(self.shapes[name])
 
     @property
     def _assets(self) -> str:

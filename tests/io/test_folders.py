@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files, folders, locks
+from albert_tf.io import files, folders, removal
 
 
 def make_export(path, *names, **options):
@@ -54,20 +54,53 @@ def test_leftovers_of_a_killed_export_are_reported_and_do_no_harm(tmp_path, caps
         make_export(tmp_path)
 
 
-def test_a_folder_is_replaced_only_if_the_new_one_has_all_its_names(tmp_path):
+def everything_below(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_folder_is_replaced_with_everything_that_was_written_there(tmp_path):
     export = tmp_path / "export"
     make_export(export, "model", "assets/vocabulary")
     with pytest.raises(AlbertError, match="export already exists"):
         make_export(export, "model")
-    (export / "model").write_text("old")
-    with pytest.raises(AlbertError, match="more than this would replace, such as assets; delete"):
-        make_export(export, "model", overwrite=True)
-    assert (export / "model").read_text() == "old"
     (tmp_path / "link").symlink_to(export)
     make_export(tmp_path / "link", "model", "assets/other", overwrite=True)
-    assert folders.names_below(str(export)) == ["assets/other", "model"]
-    assert (export / "model").read_text() == "new"
+    assert everything_below(export) == [folders.WRITTEN_FILES, "assets", "assets/other", "model"]
     assert sorted(os.listdir(tmp_path)) == ["export", "link"]
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda export: (export / "my_notes.txt").touch(),
+        lambda export: (export / "assets/my_notes.txt").touch(),
+        lambda export: (export / "assets/.hidden.lock").touch(),
+        lambda export: (export / "assets/mine").mkdir(),
+        lambda export: (export / "assets/linked").symlink_to(export.parent),
+        lambda export: (export / folders.WRITTEN_FILES).unlink(),
+    ],
+)
+def test_a_folder_with_anything_else_at_any_depth_is_not_replaced(tmp_path, add):
+    export = tmp_path / "export"
+    make_export(export, "model", "assets/vocabulary")
+    add(export)
+    before = everything_below(export)
+    refused = pytest.raises(AlbertError, match="holds what this program has not written there")
+    with refused:
+        folders.check_new_folder(str(export), overwrite=True)
+    with refused:
+        make_export(export, "model", "assets/vocabulary", overwrite=True)
+    assert everything_below(export) == before
+    assert os.listdir(tmp_path) == ["export"]
+
+
+def test_a_file_that_comes_while_the_new_folder_is_written_is_kept(tmp_path):
+    export = tmp_path / "export"
+    make_export(export, "model")
+    with pytest.raises(AlbertError, match="such as mine"), folders.new_folder(str(export), True):
+        (export / "mine").touch()
+    assert everything_below(export) == [folders.WRITTEN_FILES, "mine", "model"]
+    assert os.listdir(tmp_path) == ["export"]
 
 
 def test_an_old_folder_stays_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
@@ -91,21 +124,26 @@ def test_a_new_folder_stays_if_the_old_one_cannot_be_deleted(tmp_path, monkeypat
     path = tmp_path / "export"
     make_export(path, "model")
     (path / "model").write_text("old")
-    monkeypatch.setattr(folders.shutil, "rmtree", lambda _: os.listdir(tmp_path / "absent"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(OSError, match="busy"), monkeypatch.context() as patch:
+        patch.setattr(removal, "remove_temporary", raise_busy)
         make_export(path, "model", overwrite=True)
     assert (path / "model").read_text() == "new"
 
 
-def test_a_folder_is_replaced_where_folders_are_only_prefixes_of_names(monkeypatch):
-    monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.0)
+def raise_busy(path):
+    if ".former." in path:
+        raise OSError("busy")
+
+
+def test_a_folder_is_replaced_where_folders_are_only_prefixes_of_names():
     path = "ram://overwritten/export"
     make_export(path, "model", "old/vocabulary")
     with pytest.raises(AlbertError, match="export already exists"):
         make_export(path, "model")
     make_export(path, "model", "old/other", overwrite=True)
-    assert folders.names_below(path) == ["model", "old/other"]
-    assert folders.names_below("ram://overwritten") == ["export/model", "export/old/other"]
+    names = [folders.WRITTEN_FILES, "model", "old/other"]
+    assert folders.names_below(path) == names
+    assert folders.names_below("ram://overwritten") == [f"export/{name}" for name in names]
     tf.io.gfile.rmtree("ram://overwritten")
 
 
@@ -131,7 +169,7 @@ def test_locks_do_not_count_as_files_of_a_folder(tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new/.lock").touch()  # Left by a run that was killed before it wrote anything.
     make_export(tmp_path / "new", "a.txt")
-    assert os.listdir(tmp_path / "new") == ["a.txt"]
+    assert sorted(os.listdir(tmp_path / "new")) == [folders.WRITTEN_FILES, "a.txt"]
 
 
 def test_a_folder_that_another_process_writes_is_refused(tmp_path, hold):
@@ -151,8 +189,8 @@ def test_a_scratch_folder_exists_until_the_end_of_the_block(tmp_path):
     with pytest.raises(AlbertError, match="stop"), folders.scratch_folder(str(tmp_path / "x")):
         raise AlbertError("stop")
     # The one that a killed process leaves is recognised by its name.
-    with folders.scratch_folder(str(tmp_path / "x")):
-        files.remove_temporary(str(tmp_path))
+    own, scratch = removal.own_temporaries, folders.scratch_folder
+    with own("0" * 16), scratch(str(tmp_path / "x")), own("0" * 16, str(tmp_path)):
         assert os.listdir(tmp_path) == ["build"]
     with folders.scratch_folder("ram://scratch/copies") as folder:
         assert os.path.isdir(folder)  # On this machine, where reading is fast.

@@ -11,14 +11,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import locks
 from albert_tf.io.locks import lock_folder, lock_output
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +87,7 @@ os.write(1, b"done ")
     assert not list(tmp_path.rglob("*lock"))
 
 
-def test_a_process_enters_its_own_locks_again(tmp_path):
+def test_a_thread_enters_its_own_locks_again(tmp_path):
     folder = tmp_path / "run"
     with lock_folder(str(folder), "training"):
         (tmp_path / "link").symlink_to(folder)
@@ -141,86 +139,43 @@ def test_a_damaged_lock_belongs_to_an_unknown_process(tmp_path, hold):
             pass
 
 
-@pytest.fixture
-def lease(monkeypatch):
-    """Makes leases that expire soon, like those of several processes."""
-    monkeypatch.setattr(locks, "RENEWAL_SECONDS", 0.05)
-    monkeypatch.setattr(locks, "EXPIRY_SECONDS", 0.6)
-    monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.1)
-    made = []
-
-    def make():
-        holder = locks._Holder.this_process("training")
-        made.append(locks._Lease("ram://leases/run/.lock", "ram://leases/run", holder))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.release()
+def test_a_lock_follows_no_link_and_changes_no_file_of_others(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    for make in (os.symlink, os.link, lambda _, path: os.mkfifo(path)):
+        folder = tmp_path / "run"
+        folder.mkdir()
+        make(precious, folder / ".lock")
+        refused = pytest.raises(AlbertError, match=r"\.lock is not a lock that this program has")
+        with refused, lock_folder(str(folder), "training"):
+            pass
+        assert precious.read_text() == "mine"
+        assert os.listdir(folder) == [".lock"]
+        (folder / ".lock").unlink()
+        folder.rmdir()
 
 
-def exists():
-    return tf.io.gfile.exists("ram://leases/run/.lock")
+def test_another_thread_of_the_process_is_refused(tmp_path):
+    refusals = []
+
+    def enter():
+        try:
+            with lock_folder(str(tmp_path), "training"):
+                pass
+        except AlbertError as error:
+            refusals.append(str(error))
+
+    for _ in range(2):
+        with lock_folder(str(tmp_path), "training"), lock_folder(str(tmp_path), "training"):
+            thread = threading.Thread(target=enter)
+            thread.start()
+            thread.join()
+    text = f"{tmp_path} is in use by another thread of this process; give another path."
+    assert refusals == [text] * 2
+    enter()
+    assert len(refusals) == 2
 
 
-def overwrite_lease():
-    """Waits for a lease and replaces it by that of another process."""
-    while not exists():
-        time.sleep(0.01)
-    tf.io.gfile.remove("ram://leases/run/.lock")  # Writing to it would append.
-    with tf.io.gfile.GFile("ram://leases/run/.lock", "wb") as f:
-        f.write(locks._Holder.this_process("building records").to_bytes())
-
-
-def test_a_lease_excludes_others_until_it_is_released(lease, capfd):
-    first = lease()
-    with pytest.raises(AlbertError, match=f"process {os.getpid()} on .* has been training there"):
-        lease()
-    assert "Checking for up to 1 s whether it is still alive" in capfd.readouterr().err
-    first.release()
-    assert not exists()
-    lease().release()
-    assert not exists()
-
-
-def test_the_lease_of_a_killed_process_expires(lease):
-    first = lease()
-    first._over.set()  # Nothing renews it any longer.
-    first._thread.join()
-    began = time.monotonic()
-    second = lease()
-    assert 0.6 <= time.monotonic() - began < 10
-    first.release()
-    assert second._is_own(second._read())
-    second.release()
-    assert not exists()
-
-
-def test_of_two_simultaneous_leases_the_overwritten_one_is_given_up(lease, monkeypatch):
-    monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.5)
-    thread = threading.Thread(target=overwrite_lease)
-    thread.start()
-    with pytest.raises(AlbertError, match="has been building records there"):
-        lease()
-    thread.join()
-    tf.io.gfile.remove("ram://leases/run/.lock")
-
-
-def test_a_process_that_has_lost_its_lease_ends(lease, monkeypatch):
-    ends = []
-    monkeypatch.setattr(locks, "_end", ends.append)  # This process must not end.
-    lease()
-    overwrite_lease()
-    end = time.monotonic() + 10
-    while not ends and time.monotonic() < end:
-        time.sleep(0.02)
-    assert re.search(r"building records there since .* has lost the lease\.$", ends[0])
-
-
-def test_remote_paths_have_a_lease(monkeypatch):
-    monkeypatch.setattr(locks, "SETTLE_SECONDS", 0.0)
-    with lock_folder("ram://leases/again", "training"):
-        with lock_folder("ram://leases/again", "training"):
-            assert tf.io.gfile.listdir("ram://leases/again") == [".lock"]
-        assert tf.io.gfile.exists("ram://leases/again/.lock")
-    assert not tf.io.gfile.exists("ram://leases/again/.lock")
+def test_remote_paths_have_no_lock():
+    with lock_folder("ram://unlocked/run", "training"):
+        assert not tf.io.gfile.exists("ram://unlocked")

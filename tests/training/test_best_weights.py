@@ -96,7 +96,7 @@ def half_trained(tmp_path, make):
 def test_training_on_without_evaluations_is_refused_if_best_weights_would_hide_it(
     half_trained, tmp_path
 ):
-    with pytest.raises(AlbertError, match=r"best weights, of step 4, .* \(`do_eval`\), or delete"):
+    with pytest.raises(AlbertError, match=r"best weights, of step 4, .* \(`do_eval`\), or move"):
         half_trained([], None)
     shutil.rmtree(tmp_path / "best")
     half_trained([], None)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.weights.checkpoint import open_checkpoint
 from albert_tf.weights.checkpoint_files import find_checkpoint
 from tests.training.damage import DAMAGE, files_below, flip
-from tests.training.runs import InterruptedRunError, fail, saved_steps
+from tests.training.runs import saved_steps
 
 PARTS = ["index", "data-00000-of-00001"]
 
@@ -63,7 +64,8 @@ class Run:
 
 def restored(folder):
     run = Run(folder)
-    run.store.restore_newest()
+    run.store.set_aside(run.store.restore_newest())
+    run.store.restore_best()
     return run
 
 
@@ -96,16 +98,22 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
     folder, capsys, kind, part
 ):
     DAMAGE[kind](folder / f"checkpoints/ckpt-30.{part}")
+    before = files_below(folder / "checkpoints")
     run = restored(folder)
     assert run.state() == state_at(20, folder)
-    (line,) = capsys.readouterr().out.splitlines()
     newest, taken = folder / "checkpoints/ckpt-30", folder / "checkpoints/ckpt-20"
-    if (kind, part) == ("missing", "index"):
-        assert "names 'ckpt-30', which does not exist; there are ckpt-20, ckpt-10." in line
-    else:
-        assert line.startswith(f"The checkpoint {newest} is damaged: ")
+    out = capsys.readouterr().out
+    if (kind, part) == ("missing", "index"):  # It was never complete.
+        assert not out
+        assert files_below(folder / "checkpoints") == before
+        return
+    line, *renamed = out.splitlines()
+    assert line.startswith(f"The checkpoint {newest} is damaged: ")
     assert line.endswith(f" Resuming from {taken}.")
-    assert saved_steps(folder) == [10, 20]
+    assert all(text.endswith(".damaged.") for text in renamed)
+    # Nothing is deleted: the damaged files have other names.
+    aside = {f"{n}.damaged" if n.startswith("ckpt-30") else n: x for n, x in before.items()}
+    assert files_below(folder / "checkpoints") == aside
     assert list(Run(folder).store.kept()) == [10, 20]
 
 
@@ -116,13 +124,14 @@ def test_of_several_damaged_checkpoints_each_is_named(folder, capsys):
     assert run.state() == state_at(10, folder)
     lines = capsys.readouterr().out.splitlines()
     assert ["ckpt-30 is damaged" in lines[0], "ckpt-20 is damaged" in lines[1]] == [True, True]
-    assert all(line.endswith("ckpt-10.") for line in lines)
+    assert all(line.endswith("ckpt-10.") for line in lines[:2])
+    assert len(lines) == 2 + 4  # Two files of each are renamed.
 
 
 def assert_refused_unchanged(folder, message):
     before = files_below(folder)
     store = Run(folder).store
-    assert store.latest()
+    assert store.has_saved()
     with pytest.raises(AlbertError, match=message):
         store.restore_newest()
     assert files_below(folder) == before
@@ -145,72 +154,59 @@ def test_an_index_that_points_beyond_its_end_is_damaged(tmp_path):
         open_checkpoint(prefix)
 
 
-def test_the_remains_of_a_deleted_checkpoint_are_removed(folder):
-    (folder / "checkpoints/ckpt-10.index").unlink()
-    restored(folder)
-    steps = {p.name.split(".")[0] for p in (folder / "checkpoints").glob("ckpt-*")}
-    assert steps == {"ckpt-20", "ckpt-30"}
-
-
 def test_missing_indexes_do_not_start_the_run_afresh(folder):
     for step in (10, 20, 30):
         (folder / f"checkpoints/ckpt-{step}.index").unlink()
-    assert_refused_unchanged(folder, r"ckpt-30.index is missing.*no good checkpoint")
+    assert_refused_unchanged(folder, r"There is no good checkpoint")
 
 
-def name_another(path):
-    path.write_text(path.read_text().replace("ckpt-30", "ckpt-38"))
-
-
-@pytest.mark.parametrize("damage", [*DAMAGE.values(), name_another])
-def test_without_a_good_list_of_checkpoints_the_files_count(folder, capsys, damage):
+@pytest.mark.parametrize("damage", DAMAGE.values())
+def test_the_list_of_checkpoints_is_for_other_programs(folder, damage):
+    listed = tf.train.get_checkpoint_state(str(folder / "checkpoints"))
+    names = [f"{folder}/checkpoints/ckpt-{step}" for step in (10, 20, 30)]
+    assert list(listed.all_model_checkpoint_paths) == names
+    assert listed.model_checkpoint_path == names[-1]
     damage(folder / "checkpoints/checkpoint")
     run = restored(folder)
     assert run.state() == state_at(30, folder)
-    out = capsys.readouterr().out
-    assert out.startswith(f"The list of checkpoints {folder}/checkpoints/checkpoint ")
-    assert out.endswith(
-        f"there are ckpt-30, ckpt-20, ckpt-10. Resuming from {folder}/checkpoints/ckpt-30.\n"
-    )
-    assert out.count("\n") == 1
     run.save(40, 50)
     assert saved_steps(folder) == [30, 40, 50]
-    assert list(Run(folder).store.kept()) == [30, 40, 50]
 
 
-def test_a_forgotten_checkpoint_does_not_come_back(folder, monkeypatch, capsys):
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "_delete", lambda *_: fail())
-        with pytest.raises(InterruptedRunError):
-            Run(folder).store.forget_after(20)
-    assert saved_steps(folder) == [10, 20, 30]
-    run = restored(folder)
-    assert run.state() == state_at(20, folder)
-    (folder / "checkpoints/checkpoint").unlink()
-    assert list(Run(folder).store.kept()) == [10, 20]
-
-
-def test_an_unfinished_first_checkpoint_does_not_count(tmp_path):
+def test_only_complete_checkpoints_count(tmp_path):
     folder = tmp_path / "checkpoints"
-    (folder / "ckpt-5_temp").mkdir(parents=True)
-    (folder / "ckpt-5_temp/part-00000-of-00001.index").write_bytes(b"x")
-    (folder / "ckpt-5.index").write_bytes(b"")
+    (folder / "ckpt-5.tmp-0123456789abcdef-01234567").mkdir(parents=True)
     (folder / "ckpt-5.data-00000-of-00001").write_bytes(b"x")
     run = Run(tmp_path)
-    assert run.store.latest() is None
-    run.store.begin()
-    assert not list(folder.iterdir())
+    assert run.store.latest() is None and not run.store.has_saved()
     run.save(5)
     assert list(run.store.kept()) == [5]
+    assert Run(tmp_path).store.restore_newest() == []
 
 
-def test_a_checkpoint_that_cannot_be_completed_leaves_nothing(folder):
+def test_a_checkpoint_is_read_back_before_an_older_one_is_deleted(folder, monkeypatch):
     run = restored(folder)
-    before = set(files_below(folder))
-    (folder / "checkpoints/ckpt-40.index").mkdir()
+    before = files_below(folder)
+    check = checkpoints.check_checkpoint
+
+    def fail_on_new(prefix):
+        flip(Path(f"{prefix}.data-00000-of-00001"), 20)  # As a bad disk would.
+        check(prefix)
+
+    monkeypatch.setattr(checkpoints, "check_checkpoint", fail_on_new)
     with pytest.raises(AlbertError, match=r"Cannot write the checkpoint of step 40 .*ckpt-30\."):
         run.save(40)
-    assert set(files_below(folder)) == before
+    assert files_below(folder) == before
+
+
+def test_only_the_files_of_old_checkpoints_are_deleted(folder):
+    (folder / "checkpoints/ckpt-10.mine").mkdir()
+    (folder / "checkpoints/ckpt-10-backup.index").touch()
+    (folder / "checkpoints/ckpt-10.index.damaged").touch()
+    restored(folder).save(40)
+    names = {path.name for path in (folder / "checkpoints").iterdir() if "ckpt-10" in path.name}
+    assert names == {"ckpt-10.mine", "ckpt-10-backup.index", "ckpt-10.index.damaged"}
+    assert list(Run(folder).store.kept()) == [20, 30, 40]
 
 
 def test_a_checkpoint_of_another_model_is_not_taken_for_a_damaged_one(folder, tmp_path):
@@ -230,24 +226,27 @@ def test_a_checkpoint_that_cannot_be_accessed_is_not_taken_for_a_damaged_one(fol
 
 @pytest.mark.parametrize("kind", DAMAGE)
 @pytest.mark.parametrize("name", ["best.json", "ckpt-15.index", "ckpt-15.data-00000-of-00001"])
-def test_damaged_best_weights_are_forgotten_by_training_and_passed_over_by_others(
+def test_damaged_best_weights_are_renamed_by_training_and_refused_by_others(
     folder, capsys, kind, name
 ):
     DAMAGE[kind](folder / "best" / name)
+    before = files_below(folder / "best")
     fresh = Run(folder.with_name("other")).weights
-    report = load_weights(str(folder), fresh)
-    assert report.checkpoint == str(folder / "checkpoints/ckpt-30")
-    assert float(fresh["bert/a/kernel"][0, 0]) == 30
-    out = capsys.readouterr().out
+    if (kind, name) == ("missing", "best.json"):  # Without a record there are no best weights.
+        assert load_weights(str(folder), fresh).checkpoint == str(folder / "checkpoints/ckpt-30")
+        assert restored(folder).store.best is None
+        assert files_below(folder / "best") == before
+        return
+    with pytest.raises(DamagedError, match="damaged"):
+        load_weights(str(folder), fresh)
     run = restored(folder)
     assert run.store.best is None
-    assert not (folder / "best").exists() or kind == "missing"
-    if (kind, name) != ("missing", "best.json"):  # Without a record there are no best weights.
-        assert out.count("is damaged") == 1
-        assert out.endswith(f"Taking {folder}/checkpoints/ckpt-30.\n")
-        assert "These best weights are discarded" in capsys.readouterr().out
+    aside = f"They are now in {folder}/best.damaged; the next evaluation is the best."
+    assert aside in capsys.readouterr().out
+    assert files_below(folder / "best.damaged") == before
     run.store.save_best(35, "accuracy", 0.1)
     assert find_checkpoint(str(folder)) == str(folder / "best/ckpt-35")
+    assert files_below(folder / "best.damaged") == before
 
 
 def test_a_changed_value_of_the_best_evaluation_is_noticed(folder, capsys):
@@ -258,18 +257,17 @@ def test_a_changed_value_of_the_best_evaluation_is_noticed(folder, capsys):
     assert "does not match its checksum" in capsys.readouterr().out
 
 
-def test_the_next_best_weights_replace_unfinished_ones(folder):
-    (folder / "best/ckpt-20_temp").mkdir()
-    (folder / "best/ckpt-20_temp/part-00000-of-00001.index").write_bytes(b"x")
-    (folder / "best/ckpt-20.data-00000-of-00001").write_bytes(b"x")
+def test_the_next_best_weights_replace_the_former_ones_and_nothing_else(folder):
+    (folder / "best/ckpt-15.index.mine").touch()
     run = restored(folder)
     run.store.save_best(25, "accuracy", 0.6)
     names = sorted(p.name for p in (folder / "best").iterdir())
-    assert names == ["best.json", "ckpt-25.data-00000-of-00001", "ckpt-25.index"]
+    new = ["best.json", "ckpt-15.index.mine", "ckpt-25.data-00000-of-00001", "ckpt-25.index"]
+    assert names == new
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_weights_pass_over_damaged_checkpoints_without_changing_anything(folder, capsys, kind):
+def test_weights_of_a_damaged_checkpoint_are_refused(folder, kind):
     shutil.rmtree(folder / "best")
     data = folder / "checkpoints/ckpt-30.data-00000-of-00001"
     if kind == "a bit flipped":  # In a weight: the optimizer's slots are not read.
@@ -278,11 +276,9 @@ def test_weights_pass_over_damaged_checkpoints_without_changing_anything(folder,
         DAMAGE[kind](data)
     before = files_below(folder)
     fresh = Run(folder.with_name("other")).weights
-    load_weights(str(folder), fresh)
-    assert [float(v[0, 0]) for v in fresh.values()] == [20, 20.125]
-    out = capsys.readouterr().out
-    assert out.startswith(f"The checkpoint {folder}/checkpoints/ckpt-30 is damaged: ")
-    assert out.endswith(f" Taking {folder}/checkpoints/ckpt-20.\n")
+    for path in (folder, folder / "checkpoints/ckpt-30"):
+        with pytest.raises(DamagedError, match=r"ckpt-30 is damaged: .* name another checkpoint"):
+            load_weights(str(path), fresh)
     assert files_below(folder) == before
-    with pytest.raises(AlbertError, match=r"ckpt-30 is damaged.*Give another one"):
-        load_weights(str(folder / "checkpoints/ckpt-30"), fresh)
+    load_weights(str(folder / "checkpoints/ckpt-20"), fresh)
+    assert [float(v[0, 0]) for v in fresh.values()] == [20, 20.125]

@@ -66,7 +66,7 @@ def write_outputs(
     path = os.path.join(output_dir, PREDICTIONS_FILE)
     results_path = os.path.join(output_dir, PREDICT_RESULTS_FILE)
     if files.exists(results_path):
-        files.remove(results_path)  # Of the former predictions.
+        files.write_json(results_path, {})  # Those there are of the former predictions.
     write_predictions(path, (example.id for example in examples), probabilities, _letters(examples))
     print(f"Predictions for {len(examples):,} questions are in {path}.")
     labels = [example.label for example in examples]
