@@ -135,11 +135,12 @@ def build_pretraining_data(
     """
     build = _Build(input_files, tokenizer_source.load(), output, options)
     finished = None if overwrite else build.finished()
-    if finished and not files.exists(build.work_folder):
+    left = any(build.owner in name for name in storage.listdir(output.folder))
+    if finished and not left and not files.exists(build.work_folder):
         return finished
     with lock_folder(output.folder, "building records"):
         if overwrite:
-            build.remove_others()
+            build.move_others_aside()
         build.check_files_in_the_way(overwrite)
         with removal.own_temporaries(build.owner, output.folder, build.work_folder):
             return build.finished(clean_up=True) or build.run(runner)
@@ -167,6 +168,7 @@ class _Build:
         self._folder = output.folder
         self.work_folder = os.path.join(output.folder, WORK_FOLDER)
         self._plan_path = os.path.join(self.work_folder, "plan.json")
+        self._former = os.path.join(self.work_folder, "former")
         self._plan = self._make_plan()
         self.owner = removal.owner_id("build", self._plan)
 
@@ -227,25 +229,46 @@ class _Build:
             self._remove_work_folder()
         return manifest
 
-    def remove_others(self) -> None:
-        """Deletes the files of other builds, finished or not, unless they are input files."""
-        names: list[str] = []
-        if files.exists(self._path(FILE_NAME)):
-            manifest = Manifest.load(self._folder)
-            if not self._is_planned(manifest) or manifest.order_warning():
-                # The manifest goes first: as long as it exists, its shards are complete.
-                names = [FILE_NAME, *(shard.name for shard in manifest.shards)]
-        plan = self._plan
+    def move_others_aside(self) -> None:
+        """Makes room for this build, unless the files of other builds are input files.
+
+        Finished records go to `_build/former` and are deleted with it once the new ones are
+        complete, or put back if the build fails. Shards of an unfinished build are deleted.
+        """
         if files.exists(self._plan_path):
             plan = files.read_object(self._plan_path, "build plan")
-        if plan != self._plan:
-            names += self._shard_names(plan.get("options", {}).get("shard_names", []))
+            if plan != self._plan:
+                self._give_up(plan.get("options", {}).get("shard_names", []))
+        if not files.exists(self._path(FILE_NAME)):
+            return
+        manifest = Manifest.load(self._folder)
+        if self._is_planned(manifest) and not manifest.order_warning():
+            return
+        # The manifest goes last: it names what is still to be moved if this is killed.
+        names = [*(shard.name for shard in manifest.shards), FILE_NAME]
         paths = [files.join_named(self._folder, name, self._folder) for name in names]
         for path in paths:
             files.check_output(path, self._input_files, overwrite=True)
-        removal.remove_files(self._folder, names)
-        if plan != self._plan:
-            self._remove_work_folder()
+        files.write_json(self._plan_path, self._plan)
+        storage.makedirs(self._former)
+        for path in filter(files.exists, paths):
+            removal.move(path, os.path.join(self._former, os.path.basename(path)))
+
+    def _give_up(self, shard_names: Sequence[str]) -> None:
+        """Deletes the shards that an unfinished build has written, and puts former ones back."""
+        names = self._shard_names(shard_names)
+        for name in names:
+            path = files.join_named(self._folder, name, self._folder)
+            files.check_output(path, self._input_files, overwrite=True)
+        if not files.exists(self._path(FILE_NAME)):  # Else it began after these were complete.
+            removal.remove_files(self._folder, names)
+        self._put_back()
+
+    def _put_back(self) -> None:
+        """Puts back the records that this build was to replace, and deletes the working folder."""
+        for name in storage.listdir(self._former):
+            removal.move(os.path.join(self._former, name), self._path(name))
+        self._remove_work_folder()
 
     def check_files_in_the_way(self, overwrite: bool) -> None:
         """Raises AlbertError if an output file is an input, or not from a build of this plan."""
@@ -285,8 +308,7 @@ class _Build:
             results = self._write_shards(spill, runner)
         manifest = self._manifest(spill, results)
         if not manifest.num_examples:
-            removal.remove_files(self._folder, [shard.name for shard in manifest.shards])
-            self._remove_work_folder()
+            self._give_up([shard.name for shard in manifest.shards])
             reason = (
                 "A document needs at least two sentences; write one sentence per line and a blank "
                 "line after each document."
@@ -338,7 +360,7 @@ class _Build:
         except AlbertError as error:
             # The input has to be changed, which makes it another build.
             if not isinstance(error, StoppedError):
-                self._remove_work_folder()
+                self._put_back()
             raise
         spill.save(path)
         return spill

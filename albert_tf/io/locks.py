@@ -23,8 +23,8 @@ import time
 from collections.abc import Iterator
 
 from albert_tf.errors import AlbertError
+from albert_tf.io import storage
 from albert_tf.io.json_values import from_json, parse_json
-from albert_tf.io.storage import is_local
 
 LOCK_FILE = ".lock"
 #: How long to wait for the holder of a lock to write its name into the file.
@@ -97,7 +97,7 @@ def lock_output(path: str, doing: str) -> contextlib.AbstractContextManager[None
 
 @contextlib.contextmanager
 def _holding(path: str, output: str, doing: str) -> Iterator[None]:
-    if not is_local(path):
+    if not storage.is_local(path):
         yield
         return
     folder, name = os.path.split(path)
@@ -132,7 +132,8 @@ def _acquire(path: str, output: str, doing: str) -> _Held:
         while True:
             created += _create_folder(folder)
             try:
-                return _Held(_lock(path, output, doing), threading.get_ident(), created)
+                file = storage.retried(_lock, path, output, doing)
+                return _Held(file, threading.get_ident(), created)
             except FileNotFoundError:
                 if os.path.isdir(folder):
                     raise
@@ -238,9 +239,9 @@ def _in_use(output: str, content: bytes) -> AlbertError:
 def _release(path: str, held: _Held) -> None:
     """Deletes the file while it is locked, so that whoever has opened it notices."""
     if held.file is not None:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        os.close(held.file)
+        for release in (lambda: os.unlink(path), lambda: os.close(held.file)):
+            with contextlib.suppress(OSError):  # Closed or not, the work is done.
+                release()
     _remove_empty(held.created)
 
 

@@ -170,9 +170,6 @@ def rename(source: str, target: str) -> None:
         if tried and not exists(source):
             return  # The try that failed has moved it all the same, as remote ones may.
         tried = True
-        if is_local(source):
-            os.rename(source, target)
-        else:
-            gfile().rename(source, target, overwrite=True)
+        gfile().rename(source, target, overwrite=True)
 
     retried(once, source, target)

@@ -127,6 +127,8 @@ class CheckpointStore:
             for name in files_of(prefix):
                 new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
                 print(f"The damaged {name} is now {new}.")
+        if prefixes and self._writes:
+            self._write_list()
 
     def restore(self, prefix: str) -> None:
         """Restores weights, slots and state.
@@ -160,7 +162,10 @@ class CheckpointStore:
         kept = self.kept()
         for prefix in list(kept.values())[: -self._keep_max]:
             removal.remove_files(self._folder, files_of(prefix))
-        # For tf.train.latest_checkpoint and other programs; nothing here reads it.
+        self._write_list()
+
+    def _write_list(self) -> None:
+        """Lists the checkpoints for tf.train.latest_checkpoint and other programs."""
         names = [os.path.basename(prefix) for prefix in self.kept().values()]
         lines = [f'model_checkpoint_path: "{names[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]

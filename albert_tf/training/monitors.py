@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.io import files, markdown
+from albert_tf.io import files, markdown, storage
 from albert_tf.io.json_values import JSON_ERRORS, finite_only
 from albert_tf.io.progress import Progress
 
@@ -55,11 +55,22 @@ class MetricsLog:
         """Appends {"step", "split", …values}; numbers that are not finite are written as null."""
         entry = {"step": step, "split": split, **finite_only(values)}
         what = f"the metrics of step {step}"
-        with files.space_for(f"{what}, in {self._path}"), tf.io.gfile.GFile(self._path, "a") as f:
-            f.write(json.dumps(entry) + "\n")
+        with files.space_for(f"{what}, in {self._path}"):
+            self._append(json.dumps(entry).encode() + b"\n")
         with self._summaries(split, what):
             for name, value in values.items():
                 tf.summary.scalar(name, value, step=step)
+
+    def _append(self, line: bytes) -> None:
+        try:
+            with tf.io.gfile.GFile(self._path, "ab") as f:
+                f.write(line)
+        except tf.errors.OpError as error:
+            if not storage.may_pass(error):
+                raise
+            # Nobody knows how much of it was written.
+            whole = [x for x in files.read_bytes(self._path).splitlines(True) if x.endswith(b"\n")]
+            files.write_bytes(self._path, b"".join([*(x for x in whole if x != line), line]))
 
     def describe(self, name: str, values: Mapping[str, Any]) -> None:
         """Adds JSON values to TensorBoard's texts under a name, at step 0."""
@@ -90,10 +101,15 @@ class MetricsLog:
         with files.space_for(f"{what}, in {self._events}"):
             if split not in self._writers:
                 folder = os.path.join(self._events, split).rstrip("/")
-                self._writers[split] = tf.summary.create_file_writer(folder)
-            with self._writers[split].as_default():
-                yield
-            self._writers[split].flush()
+                self._writers[split] = storage.retried(tf.summary.create_file_writer, folder)
+            writer = self._writers[split]
+            try:
+                with writer.as_default():  # At its end it writes.
+                    yield
+            except tf.errors.OpError as error:
+                if not storage.may_pass(error):
+                    raise
+                storage.retried(lambda _: writer.flush(), self._events)
 
     def close(self) -> None:
         """Closes the event files."""

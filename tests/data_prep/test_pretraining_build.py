@@ -98,6 +98,38 @@ def test_input_files_are_never_overwritten(tmp_path, vocabulary):
     assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_overwriting_puts_the_records_back_if_the_new_build_fails(
+    tmp_path, text, vocabulary, monkeypatch, killed
+):
+    folder = tmp_path / "out"
+    build(text, vocabulary, folder, num_shards=3)
+    before = digests(folder)
+    one_sentence = tmp_path / "short.txt"
+    one_sentence.write_text("a b c\n")  # Gives no instance.
+
+    def fail(*_):
+        raise StoppedError("killed")
+
+    if killed:  # By then it has moved the old records and written shards.
+        with monkeypatch.context() as patch, pytest.raises(StoppedError):
+            patch.setattr(pretraining_build._Build, "_manifest", fail)
+            other = dataclasses.replace(SMALL, random_seed=1)
+            build(text, vocabulary, folder, other, num_shards=2, overwrite=True)
+        assert not (folder / "manifest.json").exists()
+    with pytest.raises(AlbertError, match="gives no instance"):
+        build(str(one_sentence), vocabulary, folder, num_shards=1, overwrite=True)
+    assert digests(folder) == before
+
+
+def test_a_working_folder_of_somebody_else_is_refused(tmp_path, text, vocabulary):
+    mine = tmp_path / "out/_build/mine"
+    mine.mkdir(parents=True)
+    with pytest.raises(AlbertError, match="_build holds files, but no plan of a build"):
+        build(text, vocabulary, tmp_path / "out")
+    assert mine.exists()
+
+
 def test_overwriting_leaves_nothing_of_the_other_build(tmp_path, text, vocabulary, monkeypatch):
     other = dataclasses.replace(SMALL, random_seed=1)
     build(text, vocabulary, tmp_path / "expected", other, num_shards=2)
@@ -142,22 +174,22 @@ def test_the_work_folder_of_a_build_that_was_killed_at_its_end_is_removed(
     assert digests(tmp_path) == expected
 
 
-def test_what_is_left_of_a_work_folder_is_not_continued(tmp_path, text, vocabulary, monkeypatch):
-    def killed(build):
-        os.remove(build._plan_path)
-        raise KeyboardInterrupt
+def test_a_build_that_is_killed_as_it_ends_leaves_nothing(tmp_path, text, vocabulary, monkeypatch):
+    remove = pretraining_build.removal.remove_temporary
 
-    expected = build(text, vocabulary, tmp_path / "expected", num_shards=2).fingerprint()
-    other = tmp_path / "other.txt"
-    other.write_text(corpus(40))
+    def killed(path):
+        if "_build.tmp-" in path:
+            raise KeyboardInterrupt
+        remove(path)
+
+    expected = build(text, vocabulary, tmp_path / "expected", num_shards=2)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pretraining_build._Build, "_remove_work_folder", killed)
-        build(str(other), vocabulary, tmp_path / "out", num_shards=2)
-    assert (tmp_path / "out/_build/spill.json").exists()
-    (tmp_path / "out/pretraining-00000-of-00002.tfrecord.tmp-0123abcd").touch()
-    found = build(text, vocabulary, tmp_path / "out", num_shards=2, overwrite=True)
-    assert found.fingerprint() == expected
-    assert not list((tmp_path / "out").glob("*tmp*")) and not (tmp_path / "out/_build").exists()
+        patch.setattr(pretraining_build.removal, "remove_temporary", killed)
+        build(text, vocabulary, tmp_path / "out", num_shards=2)
+    (left,) = (tmp_path / "out").glob("_build.tmp-*")
+    assert (left / "spill.json").exists()
+    assert build(text, vocabulary, tmp_path / "out", num_shards=2) == expected
+    assert digests(tmp_path / "out") == digests(tmp_path / "expected")
 
 
 def test_the_vocabulary_that_is_read_is_never_overwritten(tmp_path, text, vocabulary):

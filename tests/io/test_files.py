@@ -163,11 +163,11 @@ def test_a_writer_replaces_a_file_with_a_complete_one(tmp_path, monkeypatch, wri
     path = tmp_path / "file"
     path.write_text("old")
 
-    def rename(source, target):
+    def rename(source, target, overwrite):
         assert (Path(source).read_text().strip('"\n'), path.read_text()) == ("new", "old")
         raise AlbertError("stop")
 
-    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(tf.io.gfile, "rename", rename)
     with pytest.raises(AlbertError, match="stop"):
         write(str(path))
     assert path.read_text() == "old"

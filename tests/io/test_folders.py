@@ -107,14 +107,14 @@ def test_an_old_folder_stays_if_the_new_one_cannot_take_its_place(tmp_path, monk
     path = tmp_path / "export"
     make_export(path, "model")
     (path / "model").write_text("old")
-    rename = os.rename
+    rename = tf.io.gfile.rename
 
-    def fail(source, target):
+    def fail(source, target, overwrite):
         if target == str(path) and (tmp_path / source / "model").read_text() == "new":
             raise KeyboardInterrupt
-        rename(source, target)
+        rename(source, target, overwrite)
 
-    monkeypatch.setattr(os, "rename", fail)
+    monkeypatch.setattr(tf.io.gfile, "rename", fail)
     with pytest.raises(KeyboardInterrupt):
         make_export(path, "model", overwrite=True)
     assert os.listdir(tmp_path) == ["export"] and (path / "model").read_text() == "old"

@@ -43,13 +43,20 @@ _IMPORTED = (
 
 
 class ScriptServer:
-    """A server process; a context manager. One script runs at a time."""
+    """A server process; a context manager. One script runs at a time.
+
+    Args:
+      **environment: more environment variables of the scripts.
+    """
+
+    def __init__(self, **environment: str) -> None:
+        self._environment = environment
 
     def __enter__(self) -> ScriptServer:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.script_server"],
             cwd=ROOT,
-            env=environment(),
+            env={**environment(), **self._environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,  # Buffered data would be invisible to select.
