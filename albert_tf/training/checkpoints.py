@@ -39,8 +39,6 @@ from albert_tf.weights.source import (
     assign_weights,
 )
 
-_PythonState = tf.train.experimental.PythonState
-
 
 class CheckpointStore:
     """The checkpoints of one output directory.
@@ -52,8 +50,7 @@ class CheckpointStore:
       output_dir: the run's folder.
       named_weights: the model's weights by official name.
       optimizer: with its slots already created.
-      state: what else to save, by name. A PythonState must accept "{}", which stands for a
-        checkpoint of an older version without this state.
+      state: what else to save, by name.
       keep_max: checkpoints kept in `checkpoints/`.
       writes: False on workers other than the chief: they take part in saving (a collective
         operation), into a folder that is then deleted.
@@ -67,7 +64,7 @@ class CheckpointStore:
         output_dir: str,
         named_weights: Mapping[str, tf.Variable],
         optimizer: keras.optimizers.legacy.Optimizer,
-        state: Mapping[str, tf.Variable | tf.Module | _PythonState],
+        state: Mapping[str, tf.Variable | tf.Module | tf.train.experimental.PythonState],
         keep_max: int,
         writes: bool = True,
     ) -> None:
@@ -78,8 +75,7 @@ class CheckpointStore:
         self._folder = os.path.join(folder, CHECKPOINTS)
         self._best_folder = os.path.join(folder, BEST)
         weights = tf.train.Checkpoint(**named_weights)
-        self._parts = {"weights": weights, "optimizer": optimizer, **state}
-        self._checkpoint = tf.train.Checkpoint(**self._parts)
+        self._checkpoint = tf.train.Checkpoint(weights=weights, optimizer=optimizer, **state)
         self._best_checkpoint = tf.train.Checkpoint(weights=weights)
         self._output_dir, self._keep_max = output_dir, keep_max
         self.best: BestRecord | None = None
@@ -169,22 +165,9 @@ class CheckpointStore:
             another checkpoint over them.
           AlbertError: it cannot be read, lacks a value, or has one of another shape.
         """
-        tensors = open_checkpoint(prefix).get_variable_to_shape_map()
+        open_checkpoint(prefix)
         try:
-            # A checkpoint of an older version may lack a Python state.
-            lacking = {
-                name: part
-                for name, part in self._parts.items()
-                if isinstance(part, _PythonState)
-                and not any(tensor.startswith(f"{name}/") for tensor in tensors)
-            }
-            checkpoint = self._checkpoint
-            if lacking:
-                parts = {name: self._parts[name] for name in self._parts if name not in lacking}
-                checkpoint = tf.train.Checkpoint(**parts)
-            checkpoint.restore(prefix).assert_existing_objects_matched()
-            for part in lacking.values():
-                part.deserialize("{}")
+            self._checkpoint.restore(prefix).assert_existing_objects_matched()
         except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise AlbertError(
                 f"The checkpoint {prefix} does not fit this run ({first_line(error)}); give "

@@ -122,16 +122,6 @@ def test_without_its_configuration_no_run_is_resumed(folder, train, kind):
     assert files_below(folder) == before
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[", "{}", "[1]", '[{"cause": "x"}]', '[{"cause": "x", "text": "y", "step": 9, '
-    '"to_step": 6, "learning_rate_factor": 0.5, "skipped_batches": 2}]'],
-)  # fmt: skip
-def test_a_damaged_record_of_rollbacks_is_one_sentence(folder, train, content):
-    (folder / "rollbacks.json").write_text(content)
-    with pytest.raises(AlbertError, match=r"record of rollbacks .*rollbacks.json"):
-        train(folder)
-
-
 @pytest.mark.slow
 def test_damaged_lines_of_the_log_are_dropped_and_counted(folder, train, uninterrupted, capsys):
     lines = (folder / "metrics.jsonl").read_bytes().splitlines()

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import time
 
@@ -19,8 +18,6 @@ import albert_tf.training.evaluator
 from albert_tf import EvalSpec
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
-from albert_tf.training.checkpoints import CheckpointStore
-from albert_tf.training.run import TrainingRun
 from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
 from tests.training.damage import stored
 from tests.training.runs import (
@@ -136,26 +133,6 @@ def test_auto_precision_keeps_that_of_an_existing_run(
     (tmp_path / "run_config.json").write_text('{"run": {"precision": "float32"}}')
     estimator, *_ = make(tmp_path, precision="auto")
     assert estimator.config.precision == "mixed_bfloat16"
-
-
-def test_a_checkpoint_without_a_divergence_detector_is_resumed_with_a_new_one(
-    tmp_path, make, uninterrupted, capsys
-):
-    folder = tmp_path / "run"
-    shutil.copytree(uninterrupted[0], folder)
-    estimator, spec, _ = make(folder)
-    run = TrainingRun(estimator, spec, None)
-    run.store.restore_newest()
-    assert run.guard.resume(STEPS) is None
-    weights = estimator.model.named_weights()
-    state = {"skipped_steps": run.skipped}
-    CheckpointStore(str(folder), weights, run.optimizer, state, 5).save(STEPS)
-    again, spec, _ = make(folder)
-    again.train(spec)
-    printed = capsys.readouterr().out
-    assert "no history of loss, norm, masked_lm_loss, sentence_order_accuracy, as" in printed
-    assert "already trained to step 12" in printed
-    assert_same(weights_of(again), uninterrupted[1])
 
 
 def test_a_run_that_saved_nothing_gives_way_to_another(tmp_path, make):
