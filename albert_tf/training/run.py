@@ -313,7 +313,8 @@ class TrainingRun:
             self.monitor.note(note)
         if np.isfinite(results[self.task.best_metric]):
             self.monitor.show(step, self.eval_spec, outputs)
-        self._compare_with_best(step, results[self.task.best_metric])
+        if step > self.config.num_shallow_steps:  # Before, not all layers are trained.
+            self._compare_with_best(step, results[self.task.best_metric])
         self.monitor.log(step, self.eval_spec.name, results)  # Last: see _evaluation_pending.
         stopped_early = self._stopped_early(step)
         if stopped_early:
