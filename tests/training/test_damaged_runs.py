@@ -134,7 +134,7 @@ def test_damaged_lines_of_the_log_are_dropped_and_counted(folder, train, uninter
 
 def state_of(run):
     """The state that determines how a run continues, bit for bit."""
-    return [v.numpy().tobytes() for v in variables_of(run)], run.guard.serialize()
+    return [v.numpy().tobytes() for v in variables_of(run)], json.dumps(run.divergence.state)
 
 
 def variables_of(run):
@@ -167,7 +167,7 @@ def test_damage_to_any_byte_never_restores_wrong_values(
     name = "checkpoints/checkpoint" if file == "checkpoint" else f"{NEWEST}.{file}"
     estimator, spec, held_out = new_run(folder)
     run = TrainingRun(estimator, spec, held_out)
-    fresh, states = run.guard.serialize(), {}
+    fresh, states = run.divergence.state, {}
     for step in (3, 6):
         run.store.restore(str(folder / f"checkpoints/ckpt-{step}"))
         states[step] = state_of(run)
@@ -179,7 +179,7 @@ def test_damage_to_any_byte_never_restores_wrong_values(
         (folder / name).write_bytes(data)
         for variable in variables_of(run):
             variable.assign(tf.zeros_like(variable))
-        run.guard.deserialize(fresh)
+        run.divergence.state = fresh
         capsys.readouterr()
         run.store.restore_newest()
         state, out = state_of(run), capsys.readouterr().out
