@@ -173,7 +173,7 @@ def test_a_model_of_the_most_frequent_piece_and_order_is_no_better_than_a_consta
     weights = model.named_weights()
     for name, number in (("predictions", piece), ("seq_relationship", order)):
         bias = weights[f"cls/{name}/output_bias"]
-        bias.assign(1e4 * np.eye(len(bias))[number])
+        bias.assign(1e4 * np.eye(bias.shape[0])[number])
     metrics = task.metrics({k: v.numpy() for k, v in task.predict(model, batch).items()})
     note = constant_answer_note(metrics, task.constant_answers)
     assert "masked_lm_accuracy" in note and "sentence_order_accuracy" in note
