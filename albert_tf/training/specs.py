@@ -148,6 +148,7 @@ class RunConfig:
         run.
       on_divergence: one of ON_DIVERGENCE: what to do if the loss rises, see docs/divergence.md.
       early_stopping_evals: number of evaluations without a new best that end the run; 0: never.
+        Those up to `num_shallow_steps` do not count, and select no best weights.
     """
 
     output_dir: str
