@@ -271,7 +271,7 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
     from albert_tf.tasks.pretraining.data import check_held_out, open_records
     from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
     from albert_tf.training.estimator import Estimator
-    from albert_tf.training.results import write_results
+    from albert_tf.training.results import constant_answer_note, print_metrics, write_results
     from albert_tf.training.specs import EvalSpec, TrainSpec
     from albert_tf.weights.load import check_architecture
 
@@ -322,7 +322,9 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
             print(f"Trained without {source.num_corrupt:,} corrupt records; they are listed above.")
     if FLAGS.do_eval:
         results = estimator.evaluate(eval_spec)
-        print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
+        print_metrics(results)
+        if note := constant_answer_note(results, task.constant_answers):
+            print(note)
         write_results(FLAGS.output_dir, results, estimator.chief)
 
 

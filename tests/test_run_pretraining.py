@@ -220,8 +220,10 @@ def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
         "loss",
         "masked_lm_loss",
         "masked_lm_accuracy",
+        "masked_lm_majority",
         "sentence_order_loss",
         "sentence_order_accuracy",
+        "sentence_order_majority",
     }
     names = {p.name for p in folder.iterdir()}
     assert {"albert_config.json", "run_config.json", "metrics.jsonl", "best"} <= names

@@ -18,8 +18,7 @@ class InputContext:
 
     Attributes:
       batch_size: examples of one global step (all replicas, all micro-batches).
-      start_step: number of global batches to skip: the global step of the first batch, plus the
-        batches that were skipped after a divergence.
+      start_step: number of global batches to skip: the global step of the first batch.
       num_pipelines: number of input pipelines that share each global batch.
       pipeline_index: index i of this pipeline. It yields rows [i·b, (i+1)·b) of each global batch,
         where b = batch_size / num_pipelines.

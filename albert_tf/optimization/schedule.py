@@ -54,20 +54,18 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
     """`learning_rate_at` as a Keras schedule; takes the same keyword arguments.
 
     Args:
-      factor: multiplies all rates; a variable if it may change.
       **arguments: `learning_rate`, `num_train_steps` and the rest of `learning_rate_at`.
     """
 
-    def __init__(self, *, factor: tf.Variable | float = 1.0, **arguments: float) -> None:
+    def __init__(self, **arguments: float) -> None:
         super().__init__()
-        self._factor = factor
         learning_rate_at(0, **arguments)  # Wrong arguments should fail here, not while tracing.
         self._arguments = arguments
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
         """Returns the float32 learning rate of update number `step`."""
-        return self._factor * learning_rate_at(tf.convert_to_tensor(step), **self._arguments)
+        return learning_rate_at(tf.convert_to_tensor(step), **self._arguments)
 
     def get_config(self) -> dict[str, float]:
         """Returns the arguments of the constructor."""
-        return {"factor": float(self._factor), **self._arguments}
+        return dict(self._arguments)

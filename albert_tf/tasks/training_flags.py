@@ -132,15 +132,12 @@ def define_training_flags(
     flags.DEFINE_integer("log_every_steps", 100, "Steps between entries of metrics.jsonl.", 1)
     flags.DEFINE_integer(
         "max_nonfinite_steps", 10, "A step whose loss or gradient is not finite is skipped. After "
-        "this number of skipped steps in a row the run has diverged and stops (see "
-        "--on_divergence).", 1
+        "this number of skipped steps in a row the run has diverged and stops.", 1
     )  # fmt: skip
     flags.DEFINE_enum(
-        "on_divergence", WARN, ON_DIVERGENCE, "What to do if the loss jumps, the gradient norm "
-        "explodes, or an objective is no better than chance long after warm-up. warn: print where "
-        "it happened and advice. stop: exit with an error. rollback: return to the last "
-        "checkpoint before it, skip the data in between and halve the learning rate; at most three "
-        "times, recorded in rollbacks.json and repeated exactly if the run is resumed."
+        "on_divergence", WARN, ON_DIVERGENCE, "What to do if the mean loss of a window of steps is "
+        "more than halfway back from its best to its first value. warn: print where and advice, "
+        "once. stop: exit with an error that names the last good checkpoint."
     )  # fmt: skip
     flags.DEFINE_integer(
         "early_stopping_evals", 0, "Stop after this number of evaluations without improvement; "

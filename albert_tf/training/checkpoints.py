@@ -35,8 +35,6 @@ from albert_tf.weights.source import (
     assign_weights,
 )
 
-_PythonState = tf.train.experimental.PythonState
-
 
 class CheckpointStore:
     """The checkpoints of one output directory.
@@ -65,7 +63,7 @@ class CheckpointStore:
         output_dir: str,
         named_weights: Mapping[str, tf.Variable],
         optimizer: keras.optimizers.legacy.Optimizer,
-        state: Mapping[str, tf.Variable | tf.Module | _PythonState],
+        state: Mapping[str, tf.Variable | tf.Module | tf.train.experimental.PythonState],
         keep_max: int,
         writes: bool = True,
     ) -> None:

@@ -152,7 +152,7 @@ class RunMonitor:
       writes: False on workers other than the chief, which log nothing.
 
     Attributes:
-      first_step: the step at which the run began, was resumed, or last rolled back to.
+      first_step: the step at which the run began, or was resumed.
     """
 
     def __init__(
@@ -174,8 +174,7 @@ class RunMonitor:
         self.first_step = 0
 
     def begin(self, step: int) -> None:
-        """Begins at a step, also after a rollback; later entries of the log are dropped."""
-        self.close()
+        """Begins at a step; later entries of the log are dropped."""
         self.first_step = step
         self._clear()
         if self._writes:

@@ -15,6 +15,23 @@ from albert_tf.io.json_values import shown_names
 RESULTS_FILE = "eval_results.json"
 
 
+def constant_answer_note(
+    metrics: Mapping[str, float], constant_answers: Mapping[str, str]
+) -> str | None:
+    """Returns a sentence if metrics are no better than those of a constant answer, else None.
+
+    Args:
+      metrics: of an evaluation.
+      constant_answers: see Task.
+    """
+    bad = [
+        f"{name} {metrics[name]:.4f}"
+        for name, constant in constant_answers.items()
+        if metrics.get(name, math.inf) <= metrics.get(constant, 0.0)
+    ]
+    return f"No better than the same answer every time: {', '.join(bad)}." if bad else None
+
+
 def print_metrics(results: Mapping[str, float]) -> None:
     """Prints metrics, one per line."""
     print("\n".join(f"  {name:24} {value:.4f}" for name, value in results.items()))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -20,15 +21,14 @@ from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.training.data_errors import data_errors
-from albert_tf.training.divergence import DivergenceDetector
+from albert_tf.training.divergence import DivergenceCheck
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_steps
 from albert_tf.training.preemption import PreemptionHandler
-from albert_tf.training.rollback import DivergenceGuard
+from albert_tf.training.results import constant_answer_note
 from albert_tf.training.run_identity import RunIdentity, version_note
 from albert_tf.training.specs import (
-    ROLLBACK,
     EvalSpec,
     TrainSpec,
     check_eval_batch,
@@ -41,6 +41,20 @@ from albert_tf.weights.source import ENCODER_SCOPE
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
 LOOP_SECONDS = 5.0
+
+
+class _StateOf(tf.train.experimental.PythonState):
+    """Keeps the state of the divergence check in the run's checkpoints."""
+
+    def __init__(self, check: DivergenceCheck) -> None:
+        super().__init__()
+        self._check = check
+
+    def serialize(self) -> str:
+        return json.dumps(self._check.state)
+
+    def deserialize(self, serialized: str) -> None:
+        self._check.state = json.loads(serialized)
 
 
 class TrainingRun:
@@ -83,16 +97,9 @@ class TrainingRun:
         self.monitor = RunMonitor(
             self.task, self.identity, config, train_spec, self._flops, self.chief
         )
-        plateaus = self.task.plateaus(train_spec.data_description)
+        self.divergence = DivergenceCheck(config, train_spec.max_steps, lambda: self.store.kept())
         with self.strategy.scope():
-            self.guard = DivergenceGuard(
-                DivergenceDetector(plateaus, config, train_spec.max_steps),
-                config,
-                self.strategy,
-                self.monitor.note,
-            )
             schedule = WarmupPolynomialDecay(
-                factor=self.guard.learning_rate_factor,
                 learning_rate=config.learning_rate,
                 num_train_steps=train_spec.max_steps,
                 num_warmup_steps=config.num_warmup_steps,
@@ -110,7 +117,7 @@ class TrainingRun:
         self.loop = TrainLoop(
             self.strategy, self.task, evaluator.model, self.optimizer, schedule, config
         )
-        state = {"skipped_steps": self.skipped, "divergence": self.guard}
+        state = {"skipped_steps": self.skipped, "divergence": _StateOf(self.divergence)}
         if self.loop.loss_scale:
             state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
@@ -185,12 +192,9 @@ class TrainingRun:
         if self.chief:
             self.evaluator.warn_of_slow_precision()
             self._claim()
-            self.guard.begin()
         if known:
             self.store.restore_best()
             self._check_best(0)
-        if self.config.on_divergence == ROLLBACK:
-            self.store.save(0)
         return 0
 
     def _claim(self) -> None:
@@ -234,9 +238,8 @@ class TrainingRun:
         self.store.restore_best()
         self._check_best(step)
         self._not_better = self._count_not_better(step)
-        history_note = self.guard.resume(step)
         print(f"Resuming {folder} at step {step}.")
-        for note in filter(None, [version_note(folder), history_note]):
+        if note := version_note(folder):
             print(note)
         return step
 
@@ -284,14 +287,9 @@ class TrainingRun:
                 self.skipped.assign_add(not_finite)
             skipped = int(self.skipped.numpy())
             self.monitor.trained(step, metrics, None if traces else seconds, skipped)
-            if alarm := self.guard.check(step, metrics, self.store):
-                step = self.guard.roll_back(alarm, self.store)
-                self.monitor.begin(step)
-                self._not_better = self._count_not_better(step)
-                batches = self._batches(step)
-                signal = self.preemption.agree()  # Nothing to save: the step has a checkpoint.
-            else:
-                over, signal = self._save_and_evaluate(step)
+            if warning := self.divergence.check(step, metrics):
+                self.monitor.note(warning)
+            over, signal = self._save_and_evaluate(step)
         if not signal:
             share = self.monitor.padding_share
             print(f"Of the positions trained on, {share:.1%} were padding.")
@@ -299,9 +297,8 @@ class TrainingRun:
 
     def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:
         """The training data, beginning with the batch of a step."""
-        position = step + self.guard.skipped_batches
         size = self.config.train_batch_size
-        return iter(distribute(self.strategy, self.train_spec.input_fn, size, position))
+        return iter(distribute(self.strategy, self.train_spec.input_fn, size, step))
 
     def _next_event(self, step: int) -> int:
         """The next step at which the host has to log, save, evaluate or change the layers."""
@@ -355,7 +352,21 @@ class TrainingRun:
         self.results = results = self.evaluator.metrics(self.eval_spec, outputs)
         shown = "  ".join(f"{k} {v:.4f}" for k, v in results.items())
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
-        value, best = results[self.task.best_metric], self.store.best
+        if note := constant_answer_note(results, self.task.constant_answers):
+            self.monitor.note(note)
+        if np.isfinite(results[self.task.best_metric]):
+            self.monitor.show(step, self.eval_spec, outputs)
+        if step > self.config.num_shallow_steps:  # Before, not all layers are trained.
+            self._compare_with_best(step, results[self.task.best_metric])
+        self.monitor.log(step, self.eval_spec.name, results)  # Last: see _evaluation_pending.
+        stopped_early = self._stopped_early(step)
+        if stopped_early:
+            self.monitor.note(stopped_early)
+        return bool(stopped_early) or step == self.train_spec.max_steps
+
+    def _compare_with_best(self, step: int, value: float) -> None:
+        """Saves the weights if the value of the metric is the best so far, or counts it."""
+        best = self.store.best
         sign = 1 if self.task.best_metric_larger_is_better else -1
         if best and not best.is_of(self.eval_spec.fingerprint):
             self.monitor.note(f"The best weights, of step {best.step}, were found on other data.")
@@ -365,13 +376,6 @@ class TrainingRun:
             self._not_better = 0
         elif best is None or step > best.step:  # Else it is repeated after a resumption.
             self._not_better += 1
-        if np.isfinite(value):
-            self.monitor.show(step, self.eval_spec, outputs)
-        self.monitor.log(step, self.eval_spec.name, results)  # Last: see _evaluation_pending.
-        stopped_early = self._stopped_early(step)
-        if stopped_early:
-            self.monitor.note(stopped_early)
-        return bool(stopped_early) or step == self.train_spec.max_steps
 
     def _stopped_early(self, step: int) -> str | None:
         """Returns why the run is over before its last step; None if it is not."""

@@ -26,7 +26,7 @@ PRECISIONS = (AUTO, FLOAT32, BFLOAT16, FLOAT16)
 EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
 #: Devices count steps, and take seeds, as int32.
 MAX_STEPS = MAX_SEED = 2**31 - 1
-WARN, STOP, ROLLBACK = ON_DIVERGENCE = ("warn", "stop", "rollback")
+WARN, STOP = ON_DIVERGENCE = ("warn", "stop")
 
 
 def check_steps(max_steps: int) -> None:
@@ -146,8 +146,9 @@ class RunConfig:
       log_every_steps: steps between two entries of metrics.jsonl and TensorBoard.
       max_nonfinite_steps: number of skipped steps in a row that count as a divergence and end the
         run.
-      on_divergence: one of ON_DIVERGENCE.
+      on_divergence: one of ON_DIVERGENCE: what to do if the loss rises, see docs/divergence.md.
       early_stopping_evals: number of evaluations without a new best that end the run; 0: never.
+        Those up to `num_shallow_steps` do not count, and select no best weights.
     """
 
     output_dir: str

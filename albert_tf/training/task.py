@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.keras2 import keras
-from albert_tf.training.divergence import Plateau
 
 Batch = Mapping[str, tf.Tensor]
 #: The most examples that `Task.shown_predictions` returns.
@@ -54,6 +53,9 @@ class Task(abc.ABC):
     #: The entry of `metrics` that selects the best checkpoint, and whether larger is better.
     best_metric: str
     best_metric_larger_is_better: bool = True
+    #: For entries of `metrics` in which larger is better: the entry that says what the same answer
+    #: to every example reaches, 0 if there is none.
+    constant_answers: Mapping[str, str] = {}
 
     @abc.abstractmethod
     def description(self) -> dict[str, object]:
@@ -122,33 +124,6 @@ class Task(abc.ABC):
         """
         del outputs, examples
         return ()
-
-    def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
-        """Returns the training loss of a model that knows only the frequencies of the labels.
-
-        Args:
-          data_description: of the training data, see TrainSpec.
-
-        Returns:
-          The loss; None if it is unknown.
-        """
-        del data_description
-        return None
-
-    def plateaus(self, data_description: Mapping[str, Any]) -> Sequence[Plateau]:
-        """Returns how metrics look if nothing is learned; a run that stays there has diverged.
-
-        Args:
-          data_description: of the training data, see TrainSpec.
-        """
-        chance = self.chance_loss(data_description)
-        if chance is None:
-            return ()
-        advice = (
-            "Try a lower learning rate (a third, down to 5e-6 for large models), a longer warm-up "
-            "or another seed, and check above that the initial checkpoint matched."
-        )
-        return (Plateau("loss", lambda: chance, "the loss", advice),)
 
     def training_flops(self, length: float, layers: int | None = None) -> float:
         """Returns the floating-point operations of training on one example; 0 if unknown.

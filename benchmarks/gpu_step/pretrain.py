@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io.json_values import finite_only
-from albert_tf.training.divergence import DivergenceDetector
-from albert_tf.training.specs import RunConfig
+from albert_tf.training.divergence import DivergenceCheck
+from albert_tf.training.specs import STOP, RunConfig
 from benchmarks.gpu_step.program import (
     FINGERPRINT,
     SLOT,
@@ -95,14 +95,19 @@ def _json_object(text: str) -> dict[str, Any]:
     return values
 
 
-def newest_state(folder: str) -> str | None:
-    """Returns the path of the state of the highest step, without the endings of parts."""
-    steps = {
+def states(folder: str) -> dict[int, str]:
+    """Returns the paths of the states by step, without the endings of parts."""
+    return {
         int(match[1]): path.removesuffix(".part00")
         for path in glob.glob(os.path.join(glob.escape(folder), "state-*"))
         if (match := _STATE.search(path))
     }
-    return steps[max(steps)] if steps else None
+
+
+def newest_state(folder: str) -> str | None:
+    """Returns the path of the state of the highest step, without the endings of parts."""
+    found = states(folder)
+    return found[max(found)] if found else None
 
 
 def pretrain(options: argparse.Namespace) -> bool:
@@ -153,8 +158,8 @@ def _train(
         arrays[_BEGIN] = np.array(begin)
         save_state(os.path.join(options.output_dir, f"state-{step}.npz"), arrays, part_bytes)
 
-    run_config = RunConfig("unused", train_batch_size=program.step["rows"])
-    detector = DivergenceDetector([], run_config, options.steps)
+    run_config = RunConfig("unused", on_divergence=STOP)
+    divergence = DivergenceCheck(run_config, options.steps, lambda: states(options.output_dir))
     log_file = os.path.join(options.output_dir, _LOG_FILE)
     _cut_log(log_file, first)
     with open(log_file, "a", encoding="utf-8") as log:
@@ -172,9 +177,10 @@ def _train(
             log.flush()
             rate = (step - first) * program.tokens / (time.monotonic() - began)
             print(_progress(entry, rate), flush=True)
-            alarms = detector.update(step, columns)
-            if alarms:
-                print(f"Stopped: {alarms[0].text}. {alarms[0].advice}", flush=True)
+            try:
+                divergence.check(step, columns)
+            except DivergedError as error:
+                print(error, flush=True)
                 return False
             if step % options.save_steps == 0 and step < options.steps:
                 save()

@@ -337,7 +337,7 @@ def test_a_run_that_diverges_is_stopped_with_a_status_of_its_own(folder, tmp_pat
         "pretrain", f"--program={tmp_path}/one", f"--data={tmp_path}/one/{program.BATCHES_FILE}",
         f"--output_dir={tmp_path}/states", "--steps=5", status=pretrain.DIVERGED,
     )  # fmt: skip
-    assert "Stopped: " in printed and "not finite" in printed
+    assert "Training has diverged: " in printed and "not finite" in printed
     assert os.listdir(tmp_path / "states") == ["metrics.jsonl"]
     assert not pretrain.newest_state(str(tmp_path / "states"))
 

@@ -7,18 +7,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
-from albert_tf.data.context import InputContext
-from albert_tf.data.record_files import record_files
-from albert_tf.tasks.pretraining.data import open_records
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests import test_run_classifier, test_run_race, test_run_squad
@@ -28,8 +22,6 @@ from tests.support.builders import tiny_config, write_vocabulary
 WORDS = [f"w{i}" for i in range(95)]
 CONFIG = tiny_config(100, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 BATCH = 8
-#: Batches of the pretraining data with an infinite loss, in the folder "diverging".
-BAD_BATCHES = (5, 6, 7, 15, 16)
 
 
 def write_data(folder: Path) -> None:
@@ -46,35 +38,9 @@ def write_data(folder: Path) -> None:
         vocabulary = TokenizerSource(str(folder / "vocab.txt"))
         output = Output(str(folder / name), num_shards=2)
         build_pretraining_data([str(folder / "text.txt")], vocabulary, output, options)
-    _write_diverging(folder / "masked", folder / "diverging")
     _write_classifier(folder / "classifier")
     _write_squad(folder / "squad")
     _write_race(folder / "race")
-
-
-def _write_diverging(source: Path, folder: Path) -> None:
-    """Copies the records of a folder, with infinite weights in the bad batches."""
-    # Without the manifest, which would not fit the changed records and affects their order.
-    folder.mkdir()
-    for path in record_files(str(source)):
-        shutil.copy(path, folder)
-    opened = open_records(f"{folder}/*.tfrecord", CONFIG)
-    batches = opened.train_input_fn(InputContext(BATCH)).take(max(BAD_BATCHES) + 1)
-    bad = {
-        row.tobytes()
-        for i, batch in enumerate(batches)
-        for row in batch["input_word_ids"].numpy()
-        if i in BAD_BATCHES
-    }
-    features = records.pretraining_features(32, 5)
-    for path in record_files(str(source)):
-        examples = list(records.read_examples(path))
-        columns = records.parse_columns(tf.constant(examples), features)
-        columns = {name: column.numpy() for name, column in columns.items()}
-        spoiled = [row.tobytes() in bad for row in columns["input_ids"].astype(np.int32)]
-        columns["masked_lm_weights"][spoiled] = np.inf
-        encoded = records.encode_examples(columns, features)
-        records.write_shard(str(folder / Path(path).name), encoded)
 
 
 def _write_classifier(folder: Path) -> None:
@@ -217,13 +183,6 @@ CONFIGURATIONS = {
                 "--max_eval_steps=2",
             ],
             _EVALUATED,
-        ),
-        Configuration(
-            "rollback",
-            TRAIN,
-            _pretraining(
-                "--on_divergence=rollback", "--max_nonfinite_steps=2", data="diverging/*.tfrecord"
-            ),
         ),
         Configuration(
             "classifier",

@@ -198,6 +198,17 @@ def test_the_end_is_not_evaluated_twice_without_earlier_evaluations(
     assert [json.loads(line)["split"] for line in lines].count("eval") == evaluations
 
 
+def test_evaluations_no_better_than_a_constant_answer_say_so(task, tmp_path, capsys):
+    texts = some_examples(16)
+    held_out = [example for example in texts if example.label == texts[0].label]
+    run_config = RunConfig(str(tmp_path / "run"), **TRAINING)
+    settings = {"train_step": 4, "eval_every_steps": 2, "cached_dir": str(tmp_path)}
+    run(task, Examples.of(texts, held_out), FineTuneConfig(run_config, **settings))
+    printed, said = capsys.readouterr(), "No better than the same answer every time: accuracy "
+    assert printed.err.count(said) == 2  # During training.
+    assert f"eval: {said}" in printed.out
+
+
 @pytest.mark.slow
 def test_interrupted_fine_tuning_is_resumed_bit_for_bit(task, tmp_path):
     task.dropout_rate = 0.1

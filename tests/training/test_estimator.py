@@ -196,7 +196,6 @@ def test_steps_that_are_not_finite_are_skipped_and_counted(tmp_path, make):
     assert all(np.isfinite(v).all() for v in weights_of(estimator).values())
 
 
-@pytest.mark.slow  # tests/training/test_rollback.py counts such steps, too.
 def test_a_run_that_only_skips_stops_and_names_the_last_good_checkpoint(tmp_path, make):
     estimator, spec, _ = make(tmp_path, max_nonfinite_steps=3, steps_per_loop=2)
     with pytest.raises(AlbertError, match=r"3 steps in a row .* last good checkpoint is .*ckpt-5"):

@@ -54,12 +54,12 @@ def test_overflowing_steps_are_skipped_until_the_scale_fits(tmp_path, make, star
     values = {**estimator.model.named_weights(), **run.optimizer.named_slots()}
     history = [{name: value.numpy() for name, value in values.items()}]
 
-    def check(*arguments, check=run.guard.check):
+    def check(*arguments, check=run.divergence.check):
         """Called after each step, as each is logged."""
         history.append({name: value.numpy() for name, value in values.items()})
         return check(*arguments)
 
-    run.guard.check = check
+    run.divergence.check = check
     run.run()
     scales = column(tmp_path, "loss_scale")
     skipped = np.diff([0, *column(tmp_path, "skipped_steps")])

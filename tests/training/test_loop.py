@@ -223,7 +223,7 @@ def test_a_frozen_encoder_counts_as_one_forward_pass(tmp_path, new_run):
     assert flops[None] == flops["embeddings"] == pytest.approx(3 * flops["encoder"])
 
 
-@pytest.mark.slow  # test_stopped_evaluations.py and test_rollback.py resume such runs.
+@pytest.mark.slow  # test_stopped_evaluations.py resumes such runs.
 def test_a_resumed_frozen_run_ends_like_the_uninterrupted_one(tmp_path, new_run):
     values = {"freeze": "encoder", "save_checkpoints_steps": 1}
     run = new_run(tmp_path, **values)

@@ -13,7 +13,8 @@ import pytest
 from albert_tf import EvalSpec, RunConfig
 from albert_tf.errors import DivergedError
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.results import write_results
+from albert_tf.training.results import constant_answer_note, write_results
+from tests.support.pages import ROOT
 from tests.support.small_tasks import open_small_task
 from tests.training.conftest import HEADS_ALONE
 from tests.training.runs import logged
@@ -39,6 +40,19 @@ def test_results_that_are_not_finite_are_null_and_an_error(tmp_path, capsys):
     with pytest.raises(DivergedError):
         write_results(str(tmp_path / "none"), results, writes=False)
     assert not (tmp_path / "none").exists()
+
+
+def test_metrics_no_better_than_those_of_a_constant_answer_are_named_as_on_the_pages():
+    names = {"accuracy": "majority_accuracy"}
+    note = constant_answer_note({"accuracy": 0.5271, "majority_accuracy": 0.5271}, names)
+    for page in ("finetuning.md", "divergence.md"):
+        assert f"\n{note}\n" in (ROOT / "docs" / page).read_text("utf-8")
+    assert not constant_answer_note({"accuracy": 0.6, "majority_accuracy": 0.5271}, names)
+    # A correlation is 0 if all answers are the same.
+    assert constant_answer_note({"pearson": -0.1}, {"pearson": "majority_pearson"})
+    assert not constant_answer_note({"pearson": 0.1}, {"pearson": "majority_pearson"})
+    bad = dict.fromkeys(("accuracy", "majority_accuracy"), math.nan)
+    assert not constant_answer_note(bad, names)
 
 
 @pytest.mark.parametrize("name", ["classification", "squad_2"])

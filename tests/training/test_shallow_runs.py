@@ -13,6 +13,7 @@ from albert_tf import EvalSpec
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
 from albert_tf.training.run import TrainingRun
+from albert_tf.weights.checkpoint_files import read_best
 from tests.training.conftest import LENGTH, PREDICTIONS, TINY_CONFIG
 from tests.training.damage import stored
 from tests.training.runs import (
@@ -109,6 +110,16 @@ def test_evaluations_use_all_layers(tmp_path, make):
     outputs = deep.evaluator.outputs(held_out, lambda: None)
     results = deep.evaluator.metrics(held_out, outputs)
     assert first == {"step": SHALLOW_STEPS, "split": "eval", **results}
+
+
+def test_evaluations_before_all_layers_are_trained_select_nothing_and_stop_nothing(tmp_path, make):
+    values = iter([0.9, 0.8, 0.7, 0.1, 0.2, 0.3])
+    config = {**SHALLOW, "early_stopping_evals": 2}
+    estimator, spec, source = make(tmp_path, DEEP, steps=STEPS, **config)
+    estimator.task.metrics = lambda *_: {"masked_lm_accuracy": next(values)}
+    estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
+    assert [entry["step"] for entry in logged(tmp_path, "eval")] == [1, 2, 3, 4, 5, 6]
+    assert read_best(str(tmp_path / "best")).step == 6
 
 
 def test_logged_operations_are_those_of_the_trained_layers(folder):

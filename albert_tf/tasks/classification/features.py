@@ -8,7 +8,7 @@ import collections
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -224,23 +224,6 @@ def _label_statistics(
         return {"mean": float(values.mean()), "variance": float(values.var())}
     counts = collections.Counter(example.label for example in examples)
     return {label: counts[label] for label in labels}
-
-
-def chance_loss(statistics: Mapping[str, Any], labels: Sequence[str]) -> float:
-    """Returns the training loss of a model that knows the frequencies of the labels alone.
-
-    For n equally frequent labels it is ln n; for regression the variance of the numbers.
-
-    Args:
-      statistics: of the training records.
-      labels: the classes; empty for regression.
-    """
-    label_statistics = statistics["labels"]
-    if not labels:
-        return label_statistics["variance"]
-    counts = [label_statistics[label] for label in labels if label_statistics[label]]
-    shares = [count / statistics["examples"] for count in counts]
-    return -sum(share * math.log(share) for share in shares)
 
 
 def _content_hash(examples: Sequence[TextExample]) -> str:

@@ -28,7 +28,6 @@ from albert_tf.tasks.base import (
 )
 from albert_tf.tasks.classification.features import (
     build_records,
-    chance_loss,
     empty_text_warning,
     record_features,
 )
@@ -86,6 +85,7 @@ class TextClassificationTask(FineTuningTask):
     ) -> None:
         super().__init__(config, tokenizer, spec, dropout_rate)
         self.best_metric = spec.best_metric or ("accuracy" if spec.labels else "pearson")
+        self.constant_answers = {self.best_metric: f"majority_{self.best_metric}"}
 
     @classmethod
     def load(
@@ -130,11 +130,6 @@ class TextClassificationTask(FineTuningTask):
         ids = (example.id for example in data.examples)
         write_predictions(path, ids, values, self.spec.labels)
         print(f"Predictions for {len(data.examples):,} examples are in {path}.")
-
-    def chance_loss(self, data_description: Mapping[str, Any]) -> float | None:
-        """Computes it from the label statistics of the training records."""
-        statistics = data_description.get("statistics", {})
-        return chance_loss(statistics, self.spec.labels) if "labels" in statistics else None
 
     def training_flops(self, length: float, layers: int | None = None) -> float:
         """See albert_tf.modeling.flops."""

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -50,11 +49,7 @@ class MultipleChoiceTask(FineTuningTask):
     name = "multiple_choice"
     spec_class = MultipleChoiceSpec
     best_metric = "accuracy"
-
-    def chance_loss(self, data_description: Mapping[str, Any]) -> float:
-        """Returns the loss of guessing: the labels' frequencies do not help the model."""
-        del data_description
-        return math.log(self.spec.num_choices)
+    constant_answers: ClassVar = {"accuracy": "chance_accuracy"}
 
     def training_flops(self, length: float, layers: int | None = None) -> float:
         """Returns the operations for all options; `length` is the sum of their lengths."""

@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
-from albert_tf.data.context import InputContext
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import find_manifest, record_files
 from albert_tf.errors import AlbertError
@@ -24,14 +21,11 @@ from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining.data import max_predictions
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from albert_tf.training.divergence import Plateau
 from albert_tf.training.task import Batch, Task, correct
 from albert_tf.weights.load import open_source
 
 #: Added to the sum of weights that divides the masked LM loss, as in the TF1 release.
 _EPSILON = 1e-5
-#: Masked positions that `masked_lm_entropy` counts.
-_COUNTED_PREDICTIONS = 200_000
 
 
 class PretrainingTask(Task):
@@ -63,6 +57,9 @@ class PretrainingTask(Task):
             self.sop_weight = 0.0
         if source.masking and source.masking.is_part:
             self.sop_weight = 0.0
+        self.constant_answers = {"masked_lm_accuracy": "masked_lm_majority"}
+        if self.sop_weight:
+            self.constant_answers["sentence_order_accuracy"] = "sentence_order_majority"
         self._source = source
 
     def description(self) -> dict[str, object]:
@@ -81,32 +78,6 @@ class PretrainingTask(Task):
         tokenizer_file = os.path.join(os.path.dirname(self._source.files[0]), SPEC_FILE)
         if tf.io.gfile.exists(tokenizer_file):
             Tokenizer.from_file(tokenizer_file).save(folder)
-
-    def plateaus(self, data_description: Mapping[str, Any]) -> Sequence[Plateau]:
-        """Returns a masked LM loss at the pieces' entropy, and sentence order at even odds."""
-        del data_description  # The pieces are counted in the records, and only if needed.
-        masked_lm = Plateau(
-            "masked_lm_loss",
-            chance=lambda: masked_lm_entropy(self._source),
-            name="the masked LM loss",
-            advice="The model has learned the frequencies of the pieces and nothing else: try half "
-            "the learning rate or a longer warm-up, and look at the records with "
-            "data_prep/inspect_records.py.",
-            steps=500,
-        )
-        sentence_order = Plateau(
-            "sentence_order_accuracy",
-            chance=lambda: 0.5,
-            name="the sentence order accuracy",
-            advice="Sentence order is not learned: check with data_prep/inspect_records.py that "
-            "the two segments are consecutive text of one document, try half the learning rate or "
-            "a longer warm-up, or train without it (sop_weight=0).",
-            accuracy=True,
-            steps=500,
-            # Some models that learned it were still at chance after almost 200,000 examples.
-            examples=400_000,
-        )
-        return (masked_lm, sentence_order) if self.sop_weight else (masked_lm,)
 
     def training_flops(self, length: float, layers: int | None = None) -> float:
         """See albert_tf.modeling.flops."""
@@ -152,24 +123,45 @@ class PretrainingTask(Task):
         }
 
     def predict(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
-        """Returns each example's summed losses, correct predictions and masked positions."""
-        return _per_example(model, batch, training=False)
+        """Returns each example's summed losses, correct predictions and masked positions.
+
+        Also `masked_lm_ids` [batch, predictions], 0 where there is none, and
+        `next_sentence_labels` [batch].
+        """
+        real = tf.cast(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"].dtype)
+        return {
+            **_per_example(model, batch, training=False),
+            "masked_lm_ids": batch["masked_lm_ids"] * real,
+            "next_sentence_labels": tf.reshape(batch["next_sentence_labels"], [-1]),
+        }
 
     def metrics(
         self, outputs: Mapping[str, np.ndarray], examples: object = None
     ) -> dict[str, float]:
-        """Returns the entries of `means` over a whole data set."""
+        """Returns the entries of `means` over a whole data set, and those of constant answers.
+
+        `masked_lm_majority` is the accuracy of always predicting the most frequent piece,
+        `sentence_order_majority` that of always giving the more frequent order.
+        """
+        outputs = dict(outputs)
+        pieces, orders = outputs.pop("masked_lm_ids"), outputs.pop("next_sentence_labels")
         sums = {k: float(np.sum(v, dtype=np.float64)) for k, v in outputs.items()}
-        weights = {
-            "masked_lm": sums["masked_lm_weight"],
-            "sentence_order": float(len(outputs["sentence_order_loss"])),
+        weights = {"masked_lm": sums["masked_lm_weight"], "sentence_order": float(len(orders))}
+        return {
+            **{k: float(v) for k, v in self.means(sums, weights).items()},
+            "masked_lm_majority": _majority(pieces[pieces > 0]),
+            "sentence_order_majority": _majority(orders),
         }
-        return {k: float(v) for k, v in self.means(sums, weights).items()}
 
     def progress(self, means: Mapping[str, float]) -> str:
         """Returns masked LM loss and accuracy, and sentence order accuracy if it is trained."""
         text = f"mlm {means['masked_lm_loss']:.2f} {means['masked_lm_accuracy']:.1%}"
         return f"{text} sop {means['sentence_order_accuracy']:.0%}" if self.sop_weight else text
+
+
+def _majority(values: np.ndarray) -> float:
+    """Returns the share of the most frequent of some integers; 0 without any."""
+    return float(np.bincount(values, minlength=1).max() / max(1, len(values)))
 
 
 def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
@@ -188,27 +180,6 @@ def _per_example(model: keras.Model, batch: Batch, training: bool) -> dict[str, 
         "sentence_order_loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, order),
         "sentence_order_correct": tf.cast(correct(order, labels), tf.float32),
     }
-
-
-def masked_lm_entropy(source: RecordSource, predictions: int = _COUNTED_PREDICTIONS) -> float:
-    """Returns the loss of predicting pieces by their frequency alone, in nats a masked position.
-
-    This is the entropy of the frequencies in the first records, with the correction of Miller
-    (1955) for pieces that do not occur there.
-
-    Args:
-      source: the pretraining records.
-      predictions: counts at least this many masked positions, or all.
-    """
-    counts: collections.Counter[int] = collections.Counter()
-    for batch in source.eval_input_fn(InputContext(batch_size=256)):
-        real = (batch["masked_lm_weights"] > 0) & (batch["example_index"] >= 0)[:, None]
-        counts.update(tf.boolean_mask(batch["masked_lm_ids"], real).numpy().tolist())
-        if sum(counts.values()) >= predictions:
-            break
-    numbers = np.array(list(counts.values()), np.float64)
-    share = numbers / numbers.sum()
-    return float(-np.sum(share * np.log(share)) + (len(numbers) - 1) / (2 * numbers.sum()))
 
 
 def model_config(

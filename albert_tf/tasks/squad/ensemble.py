@@ -16,9 +16,9 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.squad.answer_files import read_answers, write_answers
 from albert_tf.tasks.squad.answers import Answers
 from albert_tf.tasks.squad.data import Question
-from albert_tf.tasks.squad.scoring import baseline_note, score_answers
+from albert_tf.tasks.squad.scoring import CONSTANT_ANSWERS, score_answers
 from albert_tf.tasks.squad.thresholds import check_threshold
-from albert_tf.training.results import print_metrics, write_results
+from albert_tf.training.results import constant_answer_note, print_metrics, write_results
 
 
 def ensemble(
@@ -66,7 +66,7 @@ def ensemble(
     path = write_answers(output_dir, answers, threshold if version == "2.0" else None)
     if results:
         print_metrics(results)
-        if note := baseline_note(results):
+        if note := constant_answer_note(results, CONSTANT_ANSWERS):
             print(note)
         write_results(output_dir, results)
     return path

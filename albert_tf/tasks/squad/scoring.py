@@ -21,8 +21,9 @@ from albert_tf.io.json_values import shown
 from albert_tf.tasks.squad.answers import Answers, predictions
 from albert_tf.tasks.squad.data import Question
 
-#: The metric with the score of leaving every question unanswered.
+#: The metric with the score of leaving every question unanswered; see `Task.constant_answers`.
 BASELINE = "all_null_f1"
+CONSTANT_ANSWERS = {"f1": BASELINE}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -76,13 +77,6 @@ def score_answers(
         "null_threshold": threshold,
         BASELINE: no_answer_score(questions)["f1"],
     }
-
-
-def baseline_note(results: Mapping[str, float]) -> str | None:
-    """Returns a line if the scores are no better than the baseline, else None."""
-    if results["f1"] > results.get(BASELINE, 0.0):
-        return None
-    return "That is no better than leaving every question unanswered."
 
 
 def score(

@@ -27,7 +27,7 @@ from albert_tf.tasks.squad.answer_files import write_answers
 from albert_tf.tasks.squad.answers import Answers, extract_answers
 from albert_tf.tasks.squad.data import Question, check_answered
 from albert_tf.tasks.squad.features import SquadSpec, build_squad_records, squad_features
-from albert_tf.tasks.squad.scoring import baseline_note, score_answers
+from albert_tf.tasks.squad.scoring import CONSTANT_ANSWERS, score_answers
 from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold, save_threshold
 from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
@@ -90,6 +90,7 @@ class SquadTask(FineTuningTask):
 
     name = "squad"
     spec_class = SquadSpec
+    constant_answers = CONSTANT_ANSWERS
 
     def __init__(
         self,
@@ -255,8 +256,6 @@ class SquadTask(FineTuningTask):
         output_dir: str,
     ) -> None:
         """Writes the answers and, if there was no threshold before, keeps the best one."""
-        if note := baseline_note(results):
-            print(note)
         if self.spec.version == "2.0":
             if self.threshold is None:
                 value, path = results["null_threshold"], data.examples[0].path

@@ -108,19 +108,6 @@ def test_opening_data_does_not_change_the_task(make_task, tmp_path):
     assert vars(task) == before
 
 
-def test_the_plateau_is_that_of_the_training_data_and_not_of_the_last_opened(make_task, tmp_path):
-    task = make_task("x", "y")
-    even, uneven = (
-        task.open_examples(examples_with(*labels), "train", str(tmp_path), train_seed=1)
-        for labels in (("x", "y"), ("x", "x", "x", "y"))
-    )
-    for data, share in ((even, 1 / 2), (uneven, 1 / 4)):
-        (plateau,) = task.plateaus(data.source.description)
-        entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
-        assert plateau.chance() == pytest.approx(entropy)
-    assert task.plateaus({}) == ()
-
-
 def test_a_saved_task_is_loaded_and_columns_can_be_overridden(make_task, tmp_path):
     task = make_task("x", "y", max_seq_length=9)
     task.save_files(str(tmp_path))

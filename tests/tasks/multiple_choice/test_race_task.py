@@ -82,7 +82,6 @@ def test_training_loss_is_that_of_the_evaluation(task):
 def test_a_question_costs_as_much_as_its_options(task):
     options = 3 * training_flops(task.config, 14, num_read=1)
     assert task.training_flops(3 * 14) == pytest.approx(options)
-    assert task.chance_loss({}) == pytest.approx(np.log(3))
 
 
 def test_a_task_is_found_again_in_its_folder_and_may_change(task, tmp_path):

@@ -14,8 +14,9 @@ import pytest
 from albert_tf import EvalSpec, RunConfig, TrainSpec
 from albert_tf.data.context import InputContext
 from albert_tf.tasks.pretraining.data import open_records
-from albert_tf.tasks.pretraining.task import PretrainingTask, masked_lm_entropy, model_config
+from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
 from albert_tf.training.estimator import Estimator
+from albert_tf.training.results import constant_answer_note
 from albert_tf.training.run import TrainingRun
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -147,21 +148,37 @@ def test_metrics_average_over_positions_and_over_examples(write_records, config)
             "masked_lm_weight": np.array([3.0, 1.0]),
             "sentence_order_loss": np.array([0.5, 0.7]),
             "sentence_order_correct": np.array([1.0, 0.0]),
+            "masked_lm_ids": np.array([[7, 8, 8, 0], [8, 0, 0, 0]]),
+            "next_sentence_labels": np.array([1, 1]),
         }
     )
     assert metrics["masked_lm_loss"] == pytest.approx(1.0, abs=1e-5)
     assert metrics["masked_lm_accuracy"] == pytest.approx(0.5, abs=1e-5)
     assert metrics["sentence_order_loss"] == pytest.approx(0.6)
     assert metrics["sentence_order_accuracy"] == 0.5
+    assert metrics["masked_lm_majority"] == 3 / 4
+    assert metrics["sentence_order_majority"] == 1
 
 
-def test_the_entropy_of_the_pieces_does_not_count_padding(write_records, config):
-    source = open_records(write_records(4), config)  # The other 252 rows of a batch are padding.
-    ids = next(iter(source.eval_input_fn(InputContext(4))))["masked_lm_ids"].numpy()
-    _, counts = np.unique(ids, return_counts=True)
-    share = counts / ids.size
-    expected = -np.sum(share * np.log(share)) + (len(counts) - 1) / (2 * ids.size)
-    assert masked_lm_entropy(source) == pytest.approx(expected)
+def test_a_model_of_the_most_frequent_piece_and_order_is_no_better_than_a_constant_answer(
+    write_records, config
+):
+    source = open_records(write_records(16), config)
+    task = PretrainingTask(config, source)
+    model = task.build_model()
+    batch = next(iter(source.eval_input_fn(InputContext(16))))
+    real = batch["masked_lm_weights"].numpy() > 0
+    piece = np.bincount(batch["masked_lm_ids"].numpy()[real]).argmax()
+    order = np.bincount(batch["next_sentence_labels"].numpy().ravel()).argmax()
+    weights = model.named_weights()
+    for name, number in (("predictions", piece), ("seq_relationship", order)):
+        bias = weights[f"cls/{name}/output_bias"]
+        bias.assign(1e4 * np.eye(bias.shape[0])[number])
+    metrics = task.metrics({k: v.numpy() for k, v in task.predict(model, batch).items()})
+    note = constant_answer_note(metrics, task.constant_answers)
+    assert "masked_lm_accuracy" in note and "sentence_order_accuracy" in note
+    task = PretrainingTask(config, source, sop_weight=0.0)
+    assert "sentence_order" not in constant_answer_note(metrics, task.constant_answers)
 
 
 def test_a_preset_takes_the_vocabulary_size_of_the_records(write_records, tmp_path):
