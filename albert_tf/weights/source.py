@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError, DamagedError, DivergedError, first_line
+from albert_tf.errors import AlbertError, DamagedError, DivergedError, first_line, printable
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: The scope of all variables of the encoder.
@@ -151,7 +151,7 @@ class LoadReport:
             ("in the checkpoint, not in the model", self.unexpected),
         ):
             if names:
-                shown = f"{what}: {', '.join(_by_scope(names))}"
+                shown = printable(f"{what}: {', '.join(_by_scope(names))}")
                 indent = {"initial_indent": "  ", "subsequent_indent": "    "}
                 lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
         if self.repeated:

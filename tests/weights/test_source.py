@@ -101,3 +101,12 @@ def test_the_size_of_the_weights_of_a_run_counts(grouped, tmp_path, monkeypatch)
     (run / "checkpoints/albert_config.json").rename(run / "albert_config.json")
     for path in (run, run / "checkpoints", run / "checkpoints/ckpt"):
         assert albert_tf.load_pretrained(str(path)).config == grouped.config
+
+
+def test_names_in_a_file_cannot_steer_the_terminal(grouped, tmp_path, capsys):
+    weights = {**weights_of(grouped), "\x1b[2J": np.zeros(3, np.float32)}
+    write_tf1(str(tmp_path), grouped.config, None, weights)
+    with pytest.raises(AlbertError, match=r"it also has \\x1b\[2J\."):
+        albert_tf.load_pretrained(str(tmp_path))
+    print(load_weights(str(tmp_path), grouped.named_weights()))
+    assert r"not in the model: \x1b[2J" in capsys.readouterr().out
