@@ -160,9 +160,7 @@ def test_a_small_archive_that_holds_much_is_refused_before_anything_is_written(
     with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as f:
         f.add(tmp_path / "zeros", "zeros")
     for path in (zipped, str(tmp_path / "bomb.tar.gz")):
-        with pytest.raises(
-            AlbertError, match=r"bomb\.\S+ holds more than 6.1e-05 GiB or"
-        ):
+        with pytest.raises(AlbertError, match=r"bomb\.\S+ holds more than 6.1e-05 GiB or"):
             archive.unpack(path)
     assert not list((tmp_path / "tmp").iterdir())
     # Trained weights hardly shrink.
