@@ -28,6 +28,7 @@ from albert_tf.cli.durations import define_duration
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import check_records, define_path, define_paths
 from albert_tf.config import AlbertConfig, missing_setting
+from albert_tf.data.masking_options import MAX_NGRAM
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import scaled_learning_rate
@@ -105,7 +106,7 @@ def define_flags() -> None:
     )  # fmt: skip
     flags.DEFINE_integer(
         "ngram", None, "The most words that are masked as one span when training on compact "
-        "records. Default: as they were built.", 1, 512
+        "records. Default: as they were built.", 1, MAX_NGRAM
     )  # fmt: skip
     flags.DEFINE_boolean(
         "neighbor_attention", False, "Start from random weights with which two attention heads "

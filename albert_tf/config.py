@@ -29,10 +29,9 @@ _PRESET_FOLDER = pathlib.Path(__file__).parent / "configs" / "models"
 _WITHOUT_EFFECT = frozenset(
     {"down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type", "num_memory_blocks"}
 )
-#: Some shapes are int32, and no model has more layers. A damaged number should not allocate all
-#: memory.
-_LIMIT = (1 << 31) - 1
-_LIMITS = {"num_hidden_layers": 10_000, "num_hidden_groups": 10_000, "inner_group_num": 10_000}
+#: Some shapes are int32, and no model is so deep. A damaged number should not take all memory or
+#: time; a block of weights takes a tenth of a second to build.
+_LIMIT, _MAX_BLOCKS = (1 << 31) - 1, 1000
 _MAX_PARAMETERS = 10**11
 
 
@@ -116,6 +115,11 @@ class AlbertConfig:
                 f"num_hidden_groups {self.num_hidden_groups} has no effect with "
                 "parameter_sharing 'none'; leave it at 1."
             )
+        if self.num_hidden_layers * self.inner_group_num > _MAX_BLOCKS:
+            raise AlbertError(
+                f"num_hidden_layers {self.num_hidden_layers} times inner_group_num "
+                f"{self.inner_group_num} exceeds {_MAX_BLOCKS}; no model is so deep."
+            )
         parameters = self.count_parameters()["total"]
         if parameters > _MAX_PARAMETERS:
             raise AlbertError(
@@ -124,13 +128,13 @@ class AlbertConfig:
             )
 
     def _check_integer(self, key: str) -> None:
-        value, limit = getattr(self, key), _LIMITS.get(key, _LIMIT)
+        value = getattr(self, key)
         if isinstance(value, numbers.Integral) and not isinstance(value, int):
             value = int(value)
             object.__setattr__(self, key, value)  # NumPy's integers cannot be written to JSON.
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LIMIT:
             raise AlbertError(
-                f"{key} must be a positive integer of at most {limit}, not {shown(value)}."
+                f"{key} must be a positive integer of at most {_LIMIT}, not {shown(value)}."
             )
 
     def _check_number(self, key: str) -> None:

@@ -6,12 +6,19 @@ from __future__ import annotations
 
 import re
 
+#: Control characters, line ends, marks that reverse the direction of writing, and halves of pairs.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 
 class AlbertError(Exception):
     """Bad input. The message is one sentence: what is wrong, where, and what to do.
 
     Scripts print it as ``error: <sentence>``, without a stack trace, and exit with status 1.
     """
+
+    def __str__(self) -> str:
+        """The message, which may quote names from files, see `printable`."""
+        return printable(super().__str__())
 
     #: Keeps Keras from adding the arguments of the layer that raised the error to its message.
     _keras_call_info_injected = True
@@ -27,6 +34,11 @@ class DivergedError(AlbertError):
 
 class DamagedError(AlbertError):
     """A file written by our programs is truncated or altered; an older copy may be intact."""
+
+
+def printable(text: str) -> str:
+    """Returns a file's text with escapes for characters that steer a terminal or end a line."""
+    return _CONTROLS.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
 def first_line(error: BaseException) -> str:

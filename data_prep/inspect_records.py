@@ -26,7 +26,7 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.data import records
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, printable
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import WORDPIECE, Tokenizer
 from data_prep.record_files import RecordFiles, define_record_flags, find_records
@@ -119,7 +119,7 @@ def _text(
         if position in predicted:
             piece = f"[{piece or '▁'}|{_replacement(present, predicted[position], tokenizer)}]"
         text += (" " if begins else "") + piece
-    return text.strip()
+    return printable(text.strip())
 
 
 def _replacement(present: int, original: int, tokenizer: Tokenizer) -> str:

@@ -57,7 +57,7 @@ class PretrainingOptions:
         if self.dupe_factor is None:
             object.__setattr__(self, "dupe_factor", _DUPE_FACTORS[self.record_format])
         for name, least in (
-            ("max_seq_length", 8), ("ngram", 1), ("dupe_factor", 1), ("random_seed", 0)
+            ("max_seq_length", 8), ("dupe_factor", 1), ("random_seed", 0)
         ):  # fmt: skip
             if getattr(self, name) < least:
                 value = getattr(self, name)
@@ -75,6 +75,7 @@ class PretrainingOptions:
                 f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be at least "
                 f"1 and less than `max_seq_length`, {self.max_seq_length}."
             )
+        self.masking()  # Checks its options.
         other = f"`sentence_objective`={self.sentence_objective}"
         if self.official:
             other = f"`compat`={self.compat}"

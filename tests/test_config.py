@@ -189,6 +189,8 @@ def test_a_broken_file_is_refused_by_name(tmp_path, text, message):
         ({"vocab_size": 0}, "vocab_size must be a positive integer"),
         ({"hidden_size": 768.0}, "hidden_size must be a positive integer"),
         ({"num_hidden_layers": True}, "num_hidden_layers must be a positive integer"),
+        ({"num_hidden_layers": 1001}, "num_hidden_layers 1001 times inner_group_num 1 exceeds"),
+        ({"inner_group_num": 100}, "num_hidden_layers 12 times inner_group_num 100 exceeds 1000"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob must be below 1"),
         ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob must be a number"),
         ({"initializer_range": "0.02"}, "initializer_range must be a number"),

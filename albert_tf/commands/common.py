@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from albert_tf.cli.path_flags import define_path
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, printable
 from albert_tf.io.text_files import check_text_file, read_lines
 from albert_tf.pretrained.locate import check_model
 from albert_tf.weights.model_folders import check_trained, model_folder
@@ -106,7 +106,7 @@ def print_json(values: dict[str, Any]) -> None:
 
 def print_table(rows: Iterable[tuple[str, ...]]) -> None:
     """Prints rows of text in columns, the last of which is not padded."""
-    rows = list(rows)
+    rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())

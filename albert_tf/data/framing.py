@@ -7,14 +7,16 @@ payload, and a checksum of the payload (uint32); both checksums are masked CRC-3
 (tensorflow/core/lib/io/record_writer.h). A damaged payload loses one record. A damaged length hides
 where all later records begin.
 
-TensorFlow's reader gives up a file at its first damaged record, and tries to allocate whatever a
-length with a valid checksum asks for. So this module checks the lengths before TensorFlow reads the
-payloads.
+TensorFlow's reader gives up a file at its first damaged record, and ends the process if a length
+with a valid checksum asks for more memory than there is. So this module checks the lengths before
+TensorFlow reads the payloads.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +25,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
 #: The length and its checksum.
@@ -88,6 +91,32 @@ def read_piece(
     )
     dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
     return dataset.take(count)
+
+
+def checked_offset(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Returns `offset` once the lengths of `count` records from there on are known to be possible.
+
+    In a tf.data pipeline, an impossible length raises tf.errors.InvalidArgumentError. The arguments
+    are those of `read_piece`.
+    """
+    import tensorflow as tf
+
+    return tf.ensure_shape(tf.numpy_function(_check_lengths, [path, offset, count], tf.int64), [])
+
+
+def _check_lengths(path: bytes, offset: np.int64, count: np.int64) -> np.int64:
+    import tensorflow as tf
+
+    # TensorFlow's own reader reports files that cannot be read.
+    with contextlib.suppress(tf.errors.OpError):
+        blocks = _blocks(os.fsdecode(path), int(offset)) if count > 0 else ()
+        for offsets, lost in blocks:
+            count -= len(offsets)
+            if count <= 0:
+                break
+            if lost is not None:
+                raise ValueError(f"{os.fsdecode(path)}: byte {lost}: {CUT_OFF}")
+    return offset
 
 
 def read_pieces(
@@ -160,14 +189,14 @@ def map_intact(
         return [result for part in parts for result in map_intact(function, part, errors)]
 
 
-def _blocks(path: str) -> Iterator[tuple[list[int], int | None]]:
-    """Yields the byte offsets of records block by block.
+def _blocks(path: str, begin: int = 0) -> Iterator[tuple[list[int], int | None]]:
+    """Yields the byte offsets of records block by block, from the one at `begin` on.
 
     The last block comes with the offset from which on the file cannot be followed, if there is one.
     """
     import tensorflow as tf
 
-    size, begin = tf.io.gfile.stat(path).length, 0
+    size = tf.io.gfile.stat(path).length
     with tf.io.gfile.GFile(path, "rb") as f:
         while begin < size:
             f.seek(begin)

@@ -12,6 +12,10 @@ import dataclasses
 
 import numpy as np
 
+from albert_tf.errors import AlbertError
+
+#: Longest spans, in words; much longer ones take minutes to compile.
+MAX_NGRAM = 16
 #: Shares of the predicted tokens that become [MASK] and that stay; the rest become random pieces.
 MASK_SHARE = 0.8
 KEEP_SHARE = 0.1
@@ -30,6 +34,9 @@ class MaskingOptions:
       whole_words: mask all pieces of a word or none.
       within_segments: neither spans nor words cross a [SEP]. In the official builder both may.
       permute: choose the same number of tokens again, shuffle them and predict them too.
+
+    Raises:
+      AlbertError: a number is out of range.
     """
 
     max_predictions_per_seq: int
@@ -39,6 +46,18 @@ class MaskingOptions:
     whole_words: bool = True
     within_segments: bool = True
     permute: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        if not 1 <= self.ngram <= MAX_NGRAM:
+            raise AlbertError(f"`ngram` is {self.ngram}; it must be from 1 to {MAX_NGRAM}.")
+        if not 0 < self.masked_lm_prob <= 1:
+            raise AlbertError(f"`masked_lm_prob` is {self.masked_lm_prob}, not between 0 and 1.")
+        if self.max_predictions_per_seq < 1:
+            raise AlbertError(
+                f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be at least "
+                "1."
+            )
 
     @property
     def predictions(self) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 #: More numbers than any feature has; keeps a damaged layout from asking for all memory.
-_MAX_NUMBERS = 1 << 24
+_MAX_NUMBERS = 1 << 16
 #: Types that are stored as bytes.
 PACKED = ("uint8", "uint16", "int32")
 
@@ -102,8 +102,8 @@ class ShardInfo:
           where: names the file in errors.
 
         Raises:
-          AlbertError: a field is missing, unknown or of another type, a number is negative, or the
-            sections do not add up to the shard.
+          AlbertError: a field is missing, unknown or of another type, a number is negative, the
+            bytes cannot hold the examples, or the sections do not add up to the shard.
         """
         shard = from_json(cls, values, where)
         if not isinstance(shard.sections, (list, tuple)):
@@ -112,6 +112,11 @@ class ShardInfo:
         sizes = [(section.examples, section.bytes) for section in sections]
         if shard.examples < 0 or shard.bytes < 0 or any(min(pair) < 1 for pair in sizes):
             raise AlbertError(f"{where}: {shard.name} has a number that is too small.")
+        for examples, size in [*sizes, (shard.examples, shard.bytes)]:
+            if examples * FRAME_BYTES > size:
+                raise AlbertError(
+                    f"{where}: {shard.name} cannot hold {examples} examples in {size} bytes."
+                )
         total = tuple(map(sum, zip(*sizes)))
         if sizes and total != (shard.examples, shard.bytes):
             raise AlbertError(

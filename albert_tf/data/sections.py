@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.corrupt_records import RepairedShard
-from albert_tf.data.framing import READ_BYTES, read_piece, read_pieces
+from albert_tf.data.framing import READ_BYTES, checked_offset, read_piece, read_pieces
 from albert_tf.data.records import Section, ShardInfo
 
 
@@ -80,6 +80,8 @@ class Sections:
         if (np.diff(self.pieces) == 1).all():
             offset = tf.gather(np.append(self.offsets, 0), number)
             count = tf.gather(np.append(self.counts, 0), number)
+            # The lengths of repaired sections were checked when they were scanned.
+            offset = checked_offset(path, offset, count)
             return read_piece(path, offset, count, tf.gather(np.append(self.buffers, 1), number))
         bounds = np.append(self.pieces, self.pieces[-1])
         pieces = tf.range(tf.gather(bounds, number), tf.gather(bounds, number + 1))

@@ -18,11 +18,12 @@ from typing import BinaryIO
 
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files
 
-#: The largest release, with its optimizer's slots, is below 3 GB.
-_MAX_BYTES = 16 << 30
+#: The largest release, with its optimizer's slots, is below 3 GB. Weights hardly shrink when they
+#: are packed, so a small archive may hold less.
+_MAX_BYTES, _MAX_SMALL_BYTES, _MAX_RATIO = 16 << 30, 1 << 30, 20
 _MAX_MEMBERS = 1000
 _MAX_EXTENSION_BYTES = 1 << 20
 _EXTENSIONS = (
@@ -64,12 +65,16 @@ def unpack(path: str) -> str:
     if key not in _unpacked:
         folder = tempfile.mkdtemp(prefix="albert_tf-")
         try:
-            _extract(path, folder)
+            # Errors that name the files name the archive.
+            inner = os.path.join(folder, os.path.basename(path))
+            os.mkdir(inner)
+            limit = min(_MAX_BYTES, max(_MAX_SMALL_BYTES, _MAX_RATIO * status.length))
+            _extract(path, inner, limit)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _unpacked[key] = folder
+        _unpacked[key] = inner
     folder = _unpacked[key]
     while len(names := os.listdir(folder)) == 1 and os.path.isdir(f"{folder}/{names[0]}"):
         folder = os.path.join(folder, names[0])
@@ -88,18 +93,21 @@ class _Header(tarfile.TarInfo):
         return member
 
 
-def _extract(path: str, folder: str) -> None:
+def _extract(path: str, folder: str, limit: int) -> None:
+    """Extracts an archive into a folder, at most `limit` bytes."""
     try:
         with (
             files.space_for(f"the files of {path}, in {folder}"),
             tf.io.gfile.GFile(path, "rb") as f,
         ):
-            (_extract_zip if path.endswith(".zip") else _extract_tar)(path, f, folder)
+            (_extract_zip if path.endswith(".zip") else _extract_tar)(path, f, folder, limit)
     except (*_DAMAGED, tf.errors.OpError) as error:
-        raise AlbertError(f"The archive {path} is damaged ({error}); get it again.") from error
+        # The whole message of the system's errors names the temporary folder.
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise AlbertError(f"The archive {path} is damaged ({reason}); get it again.") from error
 
 
-def _extract_tar(path: str, f: BinaryIO, folder: str) -> None:
+def _extract_tar(path: str, f: BinaryIO, folder: str, limit: int) -> None:
     total = 0
     with tarfile.open(fileobj=f, mode="r|*", tarinfo=_Header) as archive:
         for count, member in enumerate(archive, start=1):
@@ -108,20 +116,20 @@ def _extract_tar(path: str, f: BinaryIO, folder: str) -> None:
             plain = member.isdir() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
             _check_kind(path, member.name, plain)
             total += member.size
-            _check_sizes(path, count, total)
+            _check_sizes(path, count, total, limit)
             archive.extract(member, folder, set_attrs=False, **_FILTER)
 
 
-def _extract_zip(path: str, f: BinaryIO, folder: str) -> None:
-    """Extracts the members of a .zip file, whose sizes are checked while they are read."""
-    total = 0
+def _extract_zip(path: str, f: BinaryIO, folder: str, limit: int) -> None:
+    """Extracts the members of a .zip file, which are never larger than they say."""
     with zipfile.ZipFile(f) as archive:
         # Before any is written.
         for member in archive.infolist():
             _check_name(path, member.filename)
             kind = stat.S_IFMT(member.external_attr >> 16)  # 0 if not made on Unix.
             _check_kind(path, member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
-        _check_sizes(path, len(archive.infolist()), 0)
+        sizes = [member.file_size for member in archive.infolist()]
+        _check_sizes(path, len(sizes), sum(sizes), limit)
         for member in archive.infolist():
             target = os.path.join(folder, posixpath.normpath(member.filename))
             if member.is_dir():
@@ -129,17 +137,14 @@ def _extract_zip(path: str, f: BinaryIO, folder: str) -> None:
             elif not member.filename.startswith(f"{_MACOS}/"):
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 with archive.open(member) as source, open(target, "xb") as copy:
-                    while block := source.read(_BLOCK):
-                        total += len(block)
-                        _check_sizes(path, 0, total)
-                        copy.write(block)
+                    shutil.copyfileobj(source, copy, _BLOCK)
 
 
-def _check_sizes(path: str, members: int, size: int) -> None:
-    if size > _MAX_BYTES or members > _MAX_MEMBERS:
+def _check_sizes(path: str, members: int, size: int, limit: int) -> None:
+    if size > limit or members > _MAX_MEMBERS:
         raise AlbertError(
-            f"The archive {path} holds more than {_MAX_BYTES >> 30} GiB or {_MAX_MEMBERS} files; "
-            "unpack it yourself if you trust it."
+            f"The archive {path} holds more than {limit / (1 << 30):.3g} GiB or {_MAX_MEMBERS} "
+            "files; unpack it yourself if you trust it."
         )
 
 

@@ -9,6 +9,7 @@ import string
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.tokenization.model_faults import model_fault
 from albert_tf.tokenization.normalization import AlignedText, normalize
 
 WORD_START = "▁"
@@ -49,26 +50,23 @@ class SentencePieceModel:
           AlbertError: the bytes are not a SentencePiece model, or it is damaged.
         """
         import sentencepiece as spm
+        from google.protobuf.message import DecodeError
+        from sentencepiece import sentencepiece_model_pb2 as pb2
 
         self._processor = spm.SentencePieceProcessor()
         try:
-            loaded = self._processor.LoadFromSerializedProto(model_proto)
-        except RuntimeError as error:
+            model = pb2.ModelProto.FromString(model_proto)
+            self.pieces: list[str] = [entry.piece for entry in model.pieces]
+            if fault := model_fault(model):
+                raise AlbertError(f"{source} is damaged: {fault}; get it again.")
+            self._processor.LoadFromSerializedProto(model_proto)
+        except (DecodeError, RuntimeError, UnicodeDecodeError) as error:
             raise AlbertError(
                 f"{source} is not a SentencePiece model (nor a WordPiece vocabulary: it is not "
                 "text); give the .model file or a vocab.txt."
             ) from error
-        size = self._processor.GetPieceSize()
-        if not loaded or not size:
-            raise AlbertError(f"{source} is an empty SentencePiece model.")
         self._lower_case = lower_case
         self._strip_accents = strip_accents
-        try:
-            self.pieces: list[str] = [self._processor.IdToPiece(i) for i in range(size)]
-        except UnicodeDecodeError as error:
-            raise AlbertError(
-                f"{source} is damaged: it has a piece that is not UTF-8; copy it again."
-            ) from error
         self.ids: dict[str, int] = {piece: i for i, piece in enumerate(self.pieces)}
         self._unk_id = self._processor.unk_id()
         #: The ids into which the digit-comma rule splits a piece, for the pieces that it splits.

@@ -17,10 +17,16 @@ from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files
 from albert_tf.io.storage import retried
 from albert_tf.tokenization.tokenizer import SPEC_FILE, VOCABULARIES, Tokenizer
-from albert_tf.weights.checkpoint_files import CHECKPOINT_LIST, files_of, find_checkpoint
+from albert_tf.weights.checkpoint_files import (
+    BEST,
+    CHECKPOINT_LIST,
+    CHECKPOINTS,
+    files_of,
+    find_checkpoint,
+)
 from albert_tf.weights.model_folders import find_beside
 from albert_tf.weights.names import shared_by_groups
-from albert_tf.weights.source import Source, open_tokenizer
+from albert_tf.weights.source import Source, bytes_in, open_tokenizer
 
 _T = TypeVar("_T")
 #: The release's name for its checkpoints.
@@ -177,10 +183,16 @@ class CheckpointSource(Source):
             return path
         return files.find_only(folder, *patterns) or find_beside(self._path, name)
 
-    def config(self) -> AlbertConfig | None:
+    def _read_config(self) -> AlbertConfig | None:
         """Reads albert_config.json beside the checkpoint, or the only file of a similar name."""
         path = self._find(CONFIG_FILE, "albert_config*.json")
         return AlbertConfig.from_json(path) if path else None
+
+    def _stored_bytes(self) -> int:
+        """See Source; of all checkpoints where `location` may be."""
+        below = (os.path.join(self._path, name) for name in (BEST, CHECKPOINTS))
+        folders = (self._path, os.path.dirname(self._path) or os.curdir, *below)
+        return sum(bytes_in(folder, ".data-") for folder in folders)
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """Opens tokenizer.json beside the checkpoint, or else a release's vocabulary."""

@@ -33,7 +33,7 @@ from albert_tf.weights.config_files import (
 from albert_tf.weights.hugging_face_tokenizer import sentencepiece_pipeline
 from albert_tf.weights.names import PROJECTION, hugging_face_names, shared_by_groups
 from albert_tf.weights.safetensors import SafetensorsFile, write_safetensors
-from albert_tf.weights.source import Source, open_tokenizer
+from albert_tf.weights.source import Source, bytes_in, open_tokenizer
 
 _PREFIX = "albert."
 #: Copies of tied weights, which some files also hold, and their originals.
@@ -48,7 +48,7 @@ class HuggingFaceSource(Source):
     """An ALBERT in a folder that Hugging Face's `save_pretrained` wrote."""
 
     def __init__(self, folder: str) -> None:
-        self.location = folder.rstrip("/")
+        self.location = self._path = folder.rstrip("/")
 
     @functools.cached_property
     def _file(self) -> SafetensorsFile | _TorchFile:
@@ -97,7 +97,8 @@ class HuggingFaceSource(Source):
         names = self._file.shapes
         pairs = [pair for pair in _COPIES.items() if names.keys() >= set(pair)]
         for copy, original in pairs:
-            if not np.array_equal(self._file.read(copy), self._file.read(original)):
+            values = self._file.read(copy), self._file.read(original)
+            if not np.array_equal(*values, equal_nan=True):
                 raise AlbertError(
                     f"In {self.location}, {copy} differs from {original}; a model without tied "
                     "output embeddings is not an ALBERT."
@@ -144,9 +145,13 @@ class HuggingFaceSource(Source):
         values = self._file.read(stored)
         return values.T if transposed else values
 
-    def config(self) -> AlbertConfig:
+    def _read_config(self) -> AlbertConfig:
         """Reads config.json."""
         return read_hugging_face_config(os.path.join(self.location, HUGGING_FACE_CONFIG))
+
+    def _stored_bytes(self) -> int:
+        """See Source."""
+        return sum(bytes_in(self.location, name) for name in (WEIGHTS, TORCH_WEIGHTS))
 
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
         """Opens spiece.model or vocab.txt with its settings, or else tokenizer.json."""

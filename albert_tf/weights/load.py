@@ -10,7 +10,7 @@ import warnings
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, printable
 from albert_tf.pretrained.hugging_face_hub import TORCH_WEIGHTS, WEIGHTS
 from albert_tf.pretrained.locate import locate
 from albert_tf.weights.checkpoint import CheckpointSource
@@ -97,6 +97,7 @@ def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
       AlbertError: there is no model at `path`, it cannot be read, it has no configuration, its
         vocabulary has another size than its tokenizer, or variables are missing, unexpected or of
         another shape. All such variables are listed.
+      DivergedError: a weight is not finite.
 
     Example:
       model = albert_tf.load_pretrained("albert_tiny_books")
@@ -133,7 +134,7 @@ def _check_report(report: LoadReport, allow_partial: bool) -> None:
         parts.append(f"it also has {', '.join(report.unexpected)}")
     if not parts:
         return
-    differences = "; ".join(parts)
+    differences = printable("; ".join(parts))
     is_masked_lm = not report.unexpected and {*report.missing} <= POOLER | SENTENCE_ORDER
     if is_masked_lm or (allow_partial and encoder_matches):
         warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import abc
 import collections
+import contextlib
 import dataclasses
+import os
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError, DamagedError, first_line
+from albert_tf.errors import AlbertError, DamagedError, DivergedError, first_line, printable
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: The scope of all variables of the encoder.
@@ -29,6 +31,8 @@ POOLER = frozenset({"bert/pooler/dense/kernel", "bert/pooler/dense/bias"})
 SENTENCE_ORDER = frozenset(
     {"cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"}
 )
+#: Parameters that a model may always have, whatever the size of its weights' files.
+_SMALL_MODEL = 1 << 26
 
 
 class Source(abc.ABC):
@@ -36,11 +40,13 @@ class Source(abc.ABC):
 
     Attributes:
       location: a checkpoint's name or a folder, for messages.
+      _path: what the source was opened with, without searching it.
       shapes: shape by official name; weights without an official name keep their own.
       state: the source's names of other contents: optimizer slots, step, copies of tied weights.
     """
 
     location: str
+    _path: str
     shapes: Mapping[str, Sequence[int]]
     state: Sequence[str]
 
@@ -48,9 +54,30 @@ class Source(abc.ABC):
     def read(self, name: str) -> np.ndarray:
         """Returns the weight with that name in `shapes`, in its official orientation."""
 
-    @abc.abstractmethod
     def config(self) -> AlbertConfig | None:
-        """Returns the configuration beside the weights, None if there is none."""
+        """Returns the configuration beside the weights, None if there is none.
+
+        Raises:
+          AlbertError: it is malformed, or describes a much larger model than the weights, so that
+            building the model could take all memory.
+        """
+        config = self._read_config()
+        if config:
+            wanted, stored = config.count_parameters()["encoder"], self._stored_bytes()
+            if wanted > max(_SMALL_MODEL, 4 * stored):
+                raise AlbertError(
+                    f"The configuration of {self._path} describes a model of {wanted:.1e} "
+                    f"parameters, but its weights have {stored:,} bytes; get both again."
+                )
+        return config
+
+    @abc.abstractmethod
+    def _read_config(self) -> AlbertConfig | None:
+        """Reads the configuration beside the weights, None if there is none."""
+
+    @abc.abstractmethod
+    def _stored_bytes(self) -> int:
+        """Returns the size of the files with the weights."""
 
     @abc.abstractmethod
     def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
@@ -112,7 +139,7 @@ class LoadReport:
             ("in the checkpoint, not in the model", self.unexpected),
         ):
             if names:
-                shown = f"{what}: {', '.join(_by_scope(names))}"
+                shown = printable(f"{what}: {', '.join(_by_scope(names))}")
                 indent = {"initial_indent": "  ", "subsequent_indent": "    "}
                 lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
         if self.repeated:
@@ -149,7 +176,8 @@ def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> 
     A model for longer sequences repeats the source's positions; see `repeat_positions`.
 
     Raises:
-      AlbertError: the source is damaged or cannot be read.
+      DivergedError: a weight is not finite.
+      AlbertError: the source is damaged or cannot be read, or a weight is not a float tensor.
     """
     try:
         return _assign(source, named_weights)
@@ -168,17 +196,37 @@ def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadRep
         shape, wanted = left.pop(name, None), variable.shape.as_list()
         shape = None if shape is None else list(shape)
         if shape == wanted:
-            variable.assign(source.read(name))
+            variable.assign(_read_finite(source, name))
             matched.append(name)
         elif name == POSITIONS and shape and 2 < shape[0] < wanted[0] and shape[1:] == wanted[1:]:
             repeated = shape[0]
-            variable.assign(repeat_positions(source.read(name), wanted[0]))
+            variable.assign(repeat_positions(_read_finite(source, name), wanted[0]))
             matched.append(name)
         else:
             note = "" if shape is None else f" (shape {shape}, not {wanted})"
             missing.append(name + note)
     names = (tuple(matched), tuple(missing), tuple(sorted(left)), tuple(source.state))
     return LoadReport(source.location, *names, repeated)
+
+
+def _read_finite(source: Source, name: str) -> np.ndarray:
+    """Returns a weight as float32."""
+    values = source.read(name)
+    dtype = tf.as_dtype(values.dtype)
+    if not dtype.is_floating:
+        raise AlbertError(
+            f"The weight {name} of {source.location} is not float, but {dtype.name}; it is not an "
+            "ALBERT's: get it again."
+        )
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32, copy=False)
+    if not np.isfinite(values).all():
+        raise DivergedError(
+            f"The weight {name} of {source.location} is not finite: its training has diverged, or "
+            "the file is damaged. Use another checkpoint, or train again with a lower learning "
+            "rate."
+        )
+    return values
 
 
 def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
@@ -197,6 +245,15 @@ def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
     """
     rows, trained = np.arange(number), len(embeddings)
     return embeddings[np.where(rows < trained, rows, 1 + (rows - trained) % (trained - 2))]
+
+
+def bytes_in(folder: str, part: str) -> int:
+    """Returns the size of the files in a folder whose names have this part; 0 without a folder."""
+    size = 0
+    for name in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else ():
+        with contextlib.suppress(tf.errors.NotFoundError):  # A run deletes old checkpoints.
+            size += tf.io.gfile.stat(os.path.join(folder, name)).length if part in name else 0
+    return size
 
 
 def open_tokenizer(path: str | None, lower_case: bool | None) -> Tokenizer | None:

@@ -24,7 +24,7 @@ from albert_tf.errors import AlbertError, first_line
 from albert_tf.tokenization.tokenizer import Tokenizer, find_vocabulary
 from albert_tf.weights.checkpoint import open_checkpoint, read_checkpoint, weight_keys
 from albert_tf.weights.names import model_garden_name
-from albert_tf.weights.source import Source, open_tokenizer
+from albert_tf.weights.source import Source, bytes_in, open_tokenizer
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
@@ -37,7 +37,7 @@ class SavedModelSource(Source):
     """
 
     def __init__(self, folder: str) -> None:
-        self.location = folder.rstrip("/")
+        self.location = self._path = folder.rstrip("/")
 
     @functools.cached_property
     def _reader(self) -> Any:
@@ -93,7 +93,7 @@ class SavedModelSource(Source):
     def _assets(self) -> str:
         return os.path.join(self.location, "assets")
 
-    def config(self) -> AlbertConfig | None:
+    def _read_config(self) -> AlbertConfig | None:
         """Reads albert_config.json in the assets, or beside saved_model.pb."""
         for folder in (self._assets, self.location):
             path = os.path.join(folder, CONFIG_FILE)
@@ -102,6 +102,10 @@ class SavedModelSource(Source):
                 self._check_heads(config, path)
                 return config
         return None
+
+    def _stored_bytes(self) -> int:
+        """See Source."""
+        return bytes_in(os.path.dirname(self._prefix), ".data-")
 
     def _check_heads(self, config: AlbertConfig, path: str) -> None:
         """Raises AlbertError if Model Garden's kernels have another number of heads."""

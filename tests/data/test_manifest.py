@@ -115,6 +115,7 @@ def a_shard(**changes):
         ({"shards": []}, "lists no shards"),
         ({"shards": [{"name": "a"}]}, "malformed"),
         (a_shard(examples=-4), "b has a number that is too small"),
+        (a_shard(examples=1 << 60), f"b cannot hold {1 << 60} examples in 120 bytes"),
         (a_shard(sections=3), "sections is not a list"),
         (a_shard(sections=[{"examples": 4}]), "'bytes' is missing"),
         (a_shard(sections=[{"examples": 4.0, "bytes": 120}]), "'examples' must be of type int"),

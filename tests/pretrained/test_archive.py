@@ -117,7 +117,7 @@ def zip_member(name, mode=0, data=b"data"):
 def zip_of(path, *members):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as f:
         for info, data in members:
-            f.writestr(info, data)
+            f.writestr(info, data, zipfile.ZIP_DEFLATED)
     return str(path)
 
 
@@ -146,6 +146,37 @@ def test_a_zip_above_the_limits_is_refused(name, limit, tmp_path, monkeypatch):
     monkeypatch.setattr(archive, name, limit)
     with pytest.raises(AlbertError, match="unpack it yourself"):
         archive.unpack(path)
+
+
+def test_a_small_archive_that_holds_much_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(archive, "_MAX_SMALL_BYTES", 1 << 16)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    zeros = bytes(1 << 20)
+    zipped = zip_of(tmp_path / "bomb.zip", zip_member("a"), zip_member("b", data=zeros))
+    (tmp_path / "zeros").write_bytes(zeros)
+    with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as f:
+        f.add(tmp_path / "zeros", "zeros")
+    for path in (zipped, str(tmp_path / "bomb.tar.gz")):
+        with pytest.raises(AlbertError, match=r"bomb\.\S+ holds more than 6.1e-05 GiB or"):
+            archive.unpack(path)
+    assert not list((tmp_path / "tmp").iterdir())
+    # Trained weights hardly shrink.
+    random = zip_of(tmp_path / "random.zip", zip_member("a", data=os.urandom(1 << 17)))
+    assert os.listdir(archive.unpack(random)) == ["a"]
+
+
+def test_errors_name_the_archive(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile's, of the repeated name.
+        repeated = zip_of(tmp_path / "twice.zip", zip_member("file"), zip_member("file"))
+    with pytest.raises(AlbertError, match=r"twice\.zip is damaged \(File exists\); get it again"):
+        archive.unpack(repeated)
+    empty = zip_of(tmp_path / "empty.zip", zip_member("model/checkpoint"))
+    with pytest.raises(AlbertError, match=r"/empty\.zip/model[;/ ]"):
+        albert_tf.load_pretrained(empty)
 
 
 def test_a_damaged_zip_is_refused_in_one_sentence(tmp_path):

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf import AlbertError, Estimator, EvalSpec, RunConfig, TrainSpec
-from albert_tf.data import records
+from albert_tf.data import framing, records
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.keras2 import keras
 from albert_tf.training.task import Task
@@ -99,6 +101,14 @@ def rename(path, number):
     records.write_shard(str(path), examples)
 
 
+def lengthen(path, number, length):
+    """Changes the length of one of ten records, with a valid checksum."""
+    data, header = bytearray(path.read_bytes()), struct.pack("<Q", length)
+    at = len(data) // 10 * number
+    data[at : at + 12] = header + struct.pack("<I", framing._masked_crc(header))
+    path.write_bytes(data)
+
+
 def source(path, window=100):
     return RecordSource([str(path)], FEATURES, shuffle_window=window, lengths=(2,))
 
@@ -160,6 +170,20 @@ def test_a_damaged_record_to_predict_is_named(tmp_path, shards):
         named = rf"{path}: record {number} \(byte \d+\): .*; build or copy"
         with pytest.raises(AlbertError, match=named):
             made.predict(opened.eval_input_fn)
+
+
+@pytest.mark.parametrize("length", [1 << 40, 1 << 60])
+def test_an_impossible_length_ends_no_process(tmp_path, shards, length):
+    train, held_out = map(source, shards)
+    made = estimator(tmp_path)
+    lengthen(shards[0], 4, length)
+    with pytest.raises(
+        AlbertError, match=r"train: record 4 \(byte \d+\): the file is cut off or da"
+    ):
+        made.train(TrainSpec.of(train, 1))
+    lengthen(shards[1], 7, length)
+    with pytest.raises(AlbertError, match=r"held_out: record 7 \(byte \d+\): the file is cut off"):
+        made.evaluate_now(EvalSpec(held_out.eval_input_fn))
 
 
 def test_an_id_that_the_model_does_not_have_is_one_sentence(tmp_path, shards):

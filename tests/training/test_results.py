@@ -8,12 +8,14 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from albert_tf import EvalSpec, RunConfig
 from albert_tf.errors import DivergedError
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.results import constant_answer_note, write_results
+from albert_tf.weights.checkpoint import write_tf2
 from tests.support.pages import ROOT
 from tests.support.small_tasks import open_small_task
 from tests.training.conftest import HEADS_ALONE
@@ -68,6 +70,17 @@ def test_no_metric_of_a_model_that_computes_nan_passes_for_a_result(tmp_path, ti
     assert all(math.isnan(value) for value in results.values())
 
 
+def test_predictions_that_are_nan_are_an_error(tmp_path, tiny_config):
+    task, _, held_out = open_small_task("classification", tiny_config, tmp_path)
+    estimator = Estimator(task, RunConfig(str(tmp_path), eval_batch_size=8))
+    weights = {
+        k: np.full(v.shape, 3e38, np.float32) for k, v in estimator.model.named_weights().items()
+    }
+    write_tf2(str(tmp_path / "huge"), tiny_config, None, weights)
+    with pytest.raises(DivergedError, match=r"gives NaN for (\d+) of \1 examples"):
+        estimator.predict(held_out.input_fn, str(tmp_path / "huge"))
+
+
 def test_a_training_that_ends_with_nan_is_an_error_and_leaves_no_best_weights(tmp_path, make):
     # The first step has the rate 0, the second one ruins the weights. The run is over before
     # `max_nonfinite_steps` have passed.
@@ -88,5 +101,5 @@ def test_a_training_that_ends_with_nan_is_an_error_and_leaves_no_best_weights(tm
     assert best["step"] <= 2
     for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=refuse)
-    with pytest.raises(DivergedError, match="gives NaN for 101 of 101 examples"):
+    with pytest.raises(DivergedError, match=r"The weight \S+ of \S+ckpt-\d is not finite: its tra"):
         estimator.predict(source.eval_input_fn, str(tmp_path / "checkpoints"))

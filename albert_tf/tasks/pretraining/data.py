@@ -24,8 +24,6 @@ from albert_tf.io.json_values import from_json
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 
 AUTO, STATIC, DYNAMIC = "auto", "static", "dynamic"
-#: Upper limit of `ngram` and `max_predictions_per_seq`; no sequence has more tokens.
-_MAX_SIZE = 1 << 16
 #: Sequences are not shortened further.
 _SHORTEST = 8
 #: Options of the builder that say how words are masked.
@@ -112,6 +110,11 @@ def open_records(
         predictions = _list_length(features, "masked_lm_positions")
         features = records.pretraining_features(length, predictions)
         del features["token_boundary"]  # The builder's record of word starts; no model reads it.
+    if predictions > 2 * length:  # Twice: `do_permutation` predicts shuffled tokens too.
+        raise AlbertError(
+            f"The records {patterns} have max_predictions_per_seq={predictions} in sequences of "
+            f"{length} tokens; build them again."
+        )
     sizes = {"max_seq_length": length, "max_predictions_per_seq": predictions}
     for name, wanted in expected.items():
         if wanted is not None and wanted != sizes[name]:
@@ -207,8 +210,7 @@ def _masking_options(manifest: Manifest) -> MaskingOptions:
         raise AlbertError(f"{where} lack {', '.join(missing)}; build the records again.")
     values = {option: manifest.options[option] for option in _MASKING_OPTIONS}
     values["whole_words"] = values.pop("do_whole_word_mask")
-    options = from_json(MaskingOptions, values, where)
-    sizes = (options.max_predictions_per_seq, options.ngram)
-    if not (all(0 < size <= _MAX_SIZE for size in sizes) and 0 < options.masked_lm_prob <= 1):
-        raise AlbertError(f"{where} are out of range; build the records again.")
-    return options
+    try:
+        return from_json(MaskingOptions, values, "a wrong type")
+    except AlbertError as error:
+        raise AlbertError(f"{where} are not valid: {error} Build the records again.") from error

@@ -26,6 +26,9 @@ HEADS = ("span", "beam")
 _CHUNK = 256
 #: Part of the cache's key: raise it when the same questions give other records.
 _FORMAT = 1
+#: Larger numbers find no better answers. They are sizes of tensors, and each start of the beam has
+#: its own search for ends.
+_MOST = {"n_best_size": 1000, "max_answer_length": 1 << 16, "start_n_top": 32, "end_n_top": 1000}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +69,11 @@ class SquadSpec:
         if head not in HEADS:
             raise AlbertError(f"head={shown(head)} is not one of {', '.join(HEADS)}.")
         object.__setattr__(self, "head", head)
-        for name in ("n_best_size", "max_answer_length", "start_n_top", "end_n_top"):
-            check_integer(name, getattr(self, name))
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            check_integer(name, value)
+            if value > most:
+                raise AlbertError(f"{name}={value} must be at most {most}.")
         _ = self.windows  # Checks the lengths.
 
     @property

@@ -139,6 +139,12 @@ def test_xla_computes_the_same_gradients(make_task, batch):
         np.testing.assert_allclose(value, plain, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["n_best_size", "max_answer_length", "start_n_top", "end_n_top"])
+def test_a_search_of_any_size_is_refused(name):
+    with pytest.raises(AlbertError, match=f"{name}=2147483647 must be at most"):
+        SquadSpec("1.1", **{name: 2**31 - 1})
+
+
 def test_accuracies_count_what_is_right(make_task, batch):
     task = make_task("2.0", head="span")
     model = task.build_model()

@@ -1,0 +1,147 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Opens SentencePiece models that were altered, each with a valid file around it.
+
+Run as a program, because a fault of the library ends the process: it prints the name of each model
+before it opens it, and then what came of it, "used" or the error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from sentencepiece import sentencepiece_model_pb2 as pb2
+
+from albert_tf.errors import AlbertError
+from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.weights.hugging_face_tokenizer import sentencepiece_pipeline
+
+BUNDLED = Path(__file__).parents[2] / "albert_tf/pretrained/albert_tiny_books/spiece.model"
+TEXTS = ("In 2013, ﬁne ½ e\u0301 ｱﾞ ㌔ ﷺ \0", "a" * 300, "<x>" * 40, "")
+
+
+def _table(change: Callable[[bytearray], object], spec: str = "normalizer_spec") -> Callable:
+    def alter(model: pb2.ModelProto) -> None:
+        table = bytearray(model.normalizer_spec.precompiled_charsmap)
+        change(table)
+        getattr(model, spec).precompiled_charsmap = bytes(table)
+
+    return alter
+
+
+def _added(*pieces: str, kind: int = 1) -> Callable:
+    return lambda model: [model.pieces.add(piece=p, score=-1.0, type=kind) for p in pieces]
+
+
+def _set_units(table: bytearray, where: slice, unit: int) -> None:
+    units = np.frombuffer(table, "<u4", (len(table) - 4) // 4, offset=4)
+    size = int.from_bytes(table[:4], "little") // 4
+    units[:size][where] = unit
+
+
+def _loop(table: bytearray) -> None:
+    """Makes the rule for "a" follow itself, without end."""
+    units = np.frombuffer(table, "<u4", int.from_bytes(table[:4], "little") // 4, offset=4)
+    at = (int(units[0]) >> 10) ^ ord("a")
+    units[at] = ord("a") << 10 | 1 << 8 | ord("a")
+    units[at ^ ord("a")] = 1 << 31
+
+
+FAULTS = {
+    "1,024 bytes of 0xFF": _table(lambda t: t.__setitem__(slice(None), b"\xff" * 1024)),
+    "units of 0xFF": _table(lambda t: _set_units(t, slice(None), 0x7FFFFFFF)),
+    "units of 0xFF after the root": _table(lambda t: _set_units(t, slice(1, None), 0x7FFFFE61)),
+    "values of 0xFF": _table(
+        lambda t: _set_units(t, np.frombuffer(t, "<u4", 44800, offset=4) >> 31 > 0, 0xFFFFFFFF)
+    ),
+    "a cycle": _table(_loop),
+    "no units": _table(lambda t: t.__setitem__(slice(4), bytes(4))),
+    "no replacements": _table(lambda t: t.__delitem__(slice(-60_000, None))),
+    "a size of the whole file": _table(
+        lambda t: t.__setitem__(slice(4), (len(t) - 1).to_bytes(4, "little"))
+    ),
+    "a denormalizer": _table(lambda t: _set_units(t, slice(None), 0x7FFFFFFF), "denormalizer_spec"),
+    "a piece of 5 MB": _added("a" * 5_000_000),
+    "a symbol of 5 MB": _added("a" * 5_000_000, kind=4),
+    "a piece that begins with NUL": _added("\0a"),
+    "symbols with NUL": _added("a\0b", "a\0c", kind=4),
+    "200 symbols that begin alike": _added(*("a" * n for n in range(2, 202)), kind=4),
+}
+
+
+def random_damage(rng: np.random.Generator) -> Callable[[pb2.ModelProto], object]:
+    """Returns an alteration of some bytes or units of a table, or of some pieces."""
+    spec = str(rng.choice(["normalizer_spec", "denormalizer_spec"]))
+    count = int(2 ** rng.uniform(0, 10))
+
+    def flip(table: bytearray) -> None:
+        for at in rng.integers(0, len(table), count):
+            table[at] ^= 1 << int(rng.integers(8))
+
+    def redirect(table: bytearray) -> None:
+        """Changes offsets and values, and leaves the labels."""
+        for at in rng.integers(0, 44800, count):
+            place = 4 + 4 * int(at)
+            table[place + 1 : place + 4] = rng.bytes(3)
+
+    def change_pieces(model: pb2.ModelProto) -> None:
+        for at in rng.integers(0, len(model.pieces), min(count, 50)):
+            entry = model.pieces[int(at)]
+            length = int(2 ** rng.uniform(0, rng.choice([7, 12])))
+            entry.piece += str(rng.choice(["", "\0", *"a▁é,.1xyz"])) * length
+            entry.type = int(rng.integers(1, 7))
+            entry.score = float(rng.choice([0.0, np.nan, np.inf, -np.inf, 3e38, -5.0]))
+        model.trainer_spec.model_type = int(rng.integers(1, 5))
+
+    kinds = [_table(flip, spec), _table(redirect, spec), change_pieces]
+    return kinds[int(rng.integers(len(kinds)))]
+
+
+def _models(count: int) -> Iterator[tuple[str, Callable]]:
+    yield from FAULTS.items()
+    for seed in range(count):
+        yield f"damage {seed}", random_damage(np.random.default_rng(seed))
+
+
+def use(path: Path) -> str:
+    """Opens a tokenizer and encodes and decodes texts."""
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+        encoded = tokenizer.encode_batch(list(TEXTS), num_threads=2)
+        for text, ids in zip(TEXTS, encoded):
+            tokenizer.encode_with_offsets(text)
+            tokenizer.decode(ids)
+        tokenizer.decode(range(tokenizer.vocab_size))
+    except AlbertError as error:
+        return str(error)
+    return "used"
+
+
+def main(count: int) -> None:
+    pipeline = sentencepiece_pipeline(Tokenizer.from_file(str(BUNDLED)))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, alter in _models(count):
+            model = pb2.ModelProto.FromString(BUNDLED.read_bytes())
+            del model.pieces[200:]
+            alter(model)
+            print(name, end=": ", flush=True)
+            path = Path(folder, "strange.model")
+            path.write_bytes(model.SerializeToString())
+            print(use(path), flush=True)
+        table = base64.b64encode((179200).to_bytes(4, "little") + b"\xff\xff\xff\x7f" * 60_000)
+        steps = pipeline["normalizer"]["normalizers"]
+        steps[-1]["precompiled_charsmap"] = table.decode()
+        path = Path(folder, "tokenizer.json")
+        path.write_text(json.dumps(pipeline))
+        print("tokenizer.json", end=": ", flush=True)
+        print(use(path), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
