@@ -325,12 +325,14 @@ def test_wrong_flags_are_one_sentence_and_leave_nothing(run, tmp_path, flags, se
         ({k: v for k, v in CONFIG.items() if k != "num_attention_heads"}, "num_attention_heads"),
         ({**CONFIG, "num_attention_heads": 5}, "not a multiple of num_attention_heads 5"),
         ({**CONFIG, "max_position_embeddings": 64}, "max_position_embeddings=64"),
+        ({**CONFIG, "num_attention_heads": 32}, "--neighbor_attention needs heads of size 2"),
     ],
 )
 def test_a_wrong_configuration_is_one_sentence(run, tmp_path, config, sentence):
-    done = run(tmp_path, config=config)
+    done = run(tmp_path, "--neighbor_attention", config=config)
     assert done.returncode == 1
     assert sentence in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_truncated_record_file_is_named(run, tmp_path):

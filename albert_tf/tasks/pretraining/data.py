@@ -38,6 +38,15 @@ _MASKING_OPTIONS = (
 )
 
 
+def are_compact(patterns: str) -> bool:
+    """Returns whether records are compact, so that training masks them; see `open_records`."""
+    return _is_compact(find_manifest(record_files(patterns)))
+
+
+def _is_compact(manifest: Manifest | None) -> bool:
+    return manifest is not None and manifest.kind == COMPACT_PRETRAINING
+
+
 def open_records(
     patterns: str,
     config: AlbertConfig,
@@ -77,7 +86,7 @@ def open_records(
                 f"The records {patterns} use a vocabulary of {vocab_size} pieces, but the model "
                 f"has vocab_size={config.vocab_size}; build them with the model's tokenizer."
             )
-    compact = manifest is not None and manifest.kind == COMPACT_PRETRAINING
+    compact = _is_compact(manifest)
     if not compact and not {"input_ids", "masked_lm_positions"} <= set(features):
         raise AlbertError(
             f"{patterns} does not contain pretraining records; build them with "
