@@ -48,11 +48,16 @@ def path_of(path: Any, what: str) -> str:
       what: what the path leads to, for the error.
 
     Raises:
-      AlbertError: `path` has another type, or is empty.
+      AlbertError: `path` has another type, is empty, or is not UTF-8.
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text:
         raise AlbertError(f"The path of the {what} must be a string, not {shown(path)}.")
+    if not is_valid_text(text):
+        raise AlbertError(
+            f"The path of the {what} is not UTF-8 ({shown(text)}), as TensorFlow needs it; rename "
+            "the files."
+        )
     return text
 
 
@@ -62,8 +67,20 @@ def is_local(path: str) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Returns whether there is a file or folder at a path."""
-    return os.path.exists(path) if is_local(path) else gfile().exists(path)
+    """Returns whether there is a file or folder at a path.
+
+    Raises:
+      AlbertError: this user may not look into its folder.
+    """
+    if not is_local(path):
+        return gfile().exists(path)
+    try:
+        os.stat(path)
+    except PermissionError as error:
+        raise AlbertError(f"{path} cannot be read: {error.strerror}.") from error
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def isdir(path: str) -> bool:
@@ -297,6 +314,11 @@ def remove_temporary(folder: str, name: str = "") -> None:
         # A lock's temporary file is in use.
         if _TEMPORARY.search(path) and other.startswith(name) and f"{LOCK_FILE}.tmp" not in other:
             remove(path)
+
+
+def is_valid_text(text: str) -> bool:
+    """Returns whether UTF-8 has all characters of a text; see `valid_text`."""
+    return not _SURROGATES.search(text)
 
 
 def valid_text(text: str) -> str:

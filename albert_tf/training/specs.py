@@ -206,7 +206,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Raises AlbertError for invalid values."""
-        if self.output_dir and not isinstance(self.output_dir, str):
+        if self.output_dir:
             object.__setattr__(self, "output_dir", path_of(self.output_dir, "output directory"))
         if not self.output_dir:
             raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")

@@ -141,7 +141,7 @@ def test_more_steps_than_can_be_counted_are_refused(parsed):
     with pytest.raises(flags.Error, match=r"--train_step=100000000000000000000: .*2147483647"):
         parsed(RECIPE, f"--train_step={10**20}")
     settings = parsed(RECIPE, "--num_train_epochs=1e20")
-    with pytest.raises(AlbertError, match="^`max_steps`=.* must be an integer from 1 to"):
+    with pytest.raises(AlbertError, match=r"^`max_steps`=.* must be an integer from 1 to"):
         settings.steps(1000)
 
 

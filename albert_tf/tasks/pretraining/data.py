@@ -22,6 +22,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.training.specs import check_integer
 
 AUTO, STATIC, DYNAMIC = "auto", "static", "dynamic"
 #: Upper limit of `ngram` and `max_predictions_per_seq`; no sequence has more tokens.
@@ -107,7 +108,10 @@ def open_records(
             f"The records {patterns} are masked already, so `{name}` cannot be changed; leave it "
             "out, or build them with --record_format=compact."
         )
-    expected = dict(expected or {})
+    expected = {name: wanted for name, wanted in (expected or {}).items() if wanted is not None}
+    for name, wanted in expected.items():
+        shortest = _SHORTEST if compact and name == "max_seq_length" else 1
+        check_integer(f"`{name}`", wanted, shortest)
     if compact:
         wanted = expected.get("max_seq_length")
         dynamic_masking = _dynamic_masking(
@@ -123,7 +127,7 @@ def open_records(
         del features["token_boundary"]  # The builder's record of word starts; no model reads it.
     sizes = {"max_seq_length": length, "max_predictions_per_seq": predictions}
     for name, wanted in expected.items():
-        if wanted is not None and wanted != sizes[name]:
+        if wanted != sizes[name]:
             raise AlbertError(
                 f"The records {patterns} have {name}={sizes[name]}, not {wanted}; leave out "
                 f"`{name}` to take it from the records."
@@ -205,7 +209,7 @@ def _dynamic_masking(
             "records again."
         )
     swap = manifest.options.get("sentence_objective") == "sop"
-    shorter = min(stored, max(length, _SHORTEST)) if length else None
+    shorter = min(stored, length) if length else None
     return DynamicMasking(manifest.features, options, tokenizer, swap, shorter)
 
 
