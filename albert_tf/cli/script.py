@@ -85,6 +85,12 @@ def _run(
         except AlbertError as error:
             print(f"error: {name_flags(str(error))}", file=sys.stderr)
             return 1
+        except OSError as error:
+            # Of a file or folder that no check has found. The others are faults of the program.
+            if error.filename is None:
+                raise
+            print(f"error: {error.filename}: {error.strerror}.", file=sys.stderr)
+            return 1
 
     app.run(main_with_errors, flags_parser=_parse_flags)
 

@@ -115,7 +115,7 @@ def _matches_something(pattern: str) -> bool:
     if any(c in pattern for c in "[\\"):
         return True  # Python treats brackets and backslashes slightly differently.
     if not glob.has_magic(pattern):
-        return os.path.exists(pattern)
+        return exists(pattern)
     # Not glob.glob for the last part: unlike TensorFlow it skips hidden files.
     folder, name = os.path.split(pattern)
     folders = glob.glob(folder) if glob.has_magic(folder) else [folder or "."]

@@ -98,7 +98,7 @@ def test_compact_records_are_read_at_shorter_lengths_and_not_at_longer_ones(comp
     # Positions are needed for the length that is read.
     few = dataclasses.replace(config, max_position_embeddings=12)
     open_records(str(folder), few, expected={"max_seq_length": 12})
-    with pytest.raises(AlbertError, match="have max_seq_length=[0-9]+, not 1024"):
+    with pytest.raises(AlbertError, match=r"have max_seq_length=[0-9]+, not 1024"):
         open_records(str(folder), config, expected={"max_seq_length": 1024})
 
 
