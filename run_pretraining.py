@@ -36,10 +36,9 @@ from albert_tf.pretrained import NONE
 from albert_tf.pretrained.locate import find_local
 from albert_tf.tasks.pretraining.time_budget import (
     Plan,
-    load_plan,
     make_plan,
     masks,
-    save_plan,
+    recorded_plan,
     shallow_layers,
     smallest_batch,
 )
@@ -91,9 +90,11 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "max_seq_length", None, "Read compact records at this length. Shorter sequences are random "
         "parts of their text, without sentence order. Default: the length of the records, which "
-        "masked records must have."
+        "masked records must have.", 1
     )  # fmt: skip
-    flags.DEFINE_integer("max_predictions_per_seq", None, "Check that the records have this value.")
+    flags.DEFINE_integer(
+        "max_predictions_per_seq", None, "Check that the records have this value.", 1
+    )
     flags.DEFINE_enum(
         "masking", "auto", ["auto", "static", "dynamic"], "Masks and sentence order to train on. "
         "static: those in the records. dynamic: drawn anew in every epoch, for records built with "
@@ -128,7 +129,7 @@ def define_flags() -> None:
     )  # fmt: skip
     define_duration(
         "time_budget", None, "Train for about this long on this machine. Plans batch, steps "
-        "and learning rate from the measured speed, and keeps the plan in plan.json. Small models "
+        "and learning rate from the measured speed; a resumed run keeps its plan. Small models "
         "learn more in the same time this way: with --neighbor_attention, half of the layers at "
         "first and, on compact records, --masked_lm_prob=0.4 --ngram=1. Sets --precision=auto "
         "unless you give one. For small models trained from random weights. Measured in runs of 36 "
@@ -202,34 +203,32 @@ def _run_config() -> RunConfig:
 
 
 def _plan(run_config: RunConfig) -> Plan:
-    """Returns the plan of a run with --time_budget: that of its checkpoint, or a new one."""
-    from albert_tf.tasks.pretraining.data import open_records, sequence_length
+    """Returns the plan of a run with --time_budget: that of the output directory, or a new one."""
+    from albert_tf.modeling.neighbor_attention import has_room
+    from albert_tf.tasks.pretraining.data import are_compact, open_records, sequence_length
     from albert_tf.tasks.pretraining.task import PretrainingTask, model_config
     from albert_tf.training.strategy import mirrored_devices
     from albert_tf.training.timing import step_seconds
-    from albert_tf.weights.checkpoint_files import has_checkpoint
 
-    # Without a checkpoint, the plan may be for another model or other records.
-    output_dir = FLAGS.output_dir
-    if has_checkpoint(output_dir) and (plan := load_plan(output_dir, FLAGS.time_budget)):
-        return plan
     began = time.monotonic()
+    is_compact = are_compact(FLAGS.input_file)
+    if plan := recorded_plan(FLAGS.output_dir, FLAGS.time_budget, is_compact):
+        return plan
     model = model_config(FLAGS.albert_config_file, FLAGS.input_file)
-    given = {"masking": FLAGS.masking, **_record_settings()}
-    is_compact = open_records(FLAGS.input_file, model, **given).masking is not None
-    source = open_records(FLAGS.input_file, model, **given, **masks(is_compact))
+    source = open_records(
+        FLAGS.input_file, model, masking=FLAGS.masking, **masks(is_compact), **_record_settings()
+    )
     devices = len(mirrored_devices()) if FLAGS.strategy == "mirrored" else 1
     parts = devices * run_config.gradient_accumulation_steps
     smallest = smallest_batch(sequence_length(source), parts)
     print("Measuring the speed.")
     config = dataclasses.replace(run_config, train_batch_size=smallest)
     depths = {None, shallow_layers(model)}
-    measured = step_seconds(PretrainingTask(model, source), config, source, depths)
-    # The run starts about as long as the measurement took.
-    left = FLAGS.time_budget - 2 * (time.monotonic() - began)
-    plan = make_plan(FLAGS.time_budget, left, measured, smallest, is_compact)
-    save_plan(output_dir, plan)
-    return plan
+    measured, timing = step_seconds(PretrainingTask(model, source), config, source, depths)
+    took = time.monotonic() - began
+    # The run takes about as long to start as it took here until the steps were timed.
+    left = FLAGS.time_budget - took - (took - timing)
+    return make_plan(FLAGS.time_budget, left, measured, smallest, is_compact, has_room(model))
 
 
 def _record_settings() -> dict[str, object]:
@@ -317,7 +316,7 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
             f"rate {run_config.learning_rate:.3g}."
         )
         estimator.train_and_evaluate(
-            TrainSpec.of(source, settings.num_train_steps), eval_spec if FLAGS.do_eval else None
+            TrainSpec.of(source, settings.num_train_steps, FLAGS.time_budget), eval_spec
         )
         if source.num_corrupt:
             print(f"Trained without {source.num_corrupt:,} corrupt records; they are listed above.")

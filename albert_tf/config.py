@@ -273,7 +273,7 @@ class AlbertConfig:
         """Returns the configuration of a model with fewer layers and the same weights.
 
         Args:
-          num_hidden_layers: at most those of this configuration; None: all of them.
+          num_hidden_layers: fewer than those of this configuration; None: all of them.
 
         Raises:
           AlbertError: layers do not share all their weights, or the number is too large, or too
@@ -286,14 +286,14 @@ class AlbertConfig:
                 "Only a model whose layers share all their weights can be trained with fewer "
                 f"layers, but parameter_sharing is {self.parameter_sharing!r}."
             )
-        if self.num_hidden_groups <= num_hidden_layers <= self.num_hidden_layers:
+        if self.num_hidden_groups <= num_hidden_layers < self.num_hidden_layers:
             shallow = dataclasses.replace(self, num_hidden_layers=num_hidden_layers)
             if shallow._used_groups() == self._used_groups():
                 return shallow
         raise AlbertError(
             f"A model of {self.num_hidden_layers} layers (num_hidden_groups="
-            f"{self.num_hidden_groups}) cannot be trained with {num_hidden_layers} layers; give at "
-            f"most {self.num_hidden_layers}, and at least as many as use all groups."
+            f"{self.num_hidden_groups}) cannot be trained with {num_hidden_layers} layers; give "
+            f"fewer than {self.num_hidden_layers}, and at least as many as use all groups."
         )
 
     def _used_groups(self) -> set[int]:

@@ -78,6 +78,23 @@ def two_logical_cpus():
         )
 
 
+@pytest.fixture
+def unprivileged():
+    """Gives up the rights of root, which may read everything, in a with block."""
+
+    @contextlib.contextmanager
+    def without_rights():
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(user)
+
+    return without_rights
+
+
 class Finished(NamedTuple):
     """A finished script: exit status, standard output, standard error."""
 

@@ -42,8 +42,8 @@ def test_the_page_about_pretraining_runs(tmp_path):
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
     printed = run_page(replaced(PAGE, SMALLER), tmp_path)
     assert "8000 pieces" in printed and "albert_base/model.ckpt-best: " in printed
-    plan = json.loads((tmp_path / "runs/small/plan.json").read_text())
-    assert plan["neighbor_attention"] and plan["shallow_layers"] == 2
+    planned = json.loads((tmp_path / "runs/small/run_config.json").read_text())
+    assert planned["task"]["neighbor_attention"] and planned["run"]["shallow_layers"] == 2
     for run in ("base", "small", "long", "growing", "short", "continued", "adapted"):
         assert (tmp_path / "runs" / run / "checkpoints/checkpoint").exists(), run
     # The exported classifier names an author.

@@ -295,6 +295,13 @@ def test_a_warm_up_beyond_the_end_of_training_is_a_warning(with_warnings):
         (["--output_dir="], "--output_dir is needed"),
         (["--strategy=tpu"], "found no TPU on this machine"),
         (["--max_seq_length=64"], "have max_seq_length=128, not 64"),
+        (["--max_seq_length=-5"], "--max_seq_length=-5: "),
+        (["--max_predictions_per_seq=0"], "--max_predictions_per_seq=0: "),
+        ([f"--train_batch_size={10**12}"], "--train_batch_size=1000000000000 must be an integer"),
+        ([f"--eval_batch_size={10**12}"], "--eval_batch_size=1000000000000 must be an integer"),
+        ([f"--num_warmup_steps={2**31}"], "--num_warmup_steps=2147483648 must be an integer"),
+        (["--input_file=records\udcff"], r"the argument '--input_file=records\udcff' is not UTF-8"),
+        (["--sop_weight=1e39"], "--sop_weight=1e+39 must be a number"),
         (["--learning_rate=0"], "learning_rate=0.0 must be a number above 0"),
         (["--sop_weight=nan"], "--sop_weight=nan must be a number of at least 0"),
         ([f"--num_train_steps={10**20}"], "--num_train_steps=100000000000000000000: "),
@@ -327,12 +334,14 @@ def test_wrong_flags_are_one_sentence_and_leave_nothing(run, tmp_path, flags, se
         ({k: v for k, v in CONFIG.items() if k != "num_attention_heads"}, "num_attention_heads"),
         ({**CONFIG, "num_attention_heads": 5}, "not a multiple of num_attention_heads 5"),
         ({**CONFIG, "max_position_embeddings": 64}, "max_position_embeddings=64"),
+        ({**CONFIG, "num_attention_heads": 32}, "--neighbor_attention needs heads of size 2"),
     ],
 )
 def test_a_wrong_configuration_is_one_sentence(run, tmp_path, config, sentence):
-    done = run(tmp_path, config=config)
+    done = run(tmp_path, "--neighbor_attention", config=config)
     assert done.returncode == 1
     assert sentence in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_truncated_record_file_is_named(run, tmp_path):

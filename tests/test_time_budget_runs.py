@@ -12,7 +12,6 @@ import pytest
 from absl import flags
 
 import run_pretraining
-from albert_tf.tasks.pretraining.time_budget import Plan, save_plan
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
@@ -45,23 +44,28 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
         f"--eval_input_file={tmp_path / 'heldout'}", "--do_eval", "--eval_every_steps=100000",
         "--early_stopping_evals=3",
     ]  # fmt: skip
-    # The plan of a run that ended before its first checkpoint, with another time and model.
-    save_plan(str(run), Plan(7200.0, 1, 3, 1, 0.1, 0.4, 1))
     began = time.monotonic()
     done = run_script(*command, "--time_budget=1m")
     took = time.monotonic() - began
     assert done.returncode == 0, done.stderr
     assert 30 < took < 120
-    plan = json.loads((run / "plan.json").read_text())
-    assert (plan["masked_lm_prob"], plan["neighbor_attention"]) == (0.4, True)
-    assert plan["shallow_layers"] == 2 and 0 < plan["num_shallow_steps"] < plan["num_train_steps"]
-    assert f"(layers in the first {plan['num_shallow_steps']:,}: 2)" in done.stdout
+    planned = json.loads((run / "run_config.json").read_text())
+    steps, shallow_steps = planned["train"]["max_steps"], planned["run"]["num_shallow_steps"]
+    assert planned["train"]["time_budget"] == 60 and planned["task"]["neighbor_attention"]
+    assert planned["run"]["shallow_layers"] == 2 and 0 < shallow_steps < steps
+    assert f"(layers in the first {shallow_steps:,}: 2)" in done.stdout
     log = (run / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(log[-1])["step"] == plan["num_train_steps"]
+    assert json.loads(log[-1])["step"] == steps
     again = run_script(*command, "--time_budget=1m")
     assert again.returncode == 0 and "is already trained to step" in again.stdout
+    files = sorted(run.rglob("*"))
     other = run_script(*command, "--time_budget=2m")
-    assert other.returncode == 1 and "planned for 60 seconds, not 120" in other.stderr
+    assert other.returncode == 1 and "planned for 60.0 seconds, not one planned" in other.stderr
+    (run / "run_config.json").rename(tmp_path / "run_config.json")
+    lost = run_script(*command, "--time_budget=1m")
+    assert lost.returncode == 1 and "run_config.json does not exist" in lost.stderr
+    assert "Measuring" not in other.stdout + lost.stdout
+    assert sorted(run.rglob("*")) == [path for path in files if path.name != "run_config.json"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from absl import app, flags, logging
 from albert_tf.cli.flag_names import name_flags
 from albert_tf.cli.path_flags import check_paths
 from albert_tf.errors import AlbertError
-from albert_tf.io.files import space_for
+from albert_tf.io.files import is_valid_text, space_for
 from albert_tf.io.interrupts import exit_status, stopped_by
 from albert_tf.io.signals import StopSignals
 from albert_tf.io.streams import print_any_text
@@ -85,6 +85,12 @@ def _run(
         except AlbertError as error:
             print(f"error: {name_flags(str(error))}", file=sys.stderr)
             return 1
+        except OSError as error:
+            # Of a file or folder that no check has found. The others are faults of the program.
+            if error.filename is None:
+                raise
+            print(f"error: {error.filename}: {error.strerror}.", file=sys.stderr)
+            return 1
 
     app.run(main_with_errors, flags_parser=_parse_flags)
 
@@ -100,6 +106,12 @@ def _check_arguments(given: Sequence[str], names: Sequence[str]) -> None:
 
 def _parse_flags(argv: list[str]) -> list[str]:
     """Parses all flags and returns the other arguments; exits with one line on a wrong flag."""
+    for argument in argv[1:]:
+        if not is_valid_text(argument):
+            print(
+                f"error: the argument {argument!r} is not UTF-8; rename the file.", file=sys.stderr
+            )
+            sys.exit(1)
     try:
         rest = flags.FLAGS(argv)
         if flags.FLAGS["verbosity"].using_default_value:

@@ -35,11 +35,16 @@ def path_of(path: Any, what: str) -> str:
       what: what the path leads to, for the error.
 
     Raises:
-      AlbertError: `path` has another type, or is empty.
+      AlbertError: `path` has another type, is empty, or is not UTF-8.
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text:
         raise AlbertError(f"The path of the {what} must be a string, not {shown(path)}.")
+    if not is_valid_text(text):
+        raise AlbertError(
+            f"The path of the {what} is not UTF-8 ({shown(text)}), as TensorFlow needs it; rename "
+            "the files."
+        )
     return text
 
 
@@ -70,7 +75,7 @@ def _matches_something(pattern: str) -> bool:
     if any(c in pattern for c in "[\\"):
         return True  # Python treats brackets and backslashes slightly differently.
     if not glob.has_magic(pattern):
-        return os.path.exists(pattern)
+        return exists(pattern)
     # Not glob.glob for the last part: unlike TensorFlow it skips hidden files.
     folder, name = os.path.split(pattern)
     folders = glob.glob(folder) if glob.has_magic(folder) else [folder or "."]
@@ -231,6 +236,11 @@ def atomic_path(path: str) -> Iterator[str]:
         except BaseException:
             remove_temporary(temporary)
             raise
+
+
+def is_valid_text(text: str) -> bool:
+    """Returns whether UTF-8 has all characters of a text; see `valid_text`."""
+    return not _SURROGATES.search(text)
 
 
 def valid_text(text: str) -> str:

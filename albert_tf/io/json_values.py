@@ -66,6 +66,8 @@ def _shortened(value: object, write: Callable[[object], str], limit: int) -> str
         text = write(value)
     except RecursionError:
         text = "lists in lists"
+    except ValueError:  # Python writes no integers of thousands of digits.
+        text = "a very large number"
     return _cut(text, limit)
 
 

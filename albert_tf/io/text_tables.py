@@ -13,6 +13,7 @@ from typing import Any
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.data_rows import Rows, read_examples
+from albert_tf.io.files import is_valid_text
 from albert_tf.io.json_values import parse_json, shown, shown_names
 from albert_tf.io.text_files import COMPRESSED_SUFFIXES, check_text_file, read_lines
 
@@ -118,10 +119,10 @@ def _examples(rows: Rows, columns: TextColumns) -> list[TextExample]:
     for where, row in rows:
         examples.append(
             TextExample(
-                id=_field(row, columns.id, where) if columns.id else str(len(examples)),
+                id=_name(row, columns.id, where) if columns.id else str(len(examples)),
                 text=_field(row, columns.text, where),
                 text_pair=_field(row, columns.text_pair, where) if columns.text_pair else None,
-                label=_field(row, columns.label, where).strip() if columns.label else None,
+                label=_name(row, columns.label, where).strip() if columns.label else None,
                 where=where,
             )
         )
@@ -156,8 +157,22 @@ def _field(row: dict[str, Any], column: str, where: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float)):
-        return json.dumps(value)
+        try:
+            return json.dumps(value)
+        except ValueError as error:  # Python writes no integers of thousands of digits.
+            raise AlbertError(f"{where}: the number in {column!r} is too long.") from error
     raise AlbertError(f"{where}: {column!r} must be a string or a number, not {shown(value)}.")
+
+
+def _name(row: dict[str, Any], column: str, where: str) -> str:
+    """Returns a label or an ID. Models and predictions hold them, so they must be exact."""
+    name = _field(row, column, where)
+    if not is_valid_text(name):
+        raise AlbertError(
+            f"{where}: {column!r} is {shown(name)}, with half of a surrogate pair, which no file "
+            "can hold; replace that character."
+        )
+    return name
 
 
 def _lines(path: str) -> Iterator[str]:

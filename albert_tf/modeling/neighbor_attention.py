@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
 from albert_tf.modeling.encoder import AlbertEncoder
 
 #: The tokens that the first heads look at, relative to their own. Others keep random weights.
@@ -31,16 +32,23 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
     """Changes initial weights so that two heads look at the previous and the next token.
 
     Assigns the position embeddings, the projection of the embeddings (if there is one), and query
-    and key of every attention block. The result depends on the random weights alone. Models with
-    heads or embeddings too small for a sinusoid stay as they are.
+    and key of every attention block. The result depends on the random weights alone.
 
     Args:
       encoder: with random weights.
+
+    Raises:
+      AlbertError: heads or embeddings are too small for a sinusoid; see `has_room`.
     """
     config, weights = encoder.config, encoder.named_weights()
+    if not has_room(config):
+        raise AlbertError(
+            f"`neighbor_attention` needs heads of size 2 or more (hidden_size / "
+            f"num_attention_heads, here {config.hidden_size} / {config.num_attention_heads}) and "
+            f"embedding_size 4 or more (here {config.embedding_size}); give another model, or "
+            "leave it out."
+        )
     rates = _rates(config)
-    if not len(rates):
-        return
     positions = weights["bert/embeddings/position_embeddings"]
     positions.assign(_sinusoids(config, rates))
     unproject = np.eye(config.hidden_size)
@@ -55,6 +63,11 @@ def attend_to_neighbors(encoder: AlbertEncoder) -> None:
         if name.endswith(("attention_1/self/query/kernel", "attention_1/self/key/kernel")):
             is_key = "/key/" in name
             kernel.assign(_kernel(config, rates, unproject, kernel.numpy(), is_key))
+
+
+def has_room(config: AlbertConfig) -> bool:
+    """Returns whether heads and embeddings are large enough for a sinusoid."""
+    return len(_rates(config)) > 0
 
 
 def _rates(config: AlbertConfig) -> np.ndarray:

@@ -18,7 +18,6 @@ from albert_tf.training.specs import (
     RunConfig,
     check_integer,
     check_number,
-    check_steps,
 )
 
 #: Steps if neither the recipe nor a setting says how long to train.
@@ -142,7 +141,7 @@ class FineTuneConfig:
         if self.num_train_epochs is None:
             return self.train_step or DEFAULT_STEPS
         steps = max(1, math.ceil(self.num_train_epochs * num_examples / self.run.train_batch_size))
-        check_steps(steps)
+        check_integer("`max_steps`", steps)
         return steps
 
     def training_run(self, steps: int) -> RunConfig:

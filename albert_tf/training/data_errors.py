@@ -33,7 +33,7 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
       input_fn: yields the batches of the steps within this context.
 
     Raises:
-      AlbertError: the input is damaged or gone. Other errors pass.
+      AlbertError: the input is damaged or gone, or may not be read. Other errors pass.
     """
     check = getattr(input_fn, "check", lambda: None)
     try:
@@ -45,6 +45,7 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
     except (
         tf.errors.DataLossError,
         tf.errors.NotFoundError,
+        tf.errors.PermissionDeniedError,
         tf.errors.InvalidArgumentError,
     ) as error:
         if not _OF_THE_INPUT.search(str(error)):
@@ -55,12 +56,13 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
                     "it."
                 ) from error
             raise
-        if not isinstance(error, tf.errors.NotFoundError):  # NotFoundError names the file itself.
+        # The others name the file themselves.
+        if isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError)):
             check()
         if isinstance(error, tf.errors.InvalidArgumentError):
             raise  # The records are good.
         raise AlbertError(
-            f"The input records are damaged or missing ({_cause(error)}); "
+            f"The input records are damaged, missing or not readable ({_cause(error)}); "
             "run data_prep/verify_records.py to find the shard."
         ) from error
 

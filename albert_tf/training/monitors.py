@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files, markdown, storage
 from albert_tf.io.json_values import JSON_ERRORS, finite_only
 from albert_tf.io.progress import Progress
@@ -55,8 +56,14 @@ class MetricsLog:
         """Appends {"step", "split", …values}; numbers that are not finite are written as null."""
         entry = {"step": step, "split": split, **finite_only(values)}
         what = f"the metrics of step {step}"
-        with files.space_for(f"{what}, in {self._path}"):
-            self._append(json.dumps(entry).encode() + b"\n")
+        place = f"{what}, in {self._path}"
+        try:
+            with files.space_for(place):
+                self._append(json.dumps(entry).encode() + b"\n")
+        except tf.errors.OpError as error:
+            raise AlbertError(
+                f"Cannot write {place} ({first_line(error)}). Was the folder deleted?"
+            ) from error
         with self._summaries(split, what):
             for name, value in values.items():
                 tf.summary.scalar(name, value, step=step)

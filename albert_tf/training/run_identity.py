@@ -56,7 +56,11 @@ class RunIdentity:
             # Runs of versions that could not freeze weights have no such entry.
             "run": {**settings, "frozen": list(frozen) or None},
             "task": task.description(),
-            "train": {"max_steps": train_spec.max_steps, "data": train_spec.data_fingerprint},
+            "train": {
+                "max_steps": train_spec.max_steps,
+                "time_budget": train_spec.time_budget,
+                "data": train_spec.data_fingerprint,
+            },
         }
         self._data = dict(train_spec.data_description)
 
@@ -106,14 +110,7 @@ class RunIdentity:
         Raises:
           AlbertError: they differ; the error lists how. Or run_config.json is damaged.
         """
-        path = os.path.join(folder, RUN_CONFIG)
-        recorded = files.read_object(path, "run configuration")
-        for part in self._values:
-            if not isinstance(recorded.get(part), dict):
-                raise AlbertError(
-                    f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
-                    "give another `output_dir`."
-                )
+        recorded = recorded_run(folder)
         old, new = recorded["task"].get("name"), self._values["task"].get("name")
         if old != new:
             raise AlbertError(
@@ -153,6 +150,23 @@ class RunIdentity:
             yield "training data: the same records, padded to other lengths or masked otherwise"
         else:
             yield "training data: other records"
+
+
+def recorded_run(folder: str) -> dict[str, dict[str, Any]]:
+    """Returns the record of the run in an output directory: `run`, `task` and `train`.
+
+    Raises:
+      AlbertError: run_config.json is missing or damaged.
+    """
+    path = os.path.join(folder, RUN_CONFIG)
+    recorded = files.read_object(path, "run configuration")
+    for part in ("run", "task", "train"):
+        if not isinstance(recorded.get(part), dict):
+            raise AlbertError(
+                f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
+                "give another `output_dir`."
+            )
+    return recorded
 
 
 def recorded_precision(folder: str) -> str | None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import numbers
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
@@ -26,29 +25,28 @@ PRECISIONS = (AUTO, FLOAT32, BFLOAT16, FLOAT16)
 EMBEDDINGS, ENCODER = FREEZABLE = ("embeddings", "encoder")
 #: Devices count steps, and take seeds, as int32.
 MAX_STEPS = MAX_SEED = 2**31 - 1
+#: Larger batches fit into no memory.
+_MAX_BATCH = 2**20
+#: Devices compute in float32: smaller numbers are 0 there, and those from the limit on infinite.
+_SMALLEST, _LIMIT = 2.0**-126, 2.0**128
 WARN, STOP = ON_DIVERGENCE = ("warn", "stop")
 
 
-def check_steps(max_steps: int) -> None:
-    """Raises AlbertError for more than MAX_STEPS steps."""
-    if max_steps > MAX_STEPS:
-        raise AlbertError(
-            f"{max_steps:,} steps are too many: training takes at most {MAX_STEPS:,}."
-        )
-
-
 def check_number(name: str, value: float, positive: bool = False) -> None:
-    """Raises AlbertError unless a value is finite and not negative; if `positive`, not 0 either."""
-    is_number = isinstance(value, numbers.Real) and math.isfinite(value)
-    if not is_number or value < 0 or (positive and value == 0):
+    """Raises AlbertError unless a value is finite and not negative; if `positive`, not 0 either.
+
+    It must be so in float32, too.
+    """
+    least = _SMALLEST if positive else 0
+    if not (isinstance(value, numbers.Real) and least <= value < _LIMIT):
         least = "above 0" if positive else "of at least 0"
-        raise AlbertError(f"{name}={shown(value)} must be a number {least}.")
+        raise AlbertError(f"{name}={shown(value)} must be a number {least} that float32 can hold.")
 
 
-def check_integer(name: str, value: int, least: int = 1) -> None:
-    """Raises AlbertError unless a value is an integer of at least `least`."""
-    if not isinstance(value, int) or value < least:
-        raise AlbertError(f"{name}={shown(value)} must be an integer of at least {least}.")
+def check_integer(name: str, value: int, least: int = 1, most: int = MAX_STEPS) -> None:
+    """Raises AlbertError unless a value is an integer from `least` to `most`."""
+    if not (isinstance(value, int) and least <= value <= most):
+        raise AlbertError(f"{name}={shown(value)} must be an integer from {least} to {most}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +59,8 @@ class TrainSpec:
       data_fingerprint: identifies the data; a resumed run must have the same one.
       data_description: describes the data, as JSON values; stored with the run.
       corrupt_records: number of records that are skipped, for the log.
+      time_budget: the seconds that `max_steps` were planned for; stored with the run. None: they
+        were given.
     """
 
     input_fn: InputFn
@@ -68,13 +68,16 @@ class TrainSpec:
     data_fingerprint: str = ""
     data_description: Mapping[str, object] = dataclasses.field(default_factory=dict)
     corrupt_records: int = 0
+    time_budget: float | None = None
 
     def __post_init__(self) -> None:
-        """Raises AlbertError for more than MAX_STEPS steps."""
-        check_steps(self.max_steps)
+        """Raises AlbertError for an impossible number of steps."""
+        check_integer("`max_steps`", self.max_steps)
 
     @classmethod
-    def of(cls, source: RecordSource, max_steps: int) -> TrainSpec:
+    def of(
+        cls, source: RecordSource, max_steps: int, time_budget: float | None = None
+    ) -> TrainSpec:
         """Returns the spec that trains on these records up to a global step."""
         return cls(
             input_fn=source.train_input_fn,
@@ -82,6 +85,7 @@ class TrainSpec:
             data_fingerprint=source.fingerprint,
             data_description=source.description,
             corrupt_records=source.num_corrupt,
+            time_budget=time_budget,
         )
 
 
@@ -203,7 +207,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Raises AlbertError for invalid values."""
-        if self.output_dir and not isinstance(self.output_dir, str):
+        if self.output_dir:
             object.__setattr__(self, "output_dir", path_of(self.output_dir, "output directory"))
         if not self.output_dir:
             raise AlbertError("`output_dir` is needed: checkpoints and results are written there.")
@@ -224,9 +228,9 @@ class RunConfig:
                 f"`precision`={FLOAT16} is for GPUs; a TPU computes in bfloat16: use "
                 f"`precision`={BFLOAT16}."
             )
+        for name in ("train_batch_size", "eval_batch_size"):
+            check_integer(f"`{name}`", getattr(self, name), most=_MAX_BATCH)
         for name in (
-            "train_batch_size",
-            "eval_batch_size",
             "gradient_accumulation_steps",
             "steps_per_loop",
             "save_checkpoints_steps",
@@ -237,19 +241,20 @@ class RunConfig:
             check_integer(f"`{name}`", getattr(self, name))
         if self.shallow_layers is not None:
             check_integer("`shallow_layers`", self.shallow_layers)
-        check_integer("`num_shallow_steps`", self.num_shallow_steps, least=0)
+        for name in (
+            "num_shallow_steps",
+            "num_warmup_steps",
+            "start_warmup_step",
+            "early_stopping_evals",
+            "seed",
+        ):
+            check_integer(f"`{name}`", getattr(self, name), least=0)
         if (self.shallow_layers is None) != (self.num_shallow_steps == 0):
             raise AlbertError("Give both `shallow_layers` and `num_shallow_steps`, or neither.")
-        check_integer("`early_stopping_evals`", self.early_stopping_evals, least=0)
         for name in ("learning_rate", "clip_norm"):
             check_number(f"`{name}`", getattr(self, name), positive=True)
-        for name in ("weight_decay_rate", "poly_power", "num_warmup_steps", "start_warmup_step"):
+        for name in ("weight_decay_rate", "poly_power"):
             check_number(f"`{name}`", getattr(self, name))
-        if not isinstance(self.seed, int) or not 0 <= self.seed <= MAX_SEED:
-            raise AlbertError(
-                f"`seed`={shown(self.seed)} is out of range; seeds are integers from 0 to "
-                f"{MAX_SEED}."
-            )
 
     def check_shallow_steps(self, max_steps: int) -> None:
         """Raises AlbertError if no step of a run of `max_steps` trains all layers."""

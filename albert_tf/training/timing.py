@@ -5,26 +5,33 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.keras2 import keras
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.loop import TrainLoop, distribute
+from albert_tf.training.loop import distribute
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import MAX_STEPS, RunConfig, TrainSpec
 from albert_tf.training.task import Task
 
-#: The first steps trace and compile; the next ones are timed, until so many seconds have passed.
+#: The first steps trace and compile.
 _WARM_UP_STEPS = 2
-_TIMED_SECONDS = 4.0
+#: Blocks of steps are timed that take at least so many seconds each; so many blocks, at least.
+_BLOCK_SECONDS, _FEWEST_BLOCKS = 0.2, 3
+#: How long to time blocks that agree, and others. Pauses of the machine do not count.
+_SECONDS, _MOST_SECONDS = 4.0, 10.0
+#: Blocks agree if the middle half of them differ by this share of the median, at most.
+_SPREAD = 0.1
 
 
 def step_seconds(
     task: Task, config: RunConfig, source: RecordSource, depths: Iterable[int | None]
-) -> dict[int | None, float]:
+) -> tuple[dict[int | None, float], float]:
     """Trains a model for a few seconds, and forgets it.
 
     Args:
@@ -34,7 +41,8 @@ def step_seconds(
       depths: numbers of layers to train, see `GraphMode.layers`.
 
     Returns:
-      The seconds of a step with each number of layers, its input included.
+      The seconds of a step with each number of layers, its input included; and the seconds spent on
+      timing steps, without those before the first one.
 
     Raises:
       AlbertError: as for a real run.
@@ -43,17 +51,34 @@ def step_seconds(
     config = dataclasses.replace(config, early_stopping_evals=0)  # There are no evaluations.
     run = TrainingRun(Estimator(task, config), TrainSpec.of(source, MAX_STEPS), None)
     batches = iter(distribute(run.strategy, source.train_input_fn, config.train_batch_size))
-    seconds = {layers: _timed(run.loop, batches, layers) for layers in depths}
+    seconds, spent = {}, 0.0
+    for layers in depths:
+        run.loop.run(batches, _WARM_UP_STEPS, layers)
+        began = time.monotonic()
+        seconds[layers] = typical_seconds(functools.partial(run.loop.run, batches, layers=layers))
+        spent += time.monotonic() - began
     keras.backend.clear_session()
-    return seconds
+    return seconds, spent
 
 
-def _timed(loop: TrainLoop, batches: Iterator[Any], layers: int | None) -> float:
-    """Returns the seconds of a step."""
-    loop.run(batches, _WARM_UP_STEPS, layers)
-    steps, began = 0, time.monotonic()
-    while (passed := time.monotonic() - began) < _TIMED_SECONDS:
-        more = max(1, steps)
-        loop.run(batches, more, layers)
-        steps += more
-    return passed / steps
+def typical_seconds(run: Callable[[int], object]) -> float:
+    """Returns the seconds of a step, whatever else the machine does for a moment.
+
+    It is the median of several blocks of steps, so that a pause of any length does not matter.
+
+    Args:
+      run: runs a number of steps.
+    """
+    steps, seconds = 1, []
+    while True:
+        began = time.monotonic()
+        run(steps)
+        took = time.monotonic() - began
+        if took < _BLOCK_SECONDS:
+            steps *= 2
+            continue
+        seconds.append(took / steps)
+        low, median, high = np.percentile(seconds, (25, 50, 75))
+        enough = _SECONDS if high - low <= _SPREAD * median else _MOST_SECONDS
+        if len(seconds) >= _FEWEST_BLOCKS and len(seconds) * steps * median >= enough:
+            return float(median)

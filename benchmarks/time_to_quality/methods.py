@@ -104,7 +104,7 @@ def train_budget(trial: Trial) -> dict[str, Any]:
     records = trial.build_records("--record_format=compact")
     left = 60 * trial.minutes - (time.monotonic() - began)
     trial.pretrain(records, trial.model, f"--time_budget={left:.0f}s")
-    return {"plan": files.read_object(f"{trial.model}/plan.json")}
+    return {"plan": files.read_object(f"{trial.model}/run_config.json")}
 
 
 def train_release(trial: Trial) -> dict[str, Any]:

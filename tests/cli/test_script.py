@@ -78,6 +78,25 @@ def test_missing_misspelt_and_wrong_flags_are_reported_in_one_line(tmp_path):
     assert [result.returncode for result in (missing, misspelt, wrong)] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("argument", [b"--ink=\xff", b"\xff"])
+def test_an_argument_that_is_not_utf_8_is_refused(tmp_path, argument):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, path, argument], env=ENVIRONMENT, capture_output=True)
+    assert done.returncode == 1
+    shown = argument.decode(errors="surrogateescape")
+    sentence = f"error: the argument {shown!r} is not UTF-8; rename the file.\n"
+    assert done.stderr.decode() == sentence
+
+
+def test_a_folder_that_no_check_has_found_unreadable_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["script"])
+    with temporary_flags(), pytest.raises(SystemExit) as stopped:
+        script.run(lambda: os.listdir("/absent"), lambda: None)
+    assert stopped.value.code == 1
+    assert capsys.readouterr().err == "error: /absent: No such file or directory.\n"
+
+
 def test_a_closed_pipe_causes_no_stack_trace(tmp_path):
     result = run(tmp_path, "--lines=100000 | head -n 1")
     assert (result.stdout, result.stderr) == ("line\n", "")

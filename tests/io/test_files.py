@@ -125,6 +125,24 @@ def test_an_existing_output_is_refused_unless_it_may_be_overwritten(tmp_path):
         files.check_output(str(tmp_path), overwrite=True)
 
 
+def test_paths_that_are_not_utf_8_are_refused():
+    with pytest.raises(AlbertError, match=r"^The path of the model is not UTF-8 \('run\\udcff'\)"):
+        files.path_of("run\udcff", "model")
+
+
+def test_what_may_not_be_looked_up_is_an_error_and_not_absent(tmp_path, unprivileged):
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    (folder / "file").touch()
+    folder.chmod(0)
+    for check in (files.exists, files.check_file, files.check_pattern):
+        with unprivileged(), pytest.raises(AlbertError, match=r"file cannot be read: Permission"):
+            check(str(folder / "file"))
+    assert not files.exists(str(tmp_path / "absent"))
+    assert not files.exists(str(tmp_path / ("long" * 100)))
+    assert not files.exists(f"{tmp_path}/\0")
+
+
 def test_halves_of_surrogate_pairs_are_written_as_replacement_characters(tmp_path):
     files.write_json(str(tmp_path / "a.json"), {"text": "so funny \ud83d"})
     assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"text": "so funny \ufffd"}

@@ -1,11 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
 import gzip
+import json
 
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.io.text_tables import TextColumns, read_text_table
+from albert_tf.io.text_tables import TextColumns, read_text_table, read_texts
 
 ALL = TextColumns(text="first", text_pair="second", label="label", id="key")
 
@@ -123,3 +124,20 @@ def test_a_repeated_id_is_refused_with_both_places(name, content, tmp_path):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(AlbertError, match="does not exist"):
         read_text_table(str(tmp_path / "a.tsv"), TextColumns("text"))
+
+
+@pytest.mark.parametrize("column", ["label", "key"])
+def test_labels_and_ids_with_half_a_surrogate_pair_are_refused_and_texts_are_not(column, tmp_path):
+    row = {"first": "A \ud800", "second": "B", "label": "yes", "key": "1"}
+    read_texts([row], ALL, "train")
+    row[column] = "x\udfff"
+    path = write(tmp_path / "a.jsonl", json.dumps(row))
+    for data, place in ([row], "train row 0"), (path, f"{path}:1"):
+        with pytest.raises(AlbertError) as error:
+            read_texts(data, ALL, "train")
+        assert str(error.value).startswith(f"{place}: '{column}' is 'x\\udfff', with half of a")
+
+
+def test_a_number_that_python_does_not_write_is_refused():
+    with pytest.raises(AlbertError, match=r"^train row 0: the number in 'text' is too long"):
+        read_texts([{"text": 10**5000}], TextColumns("text"), "train")

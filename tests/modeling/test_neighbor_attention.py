@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
@@ -121,9 +122,7 @@ def test_all_blocks_of_weights_that_are_not_shared_look_at_the_neighbors():
         assert mean_probability(attention(encoder, embedded(encoder), block)[0], -1) > 0.4
 
 
-def test_models_too_small_for_sinusoids_stay_as_they_are():
-    encoder = encoder_of(dataclasses.replace(CONFIG, embedding_size=3))
-    before = [weight.numpy() for weight in encoder.weights]
-    attend_to_neighbors(encoder)
-    for weight, old in zip(encoder.weights, before):
-        np.testing.assert_array_equal(weight, old)
+@pytest.mark.parametrize("small", [{"embedding_size": 3}, {"num_attention_heads": 96}], ids=str)
+def test_models_too_small_for_sinusoids_are_refused(small):
+    with pytest.raises(AlbertError, match=r"needs heads of size 2 or more .* leave it out"):
+        attend_to_neighbors(encoder_of(dataclasses.replace(CONFIG, **small)))

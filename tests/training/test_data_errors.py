@@ -199,13 +199,24 @@ def test_an_id_that_the_model_does_not_have_is_one_sentence(tmp_path, shards):
 def test_a_shard_that_is_gone_is_named(tmp_path, shards):
     opened = source(shards[0])
     shards[0].unlink()
-    with pytest.raises(AlbertError, match=r"damaged or missing \(.*train; No such file"):
+    with pytest.raises(AlbertError, match=r"missing or not readable \(.*train; No such file"):
         estimator(tmp_path).evaluate_now(EvalSpec(opened.eval_input_fn))
+
+
+def test_a_shard_that_may_not_be_read_is_named(tmp_path, shards, unprivileged):
+    opened = source(shards[0])
+    made = estimator(tmp_path)
+    shards[0].chmod(0)
+    sentence = r"missing or not readable \(.*train; Permission denied\)"
+    with unprivileged(), pytest.raises(AlbertError, match=sentence):
+        made.evaluate_now(EvalSpec(opened.eval_input_fn))
 
 
 def test_damage_in_data_without_a_check_is_one_sentence(tmp_path, shards):
     opened = source(shards[0])
     flip(shards[0], 3)
     unchecked = TrainSpec(lambda context: opened.train_input_fn(context), max_steps=1)
-    with pytest.raises(AlbertError, match=r"missing \(corrupted record at \d+\); run data_prep"):
+    with pytest.raises(
+        AlbertError, match=r"not readable \(corrupted record at \d+\); run data_prep"
+    ):
         estimator(tmp_path).train(unchecked)

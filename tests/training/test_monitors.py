@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -46,6 +47,15 @@ def test_damaged_and_later_lines_are_dropped_and_the_damaged_ones_counted(tmp_pa
     MetricsLog(str(tmp_path), 2).close()
     assert path.read_bytes().splitlines() == good[:2]
     assert f"{path} has 3 damaged lines; they are dropped." in capsys.readouterr().out
+
+
+def test_a_log_whose_folder_is_gone_is_one_sentence(tmp_path):
+    log = MetricsLog(str(tmp_path / "run"), 0)
+    log.write(1, "train", {"loss": 1.0})
+    shutil.rmtree(tmp_path / "run")
+    sentence = r"^Cannot write the metrics of step 2, in .*metrics.jsonl \(.*No such file"
+    with pytest.raises(AlbertError, match=sentence):
+        log.write(2, "train", {"loss": 1.0})
 
 
 def test_descriptions_appear_among_tensorboard_texts(tmp_path):

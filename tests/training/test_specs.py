@@ -12,9 +12,10 @@ import pytest
 from albert_tf import AlbertError, RunConfig, TrainSpec
 from albert_tf.training.specs import MAX_SEED, MAX_STEPS, check_eval_batch, check_train_batch
 
-ABOVE_0, AT_LEAST_0 = "must be a number above 0.", "must be a number of at least 0."
-AT_LEAST_1 = "must be an integer of at least 1."
-SEEDS = "is out of range; seeds are integers from 0 to 2147483647."
+ABOVE_0 = "must be a number above 0 that float32 can hold."
+FROM_0 = "must be a number of at least 0 that float32 can hold."
+INTEGER_FROM_0, INTEGER_FROM_1 = (f"must be an integer from {n} to 2147483647." for n in (0, 1))
+BATCH = "must be an integer from 1 to 1048576."
 
 
 @pytest.mark.parametrize(
@@ -24,19 +25,27 @@ SEEDS = "is out of range; seeds are integers from 0 to 2147483647."
         ("learning_rate", -0.1, ABOVE_0),
         ("learning_rate", math.nan, ABOVE_0),
         ("learning_rate", math.inf, ABOVE_0),
+        ("learning_rate", 1e-46, ABOVE_0),
         ("clip_norm", 0.0, ABOVE_0),
-        ("weight_decay_rate", math.nan, AT_LEAST_0),
-        ("poly_power", -1.0, AT_LEAST_0),
-        ("num_warmup_steps", -1, AT_LEAST_0),
-        ("seed", -1, SEEDS),
-        ("seed", 2**31, SEEDS),
-        ("train_batch_size", "8", AT_LEAST_1),
-        ("eval_batch_size", 8.5, AT_LEAST_1),
-        ("steps_per_loop", 0, AT_LEAST_1),
-        ("early_stopping_evals", -1, "must be an integer of at least 0."),
-        ("shallow_layers", 0, AT_LEAST_1),
-        ("num_shallow_steps", -1, "must be an integer of at least 0."),
-        ("seed", 1.5, SEEDS),
+        ("clip_norm", 1e39, ABOVE_0),
+        ("weight_decay_rate", 3.5e38, FROM_0),
+        ("weight_decay_rate", math.nan, FROM_0),
+        ("poly_power", -1.0, FROM_0),
+        ("num_warmup_steps", -1, INTEGER_FROM_0),
+        ("seed", -1, INTEGER_FROM_0),
+        ("seed", 2**31, INTEGER_FROM_0),
+        ("train_batch_size", "8", BATCH),
+        ("eval_batch_size", 8.5, BATCH),
+        ("train_batch_size", 10**12, BATCH),
+        ("eval_batch_size", 10**7, BATCH),
+        ("gradient_accumulation_steps", 2**31, INTEGER_FROM_1),
+        ("start_warmup_step", 10**12, INTEGER_FROM_0),
+        ("log_every_steps", 2**31, INTEGER_FROM_1),
+        ("steps_per_loop", 0, INTEGER_FROM_1),
+        ("early_stopping_evals", -1, INTEGER_FROM_0),
+        ("shallow_layers", 0, INTEGER_FROM_1),
+        ("num_shallow_steps", -1, INTEGER_FROM_0),
+        ("seed", 1.5, INTEGER_FROM_0),
     ],
 )
 def test_invalid_numbers_are_refused(name, value, problem):
@@ -90,9 +99,10 @@ def test_the_smallest_and_largest_values_are_accepted():
     TrainSpec(input, max_steps=MAX_STEPS)
 
 
-def test_more_steps_than_a_step_counter_holds_are_refused():
-    with pytest.raises(AlbertError, match=r"^100,000,000,000,000,000,000 steps are too many"):
-        TrainSpec(input, max_steps=10**20)
+@pytest.mark.parametrize("steps", [0, -5, 10**20])
+def test_impossible_numbers_of_steps_are_refused(steps):
+    with pytest.raises(AlbertError, match=f"^`max_steps`={steps} must be an integer from 1 to"):
+        TrainSpec(input, max_steps=steps)
 
 
 @pytest.mark.parametrize(

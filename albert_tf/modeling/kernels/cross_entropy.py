@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from albert_tf.modeling.kernels.fusion import custom_gradient, fused
@@ -16,9 +18,9 @@ def cross_entropy(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the negative log probability of each label, and whether it is the most probable one.
 
-    The logits are products + bias, in float32. If several classes share the highest logit, each of
-    them counts as the most probable one. GPUs use TensorFlow's own kernel, which runs in one thread
-    on CPUs.
+    The logits are products + bias, in float32. If several classes share the highest logit, the
+    first of them is the most probable one, as for `tf.argmax`. GPUs use TensorFlow's own kernel,
+    which runs in one thread on CPUs.
 
     Args:
       products: [rows, classes] of any float type.
@@ -33,19 +35,19 @@ def cross_entropy(
         return _from_exponentials(products, bias, labels, training)
     logits = tf.nn.bias_add(tf.cast(products, tf.float32), bias)
     if current_mode().compiled:
-        losses, of_labels = _from_logits(logits, labels)
+        losses = _from_logits(logits, labels)
     else:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        of_labels = tf.gather(logits, labels, batch_dims=1)
-    return losses, of_labels >= tf.reduce_max(logits, axis=1)
+    # TensorFlow compares int32 on the CPU, even if the rest of the graph runs on a GPU.
+    return losses, tf.argmax(logits, axis=1) == tf.cast(labels, tf.int64)
 
 
-def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Keeps only the logits for the backward pass; returns the losses and the labels' logits."""
+def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Returns the losses; keeps only the logits for the backward pass."""
     is_label = tf.range(tf.shape(logits)[1]) == labels[:, None]
 
     @custom_gradient
-    def function(logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def function(logits: tf.Tensor) -> tuple[tf.Tensor, Callable[..., tf.Tensor]]:
         log_sum = tf.reduce_logsumexp(logits, axis=1, keepdims=True)
         if current_mode().for_tpu():
             # To gather from the logits the compiler would store them in float32.
@@ -53,10 +55,10 @@ def _from_logits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Te
         else:
             of_labels = tf.gather(logits, labels, batch_dims=1)
 
-        def grad(dlosses: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+        def grad(dlosses: tf.Tensor) -> tf.Tensor:
             return (tf.exp(logits - log_sum) - tf.cast(is_label, tf.float32)) * dlosses[:, None]
 
-        return (log_sum[:, 0] - of_labels, of_labels), grad
+        return log_sum[:, 0] - of_labels, grad
 
     return function(logits)
 
@@ -98,6 +100,11 @@ def _from_exponentials(
             dbias = tf.matmul(factors, exponentials, transpose_a=True)[0]
             return dproducts, tf.tensor_scatter_nd_sub(dbias, labels[:, None], dlosses)
 
-        return (losses, of_labels >= maxima[:, 0]), grad
+        # Only these rows can be right: `tf.argmax` takes several times as long as a maximum.
+        highest = tf.where(of_labels >= maxima[:, 0])
+        right = tf.argmax(tf.gather_nd(logits, highest), axis=1, output_type=labels.dtype)
+        right = right == tf.gather_nd(labels, highest)
+        right = tf.scatter_nd(highest, right, tf.shape(labels, tf.int64))
+        return (losses, right), grad
 
     return function(products, bias)

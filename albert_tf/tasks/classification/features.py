@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from albert_tf.tasks.base import InputOptions
 
 _CHUNK = 2048
+#: The largest number to predict: its square, which the loss has, is finite in float32.
+_LARGEST = 1e18
 #: Part of the cache's key: increase it when the same texts result in other records.
 _FORMAT = 2
 
@@ -129,14 +131,14 @@ def label_values(examples: Sequence[TextExample], labels: Sequence[str]) -> np.n
     """Returns labels as indices into `labels`, int64 [n]; without `labels` as float32 [n].
 
     Raises:
-      AlbertError: a label is not in `labels`, or is not a finite number.
+      AlbertError: a label is not in `labels`, or is not a number that can be trained on.
     """
     index = {label: i for i, label in enumerate(labels)}
     values = []
     for example in examples:
         value = index.get(example.label) if labels else _finite(example.label)
-        if value is None:
-            problem = "is not a finite number"
+        if value is None or not (labels or abs(value) <= _LARGEST):
+            problem = f"is not a number from {-_LARGEST:g} to {_LARGEST:g}"
             if labels:
                 problem = f"does not occur in the training data, which has {shown_names(labels)}"
             raise AlbertError(f"{example.where}: the label {shown(example.label)} {problem}.")

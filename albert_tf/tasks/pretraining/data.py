@@ -22,6 +22,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.training.specs import check_integer
 
 AUTO, STATIC, DYNAMIC = "auto", "static", "dynamic"
 #: Sequences are not shortened further.
@@ -34,6 +35,15 @@ _MASKING_OPTIONS = (
     "favor_shorter_ngram",
     "do_whole_word_mask",
 )
+
+
+def are_compact(patterns: str) -> bool:
+    """Returns whether records are compact, so that training masks them; see `open_records`."""
+    return _is_compact(find_manifest(record_files(patterns)))
+
+
+def _is_compact(manifest: Manifest | None) -> bool:
+    return manifest is not None and manifest.kind == COMPACT_PRETRAINING
 
 
 def open_records(
@@ -75,7 +85,7 @@ def open_records(
                 f"The records {patterns} use a vocabulary of {vocab_size} pieces, but the model "
                 f"has vocab_size={config.vocab_size}; build them with the model's tokenizer."
             )
-    compact = manifest is not None and manifest.kind == COMPACT_PRETRAINING
+    compact = _is_compact(manifest)
     if not compact and not {"input_ids", "masked_lm_positions"} <= set(features):
         raise AlbertError(
             f"{patterns} does not contain pretraining records; build them with "
@@ -96,7 +106,10 @@ def open_records(
             f"The records {patterns} are masked already, so `{name}` cannot be changed; leave it "
             "out, or build them with --record_format=compact."
         )
-    expected = dict(expected or {})
+    expected = {name: wanted for name, wanted in (expected or {}).items() if wanted is not None}
+    for name, wanted in expected.items():
+        shortest = _SHORTEST if compact and name == "max_seq_length" else 1
+        check_integer(f"`{name}`", wanted, shortest)
     if compact:
         wanted = expected.get("max_seq_length")
         dynamic_masking = _dynamic_masking(
@@ -117,7 +130,7 @@ def open_records(
         )
     sizes = {"max_seq_length": length, "max_predictions_per_seq": predictions}
     for name, wanted in expected.items():
-        if wanted is not None and wanted != sizes[name]:
+        if wanted != sizes[name]:
             raise AlbertError(
                 f"The records {patterns} have {name}={sizes[name]}, not {wanted}; leave out "
                 f"`{name}` to take it from the records."
@@ -199,7 +212,7 @@ def _dynamic_masking(
             "records again."
         )
     swap = manifest.options.get("sentence_objective") == "sop"
-    shorter = min(stored, max(length, _SHORTEST)) if length else None
+    shorter = min(stored, length) if length else None
     return DynamicMasking(manifest.features, options, tokenizer, swap, shorter)
 
 

@@ -18,7 +18,6 @@ from albert_tf.io import files
 from albert_tf.io.json_values import from_json
 from albert_tf.training.specs import RunConfig
 
-PLAN_FILE = "plan.json"
 #: Positions of a training step, at least; longer runs have larger batches, up to the largest one.
 _POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
 #: Steps of a run above which the batch doubles. In the same time, many steps with small batches
@@ -35,8 +34,11 @@ _WARMUP_SHARE, _WARMUP_STEPS, _MOST_WARMUP_SHARE = 0.04, 100, 0.2
 #: Share of the time in which models of at least this many layers train half of them; in half of the
 #: time instead, they learned less (docs/results/tuning.md).
 _SHALLOW_SHARE, _FEWEST_LAYERS = 0.7, 4
-#: Checkpoints of a run.
-_SAVES = 20
+#: Checkpoints of a run, at least, and the most seconds between two of them.
+_SAVES, _SAVE_SECONDS = 20, 900.0
+#: Fields of RunConfig that a plan sets and the run records.
+_RECORDED = ("train_batch_size", "num_warmup_steps", "learning_rate", "shallow_layers",
+             "num_shallow_steps")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Plan:
     learning_rate: float
     masked_lm_prob: float | None
     ngram: int | None
-    neighbor_attention: bool = True
+    neighbor_attention: bool
     shallow_layers: int | None = None
     num_shallow_steps: int = 0
 
@@ -73,8 +75,14 @@ class Plan:
             num_warmup_steps=self.num_warmup_steps,
             shallow_layers=self.shallow_layers,
             num_shallow_steps=self.num_shallow_steps,
-            save_checkpoints_steps=max(1, self.num_train_steps // _SAVES),
+            save_checkpoints_steps=self._save_checkpoints_steps(),
         )
+
+    def _save_checkpoints_steps(self) -> int:
+        # The steps of all layers are the slower ones.
+        share = 1 - _SHALLOW_SHARE if self.shallow_layers else 1.0
+        step_seconds = share * self.seconds / (self.num_train_steps - self.num_shallow_steps)
+        return max(1, min(self.num_train_steps // _SAVES, int(_SAVE_SECONDS / step_seconds)))
 
 
 def masks(is_compact: bool) -> dict[str, float | int | None]:
@@ -113,6 +121,7 @@ def make_plan(
     step_seconds: Mapping[int | None, float],
     smallest: int,
     is_compact: bool,
+    neighbor_attention: bool = True,
 ) -> Plan:
     """Plans a run.
 
@@ -123,6 +132,7 @@ def make_plan(
         layers (None) and, if the plan is to start with fewer, for `shallow_layers`.
       smallest: see `smallest_batch`.
       is_compact: whether the records leave the masks open.
+      neighbor_attention: whether the model's heads are large enough for it.
 
     Raises:
       AlbertError: the time is too short for a single step.
@@ -149,29 +159,41 @@ def make_plan(
         num_warmup_steps=min(warmup_steps, int(_MOST_WARMUP_SHARE * steps)),
         learning_rate=_RATE,
         **masks(is_compact),
+        neighbor_attention=neighbor_attention,
         shallow_layers=shallow if shallow_steps else None,
         num_shallow_steps=shallow_steps,
     )
 
 
-def save_plan(folder: str, plan: Plan) -> None:
-    """Writes the plan of a run to its output directory."""
-    files.write_json(os.path.join(folder, PLAN_FILE), dataclasses.asdict(plan))
+def recorded_plan(folder: str, seconds: float, is_compact: bool) -> Plan | None:
+    """Returns the plan of the run in an output directory; None if there is no run.
 
-
-def load_plan(folder: str, seconds: float) -> Plan | None:
-    """Reads the plan of a run that is resumed; None if the output directory has none.
+    Args:
+      folder: the output directory.
+      seconds: the time that the run must have been planned for.
+      is_compact: whether the records leave the masks open.
 
     Raises:
-      AlbertError: the run was planned for another time, or the file is damaged.
+      AlbertError: the run was not planned, or for another time; or its record is damaged.
     """
-    path = os.path.join(folder, PLAN_FILE)
-    if not files.exists(path):
+    # TensorFlow takes seconds to import.
+    from albert_tf.training.run_identity import RUN_CONFIG, recorded_run
+    from albert_tf.weights.checkpoint_files import has_checkpoint
+
+    path = os.path.join(folder, RUN_CONFIG)
+    if not (files.exists(path) or has_checkpoint(folder)):
         return None
-    plan = from_json(Plan, files.read_object(path, "plan"), path)
-    if plan.seconds != seconds:
+    recorded = recorded_run(folder)
+    run, train = recorded["run"], recorded["train"]
+    planned = train.get("time_budget")
+    if planned != seconds:
+        time = f"planned for {planned} seconds" if planned else "of a given number of steps"
         raise AlbertError(
-            f"{folder} holds a run planned for {plan.seconds:g} seconds, not {seconds:g}; give the "
-            "same time to resume it, or another output directory."
+            f"{folder} holds a run {time}, not one planned for {seconds:g} seconds; give the same "
+            "settings to resume it, or another `output_dir`."
         )
-    return plan
+    values = {name: run.get(name) for name in _RECORDED}
+    values["num_train_steps"] = train.get("max_steps")
+    values["neighbor_attention"] = bool(recorded["task"].get("neighbor_attention"))
+    values = {"seconds": seconds, **values, **masks(is_compact)}
+    return from_json(Plan, values, path)

@@ -178,12 +178,22 @@ class TestFusedFunctions:
 
         check(losses, textbook, [50 * normal(6, 7), 20 * normal(7)])
 
-    def test_cross_entropy_tells_which_labels_are_the_most_probable(self, training):
+    @pytest.mark.parametrize("mode", [{}, {"compiled": True}])
+    def test_cross_entropy_tells_which_labels_are_the_most_probable(self, training, mode):
         products = tf.constant([[1.0, 2, 0], [1, 2, 0], [3, 1, 3], [3, 1, 3]], tf.bfloat16)
         bias = tf.constant([2.0, 0, 0])
-        losses, correct = cross_entropy(products, bias, tf.constant([0, 1, 2, 0]), training)
+        with graph_mode(**mode):
+            losses, correct = cross_entropy(products, bias, tf.constant([0, 1, 2, 0]), training)
         assert losses.dtype == tf.float32
         np.testing.assert_array_equal(correct, [True, False, False, True])
+
+    @pytest.mark.parametrize("mode", [{}, {"compiled": True}])
+    def test_of_equal_logits_only_the_first_counts_as_the_most_probable(self, training, mode):
+        labels = tf.constant([0, 1, 2, 2])
+        products = tf.constant([[1.0, 1, 1], [1, 1, 1], [1, 1, 1], [0, 1, 1]])
+        with graph_mode(**mode):
+            _, correct = cross_entropy(products, tf.zeros([3]), labels, training)
+        np.testing.assert_array_equal(correct, [True, False, False, False])
 
     def test_cross_entropy_of_bfloat16_is_that_of_float32(self, training):
         products, bias = tf.cast(4 * normal(20, 50), tf.bfloat16), normal(50)

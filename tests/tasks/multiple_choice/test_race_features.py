@@ -173,7 +173,7 @@ def test_records_are_made_again_when_anything_that_made_them_changes(tokenizer, 
     [
         ({"num_choices": 1}, "num_choices=1 must be 2 to 26"),
         ({"max_seq_length": 131}, "max_qa_length=128 does not fit: with max_seq_length=131"),
-        ({"max_qa_length": 0}, "max_qa_length=0 must be an integer of at least 1"),
+        ({"max_qa_length": 0}, "max_qa_length=0 must be an integer from 1"),
     ],
 )
 def test_impossible_lengths_are_refused(values, message):

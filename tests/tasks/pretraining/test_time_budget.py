@@ -5,19 +5,20 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from albert_tf.errors import AlbertError
+from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tasks.pretraining.time_budget import (
-    PLAN_FILE,
-    load_plan,
     make_plan,
-    save_plan,
+    recorded_plan,
     shallow_layers,
     smallest_batch,
 )
-from albert_tf.training.specs import RunConfig
+from albert_tf.training.run_identity import RUN_CONFIG, RunIdentity
+from albert_tf.training.specs import RunConfig, TrainSpec
 from tests.support.builders import tiny_config
 
 
@@ -98,39 +99,57 @@ def test_a_run_too_short_for_shallow_steps_has_none():
     assert (plan.num_train_steps, plan.shallow_layers, plan.num_shallow_steps) == (1, None, 0)
 
 
-def test_a_plan_of_a_version_without_shallow_layers_is_kept(tmp_path):
-    plan = plan_of(60.0)
-    save_plan(str(tmp_path), plan)
-    path = tmp_path / PLAN_FILE
-    values = json.loads(path.read_text())
-    path.write_text(json.dumps({k: v for k, v in values.items() if "shallow" not in k}))
-    assert load_plan(str(tmp_path), 60.0) == plan
-
-
 def test_too_short_a_time_is_an_error():
     with pytest.raises(AlbertError, match=r"too short: 1 seconds are left .* one step takes 4"):
         plan_of(1.0, 4.0)
 
 
-def test_a_plan_is_kept_for_the_same_time_and_for_no_other(tmp_path):
+def record_run(folder, plan, time_budget):
+    """Writes run_config.json as the training of a plan does; returns its path."""
+    source = SimpleNamespace(manifest=None, masking=None)
+    task = PretrainingTask(tiny_config(40), source, neighbor_attention=plan.neighbor_attention)
+    spec = TrainSpec(None, plan.num_train_steps, "data", time_budget=time_budget)
+    RunIdentity(plan.run_config(RunConfig(str(folder))), task, spec).write(str(folder))
+    return folder / RUN_CONFIG
+
+
+@pytest.mark.parametrize("neighbors", [True, False])
+def test_a_plan_is_kept_for_the_same_time_and_for_no_other(tmp_path, neighbors):
     folder = str(tmp_path)
-    assert load_plan(folder, 60.0) is None
-    plan = plan_of(60.0)
-    save_plan(folder, plan)
-    assert load_plan(folder, 60.0) == plan
-    with pytest.raises(AlbertError, match="planned for 60 seconds, not 90; give the same time"):
-        load_plan(folder, 90.0)
+    assert recorded_plan(folder, 60.0, is_compact=True) is None
+    plan = make_plan(60.0, 50.0, {6: 0.1, None: 0.2}, 16, True, neighbors)
+    record_run(tmp_path, plan, 60.0)
+    assert recorded_plan(folder, 60.0, is_compact=True) == plan
+    with pytest.raises(AlbertError, match=r"planned for 60\.0 seconds, not .* 90 seconds"):
+        recorded_plan(folder, 90.0, is_compact=True)
+
+
+def test_the_folder_of_a_run_without_a_plan_is_refused(tmp_path):
+    record_run(tmp_path, plan_of(60.0), None)
+    with pytest.raises(AlbertError, match="holds a run of a given number of steps"):
+        recorded_plan(str(tmp_path), 60.0, is_compact=True)
+
+
+def test_checkpoints_without_the_record_of_their_run_are_refused(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    for name in ("checkpoint", "ckpt-5.index", "ckpt-5.data-00000-of-00001"):
+        (tmp_path / "checkpoints" / name).write_text("")
+    with pytest.raises(AlbertError, match=r"run_config\.json does not exist"):
+        recorded_plan(str(tmp_path), 60.0, is_compact=True)
 
 
 @pytest.mark.parametrize(
-    "change", [{"seconds": None}, {"num_train_steps": "many"}, {"stages": []}], ids=str
+    ("part", "change"),
+    [("run", {"train_batch_size": None}), ("train", {"max_steps": "many"}), ("task", 0)],
+    ids=str,
 )
-def test_a_damaged_plan_is_an_error_that_names_the_file(tmp_path, change):
-    save_plan(str(tmp_path), plan_of(60.0))
-    path = tmp_path / PLAN_FILE
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(AlbertError, match=PLAN_FILE):
-        load_plan(str(tmp_path), 60.0)
+def test_a_damaged_record_is_an_error_that_names_the_file(tmp_path, part, change):
+    path = record_run(tmp_path, plan_of(60.0), 60.0)
+    values = json.loads(path.read_text())
+    values[part] = {**values[part], **change} if change else change
+    path.write_text(json.dumps(values))
+    with pytest.raises(AlbertError, match=RUN_CONFIG):
+        recorded_plan(str(tmp_path), 60.0, is_compact=True)
 
 
 def test_a_plan_sets_the_schedule_and_keeps_all_other_settings():
@@ -139,3 +158,12 @@ def test_a_plan_sets_the_schedule_and_keeps_all_other_settings():
     assert (config.output_dir, config.seed, config.precision) == ("run", 7, "mixed_bfloat16")
     assert (config.train_batch_size, config.num_warmup_steps) == (16, 100)
     assert config.save_checkpoints_steps == 25
+
+
+@pytest.mark.parametrize("shallow", [{}, {6: 0.2}], ids=["all layers", "fewer at first"])
+def test_long_runs_save_every_quarter_of_an_hour_even_where_steps_are_slow(shallow):
+    day = 24 * 3600.0
+    plan = make_plan(day, day, {**shallow, None: 0.5}, 16, is_compact=True)
+    factor = plan.train_batch_size / 16
+    config = plan.run_config(RunConfig("run"))
+    assert 850 < config.save_checkpoints_steps * 0.5 * factor <= 900
