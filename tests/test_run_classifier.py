@@ -374,7 +374,7 @@ BAD_INPUT = {
         {"do_eval": True, "eval_file": "{folder}/odd.tsv"},
         "odd.tsv:2: the label 'neutral' does not occur in the training data",
     ),
-    "not a number": ({"regression": True}, "train.tsv:2: the label 'negative' is not a finite"),
+    "not a number": ({"regression": True}, "train.tsv:2: the label 'negative' is not a number"),
     "no vocabulary": ({"vocab_file": ""}, "--spm_model_file or --vocab_file is needed"),
     "too long": ({"max_seq_length": 17}, "max_seq_length=17 exceeds the model's"),
     "too short": ({"max_seq_length": 4}, "max_seq_length=4 must be at least 5"),

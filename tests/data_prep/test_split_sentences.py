@@ -6,12 +6,13 @@ import gzip
 import json
 import os
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
 import data_prep.split_sentences as split_sentences_module
 from albert_tf.errors import AlbertError
-from albert_tf.io import text_files
+from albert_tf.io import removal, text_files
 from albert_tf.io.text_files import read_lines
 from data_prep.split_sentences import Layout, list_files, split_sentences
 
@@ -82,12 +83,16 @@ def test_a_file_that_two_patterns_match_is_read_once(tmp_path):
 
 
 def test_what_a_killed_process_left_beside_the_output_is_removed(tmp_path):
-    for name in ("out.txt.tmp-0123abcd", "other.txt.tmp-0123abcd"):
-        (tmp_path / name).touch()
+    for name in ("out.txt", "other.txt"):
+        path = str(tmp_path / name)
+        with removal.own_temporaries(removal.owner_id("output", path)):
+            Path(removal.temporary_name(path)).touch()
+    (tmp_path / "out.txt.tmp-0123abcd").touch()  # Nobody knows whose it is.
     (tmp_path / "in.txt").write_text("One. Two.")
     split_sentences([str(tmp_path / "in.txt")], str(tmp_path / "out.txt"), Layout("text"))
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"in.txt", "out.txt", "other.txt.tmp-0123abcd"}
+    left = sorted(path.name for path in tmp_path.iterdir() if "other" not in path.name)
+    assert left == ["in.txt", "out.txt", "out.txt.tmp-0123abcd"]
+    assert len(list(tmp_path.glob("other.txt.tmp-*"))) == 1
 
 
 def test_each_json_line_is_a_document(tmp_path):

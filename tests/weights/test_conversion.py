@@ -300,7 +300,8 @@ class TestScript:
         assert done.returncode == 0, done.stderr
         assert "32 weights" in done.stdout and "Not needed: 65" in done.stdout
         assert {p.name for p in (tmp_path / "out").iterdir()} == {
-            "config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"
+            ".written_files.json", "config.json", "model.safetensors", "tokenizer_config.json",
+            "vocab.txt",
         }  # fmt: skip
 
     def test_bad_input_is_one_sentence_and_leaves_nothing(self, run, release, tmp_path):
@@ -316,15 +317,18 @@ class TestScript:
             return {path.name: path.stat().st_ino for path in (tmp_path / "out").iterdir()}
 
         assert run(release, "hf").returncode == 0
+        (tmp_path / "out/my_notes.txt").touch()
         before = inodes()
         for source, to, flags, message in (
             (release, "hf", [], "out already exists; delete it"),
-            (release, "tf2", ["--overwrite"], "contains more than this would replace"),
+            (release, "tf2", ["--overwrite"], "not written there, such as my_notes.txt"),
             (tmp_path / "out", "hf", ["--overwrite"], "contains the input"),
         ):
             done = run(source, to, *flags)
             assert done.returncode == 1 and message in done.stderr
         assert inodes() == before
+        (tmp_path / "out/my_notes.txt").unlink()
+        del before["my_notes.txt"]
         assert run(release, "hf", "--overwrite").returncode == 0
         assert inodes().keys() == before.keys()
 

@@ -18,7 +18,7 @@ from albert_tf.tasks.squad.thresholds import THRESHOLDS_FILE, load_threshold
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.monitors import METRICS_FILE, MetricsLog
-from albert_tf.weights.checkpoint_files import find_checkpoint
+from albert_tf.weights.checkpoint_files import BestRecord, find_checkpoint
 from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, model_folder
 from tests.fuzz.targets.models import golden_weights
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, written
@@ -27,8 +27,8 @@ from tests.fuzz.targets.target import CONFIG, PIECES, Target, written
 def _best(folder: Path) -> Path:
     (folder / "best").mkdir(exist_ok=True)
     (folder / "best/ckpt-4.index").write_bytes(b"")
-    record = {"step": 4, "metric": "accuracy", "value": 0.5, "checkpoint": "ckpt-4"}
-    return written("best/best.json", record)(folder)
+    BestRecord(4, "accuracy", 0.5, "ckpt-4").save(str(folder / "best"))
+    return folder / "best/best.json"
 
 
 _CLASSIFIER = {
