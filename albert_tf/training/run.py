@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.interrupts import exit_status
+from albert_tf.io.interrupts import stop_exception
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
@@ -128,7 +128,8 @@ class TrainingRun:
 
         Raises:
           AlbertError: see `Estimator.train_and_evaluate`.
-          SystemExit: a signal has stopped the run, which has saved a checkpoint.
+          KeyboardInterrupt, SystemExit: a signal (Ctrl-C, or another one) has stopped the run,
+            which has saved a checkpoint.
         """
         if self.chief:
             files.remove_temporary(self.config.output_dir)
@@ -153,7 +154,7 @@ class TrainingRun:
         self.monitor.close()
         if signal:
             print(f"Stopped at step {step} and saved; the same command goes on from there.")
-            raise SystemExit(exit_status(signal))
+            raise stop_exception(signal)
         return self.results
 
     def _begin(self) -> int:
