@@ -82,7 +82,7 @@ def check_file(path: str, what: str = "file") -> None:
 
 
 def _check_no_device(path: str, what: str) -> None:
-    """Raises AlbertError for a pipe, of which one may wait for ever, or for the like of /dev/zero."""
+    """Raises AlbertError for a pipe or a device: one may never answer, the other never end."""
     if not is_local(path) or not os.path.exists(path):
         return
     mode = os.stat(path).st_mode

@@ -143,6 +143,7 @@ class TrainLoop:
         schedule: Callable[[tf.Tensor], tf.Tensor],
         config: RunConfig,
     ) -> None:
+        check_not_forked()
         self._strategy, self._task, self._model = strategy, task, model
         self._optimizer, self._config = optimizer, config
         self._schedule = schedule

@@ -152,7 +152,7 @@ def test_a_signal_ends_a_worker_that_waits_for_its_peer(tmp_path, number):
             assert cluster.processes[0].poll() is None, cluster.stderr(0)
             time.sleep(0.05)
         cluster.processes[0].send_signal(number)
-        assert cluster.processes[0].wait(5) == 128 + number
+        assert cluster.processes[0].wait(60) == 128 + number
         assert cluster.stderr(0).endswith(f"Stopped by {number.name}.\n")
 
 

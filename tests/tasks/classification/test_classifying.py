@@ -63,7 +63,7 @@ def test_a_classifier_in_a_forked_process_is_one_sentence(run):
     evaluator = Estimator(task, RunConfig(folder))
     assert_refused_in_a_fork(
         lambda: classifier.predict(["w1"]),
-        lambda: evaluator.evaluate(None),
+        lambda: evaluator._predictor(iter([])),
         lambda: Estimator(task, RunConfig(folder)),
     )
 
