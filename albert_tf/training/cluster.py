@@ -63,7 +63,7 @@ def check_cluster() -> tuple[str, list[str]]:
 def wait_for_others() -> None:
     """Waits until all processes of the cluster have been started, and says for whom it waits.
 
-    TensorFlow would wait for an hour, without a word and deaf to signals: it keeps Python from
+    TensorFlow would wait very long, without a word and deaf to signals: it keeps Python from
     running meanwhile. So each process first opens its port, where TensorFlow will listen later,
     and looks for those of the others.
 
