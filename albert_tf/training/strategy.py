@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.signals import kept_handlers
-from albert_tf.training.cluster import wait_for_others
+from albert_tf.training.cluster import check_cluster, wait_for_others
 from albert_tf.training.devices import gpu_details, missing_gpu
 from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32, RunConfig
 from albert_tf.training.tpu import tpu_name, tpu_strategy
@@ -116,6 +116,7 @@ def _check_unused() -> None:
 @functools.lru_cache(maxsize=1)
 def _multi_worker_strategy() -> tf.distribute.Strategy:
     """Joins the cluster, once a process."""
+    check_cluster()
     try:
         _check_unused()
         wait_for_others()
