@@ -50,7 +50,7 @@ def main(what):
 
 script.run(main, lambda: None, arguments=("WHAT",))
 """
-NATIVE = "hashlib.pbkdf2_hmac('sha1', b'', b'', 2**22)"
+NATIVE = "hashlib.pbkdf2_hmac('sha1', b'', b'', 2**20)"
 #: A program of a user, who has interrupted a library function before.
 PROGRAM = """
 import hashlib, time
@@ -155,7 +155,7 @@ def test_a_second_signal_interrupts_a_library_function_and_ends_no_process(start
     process.send_signal(number)
     time.sleep(0.7)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=90)
     assert (process.returncode, err) == (0, "")
     assert out == f"received {number:d}\ninterrupted\nalive\n"
 
