@@ -7,7 +7,7 @@
 
 The same command resumes a run: weights, optimizer, step and position in the data continue where
 they were. On SIGTERM or SIGINT (Ctrl-C) it finishes the current steps, saves, and exits with 143 or
-130; a second signal ends it at once. Errors exit with 1.
+130; so it does on SIGHUP and SIGUSR1. A second signal ends it at once. Errors exit with 1.
 """
 
 from __future__ import annotations

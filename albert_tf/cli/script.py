@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -57,7 +58,8 @@ def run(
             if not (signals.received or isinstance(error, KeyboardInterrupt)):
                 raise
             signal_number = signals.received or signal.SIGINT
-            print(stopped_by(signal_number), file=sys.stderr)
+            with contextlib.suppress(OSError):  # Nobody may read it.
+                print(stopped_by(signal_number), file=sys.stderr)
             sys.exit(exit_status(signal_number))
 
 

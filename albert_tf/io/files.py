@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -49,11 +50,23 @@ def path_of(path: Any, what: str) -> str:
 
 
 def check_file(path: str, what: str = "file") -> None:
-    """Raises AlbertError unless there is a file at `path`; `what` describes it."""
+    """Raises AlbertError unless there is a regular file at `path`; `what` describes it."""
     if not exists(path):
         raise AlbertError(f"The {what} {path} does not exist.")
     if isdir(path):
         raise AlbertError(f"The {what} {path} is a folder; give a file.")
+    _check_no_device(path, what)
+
+
+def _check_no_device(path: str, what: str) -> None:
+    """Raises AlbertError for a pipe or a device: one may never answer, the other never end."""
+    if not is_local(path) or not os.path.exists(path):
+        return
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise AlbertError(
+            f"The {what} {path} is a pipe or a device; write its content to a file, and give that."
+        )
 
 
 def check_folder(path: str) -> None:
@@ -68,6 +81,7 @@ def check_pattern(pattern: str, what: str = "input file") -> None:
     """Raises AlbertError if a local path or glob matches nothing; `what` describes the files."""
     if not _matches_something(pattern):
         raise _no_match(pattern, what)
+    _check_no_device(pattern, what)
 
 
 def _matches_something(pattern: str) -> bool:
@@ -93,7 +107,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
     A file whose name has the characters of a glob, such as "a [2].txt", stands for itself.
 
     Raises:
-      AlbertError: a pattern matches nothing.
+      AlbertError: a pattern matches nothing, or a pipe or a device.
     """
     if isinstance(patterns, str):
         patterns = [p.strip() for p in patterns.split(",") if p.strip()]
@@ -104,6 +118,8 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
         matches = [pattern] if exists(pattern) else sorted(gfile().glob(pattern))
         if not matches:
             raise _no_match(pattern, what)
+        for match in matches:
+            _check_no_device(match, what)
         files += [m for m in matches if m not in files]
     return files
 

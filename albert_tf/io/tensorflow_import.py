@@ -15,6 +15,8 @@ from importlib import metadata
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from albert_tf.io.interrupts import end_process
+from albert_tf.io.signals import kept_handlers
 from albert_tf.io.streams import standard_error_without
 
 #: Lines that TensorFlow writes during its import, before it reads TF_CPP_MIN_LOG_LEVEL: abseil's
@@ -68,7 +70,8 @@ def _import(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
         # Without Keras 3 the imports take 3.7 processor seconds, with it 5.4 (TensorFlow 2.21).
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     noise = () if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" else _NOISE
-    with standard_error_without(noise):
+    # Python discards most exceptions of signal handlers that run during an import.
+    with standard_error_without(noise), kept_handlers(in_scripts=end_process):
         execute(module)
 
 

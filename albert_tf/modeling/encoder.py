@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
+from albert_tf.io.forks import check_not_forked
 from albert_tf.io.json_values import shown, shown_names
 from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import Select, additive_mask
@@ -97,6 +98,7 @@ class AlbertModel(keras.Model):
                 "AlbertConfig.from_preset, from_json or from_dict."
             )
         check_same_keras(type(self).__name__, [dtype])
+        check_not_forked()
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.config = config
 
@@ -104,8 +106,10 @@ class AlbertModel(keras.Model):
         """Calls the model; see `call`.
 
         Raises:
-          AlbertError: an input belongs to another Keras, or a layer of Keras 3 calls the model.
+          AlbertError: an input belongs to another Keras, a layer of Keras 3 calls the model, or the
+            process is a fork of one that has used a model.
         """
+        check_not_forked()
         values = inputs.values() if isinstance(inputs, Mapping) else [inputs]
         check_same_keras(type(self).__name__, values)
         # The code needs no AutoGraph, whose conversion takes longer than the tracing.

@@ -58,8 +58,7 @@ def unpack(path: str) -> str:
       AlbertError: the archive is missing, damaged or too large, or has a member that is neither a
         file nor a folder inside the archive.
     """
-    if not tf.io.gfile.exists(path):
-        raise AlbertError(f"The archive {path} does not exist.")
+    files.check_file(path, "archive")
     status = tf.io.gfile.stat(path)
     key = (path, status.length, status.mtime_nsec)
     if key not in _unpacked:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of
+from albert_tf.io.forks import check_not_forked
 from albert_tf.io.json_values import shown
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.base import FineTuningTask, load_model_files
@@ -42,11 +43,16 @@ class FineTunedModel:
 
     def __init__(self, task: FineTuningTask, model: AlbertModel, folder: str | None = None) -> None:
         self.task, self.model, self.folder = task, model, folder
-        self._predict = tf.function(
+        self._graph = tf.function(
             lambda batch: self.task.predict(self.model, batch),
             [dict(self.signature)],
             autograph=False,
         )
+
+    def _predict(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the predictions of the task for a batch, which has the class's `signature`."""
+        check_not_forked()
+        return self._graph(batch)
 
     @classmethod
     def load(cls, folder: str, **changes: Any) -> Self:

@@ -31,8 +31,9 @@ class Estimator(Evaluator):
         """Trains, evaluates as `eval_spec` says, and keeps the best weights separately.
 
         Resumes a run of the same configuration in the output directory: weights, optimizer slots,
-        step and position in the data. SIGTERM or SIGINT, to any worker, ends the run with a
-        checkpoint after the current steps, by SystemExit (exit status 143 or 130).
+        step and position in the data. A signal to any worker ends the run with a checkpoint after
+        the current steps: Ctrl-C by KeyboardInterrupt; SIGTERM, SIGHUP and SIGUSR1 by SystemExit
+        with the exit status 143, 129 or 138. A second Ctrl-C raises KeyboardInterrupt at once.
 
         Returns:
           The metrics of the last evaluation, None without one.

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf.data.context import InputContext, InputFn
 from albert_tf.errors import AlbertError
+from albert_tf.io.forks import check_not_forked
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.kernels.graph_mode import graph_mode
@@ -142,6 +143,7 @@ class TrainLoop:
         schedule: Callable[[tf.Tensor], tf.Tensor],
         config: RunConfig,
     ) -> None:
+        check_not_forked()
         self._strategy, self._task, self._model = strategy, task, model
         self._optimizer, self._config = optimizer, config
         self._schedule = schedule
@@ -331,6 +333,7 @@ class Predictor:
 
         Returns None after the last batch.
         """
+        check_not_forked()
         try:
             outputs = {k: v.numpy() for k, v in self._step(iterator).items()}
         except tf.errors.OutOfRangeError:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.locks import lock_folder
+from albert_tf.io.streams import outliving_readers
 from albert_tf.training.preemption import lost_workers
 from albert_tf.training.strategy import highest, is_chief, join_cluster
 
@@ -16,6 +17,8 @@ from albert_tf.training.strategy import highest, is_chief, join_cluster
 @contextlib.contextmanager
 def output_lock(strategy: str, *folders: str) -> Iterator[None]:
     """Locks output directories while a run trains there; joins its cluster first, if any.
+
+    A run outlives the reader of its output, such as `tee`.
 
     In a cluster only the chief takes the locks, as only the chief writes, but all processes have to
     call this. If the chief fails, all of them raise, so that none waits for the others.
@@ -30,6 +33,8 @@ def output_lock(strategy: str, *folders: str) -> Iterator[None]:
     cluster = join_cluster(strategy)
     error: AlbertError | None = None
     with contextlib.ExitStack() as locks:
+        if folders:
+            locks.enter_context(outliving_readers())
         if cluster is None or is_chief(cluster):
             try:
                 for folder in folders:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Stops a run on SIGTERM and SIGINT, all workers of a cluster together; reports lost workers."""
+"""Stops a run on a signal, all workers of a cluster together; reports lost workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOST = ("Collective ops is aborted", "remote target /job:")
 
 
 class PreemptionHandler(StopSignals):
-    """Handles SIGTERM and SIGINT while it is entered; a context manager.
+    """Handles the signals that stop programs while it is entered; a context manager.
 
     Between two calls of the training loop, `agree` returns whether a signal has come. In a cluster,
     a signal to one worker stops all of them at the same step: they save together, and they wait for

@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
-from albert_tf.io.interrupts import exit_status
+from albert_tf.io.interrupts import stop_exception
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
@@ -137,7 +137,8 @@ class TrainingRun:
 
         Raises:
           AlbertError: see `Estimator.train_and_evaluate`.
-          SystemExit: a signal has stopped the run, which has saved a checkpoint.
+          KeyboardInterrupt, SystemExit: a signal (Ctrl-C, or another one) has stopped the run,
+            which has saved a checkpoint.
         """
         folder = self.config.output_dir
         known = self.identity.is_in(folder)
@@ -168,7 +169,7 @@ class TrainingRun:
         self.monitor.close()
         if signal:
             print(f"Stopped at step {step} and saved; the same command goes on from there.")
-            raise SystemExit(exit_status(signal))
+            raise stop_exception(signal)
         return self.results
 
     def _begin(self, known: bool) -> int:

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io.signals import kept_handlers
-from albert_tf.training.cluster import check_cluster
+from albert_tf.training.cluster import check_cluster, wait_for_others
 from albert_tf.training.devices import gpu_details, missing_gpu
 from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32, RunConfig
 from albert_tf.training.tpu import tpu_name, tpu_strategy
@@ -30,7 +31,7 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
         return _mirrored_strategy()
     if config.strategy == "multi_worker":
         return _multi_worker_strategy()
-    with kept_handlers():
+    with kept_handlers(signal.SIG_DFL):
         return tpu_strategy(tpu_name(config), config.tpu_zone, config.gcp_project)
 
 
@@ -70,7 +71,7 @@ def join_cluster(strategy: str) -> tf.distribute.Strategy | None:
       The strategy of the cluster; None if there is no cluster.
 
     Raises:
-      AlbertError: TF_CONFIG names no cluster.
+      AlbertError: TF_CONFIG names no cluster, or not all of its processes have been started.
     """
     return _multi_worker_strategy() if strategy == "multi_worker" else None
 
@@ -105,12 +106,22 @@ def precisions_of_gpu(compute_capability: tuple[int, int] | None) -> tuple[str, 
     return (FLOAT16, FLOAT32) if compute_capability < (8, 0) else (BFLOAT16, FLOAT16, FLOAT32)
 
 
+def _check_unused() -> None:
+    """Raises RuntimeError if TensorFlow has run an operation; it tells when its options change."""
+    threads = tf.config.threading.get_inter_op_parallelism_threads()
+    tf.config.threading.set_inter_op_parallelism_threads(threads + 1)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
 @functools.lru_cache(maxsize=1)
 def _multi_worker_strategy() -> tf.distribute.Strategy:
     """Joins the cluster, once a process."""
     check_cluster()
     try:
-        with kept_handlers():
+        _check_unused()
+        wait_for_others()
+        # TensorFlow keeps Python's handlers from running, and replaces that of SIGTERM.
+        with kept_handlers(signal.SIG_DFL):
             return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise AlbertError(

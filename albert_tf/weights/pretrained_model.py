@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from albert_tf.data.length_batches import length_batches
 from albert_tf.errors import AlbertError
+from albert_tf.io.forks import check_not_forked
 from albert_tf.io.json_values import shown
 from albert_tf.keras2 import keras
 from albert_tf.modeling.attention import Select
@@ -165,8 +166,13 @@ class PretrainedModel(AlbertPretrainer):
             f"  tokenizer: {kind}{self.config.vocab_size:,} pieces"
         )
 
-    @functools.cached_property
+    @property
     def _graphs(self) -> _Graphs:
+        check_not_forked()
+        return self._all_graphs
+
+    @functools.cached_property
+    def _all_graphs(self) -> _Graphs:
         return _Graphs(self)
 
     def _checked_tokenizer(self) -> Tokenizer:

@@ -33,8 +33,7 @@ class SafetensorsFile:
     """
 
     def __init__(self, path: str) -> None:
-        if not tf.io.gfile.exists(path):
-            raise AlbertError(f"The weights {path} do not exist.")
+        files.check_file(path, "weights file")
         try:
             with _local_copy(path) as local:
                 # The file is mapped into memory, so the copy can be deleted once it is open.

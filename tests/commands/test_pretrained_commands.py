@@ -96,7 +96,7 @@ def test_the_page_shows_what_a_command_prints(albert):
         (["embed", "nothing-here", "x"], b"", "There is no checkpoint at nothing-here; give"),
         (["embed", MODEL], b"", "There is no text: give TEXT, --input_file, or text on standard"),
         (["embed", MODEL], b"\xff", "Standard input is not UTF-8"),
-        (["embed", MODEL, "x", "--input_file=/dev/null"], b"", "Give TEXT or --input_file, not"),
+        (["embed", MODEL, "x", f"--input_file={__file__}"], b"", "Give TEXT or --input_file, not"),
         (["embed", MODEL, "--input_file=none"], b"", "--input_file: The text file none does not"),
         (["embed", MODEL, "x", "--output_file=x.txt"], b"", "x.txt does not end in .npy"),
         (["fill-mask", MODEL, "x"], b"", "There is no [MASK] in the text 'x'; put one in."),

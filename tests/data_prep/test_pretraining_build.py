@@ -49,6 +49,28 @@ def test_the_number_of_workers_changes_nothing(tmp_path, vocabulary, monkeypatch
     assert three.fingerprint() != one.fingerprint()
 
 
+@pytest.mark.slow
+def test_workers_of_a_script_without_a_main_guard_are_an_error(tmp_path, text, vocabulary):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import functools, sys\n"
+        "from data_prep.local_runner import LocalRunner\n"
+        "from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data\n"
+        "from data_prep.pretraining_options import PretrainingOptions\n"
+        "text, vocabulary, folder = sys.argv[1:]\n"
+        "source, output = TokenizerSource(vocabulary), Output(folder)\n"
+        "runner = functools.partial(LocalRunner, num_workers=2)\n"
+        "build_pretraining_data([text], source, output, PretrainingOptions(), runner)\n"
+    )
+    command = [sys.executable, script, text, vocabulary, tmp_path / "out"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("albert_tf.errors.AlbertError: A worker process ended with the error")
+    assert list((tmp_path / "out").glob("*.tfrecord*")) == []
+
+
 def test_crlf_and_compressed_text_give_the_same_records(tmp_path, text, vocabulary):
     expected = build(text, vocabulary, tmp_path / "out").fingerprint()
     crlf, packed = tmp_path / "crlf.txt", tmp_path / "text.txt.gz"

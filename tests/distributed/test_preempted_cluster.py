@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from albert_tf.io.interrupts import STOP_SIGNALS
 from tests.distributed.cluster import ROOT, Cluster
 from tests.support.builders import tiny_config
 from tests.training.damage import stored
@@ -140,6 +141,19 @@ def test_a_repeatedly_killed_cluster_ends_like_the_uninterrupted_one(tmp_path):
         f"multi_worker, 2 processes: {kills} kills of one worker or both, {resumed + 1} "
         f"resumptions; {compared:,} bytes of weights equal"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_signal_ends_a_worker_that_waits_for_its_peer(tmp_path, number):
+    with Cluster(command(tmp_path / "run"), tmp_path) as cluster:
+        cluster.processes[1].kill()
+        while "Waiting for localhost:" not in cluster.stderr(0):
+            assert cluster.processes[0].poll() is None, cluster.stderr(0)
+            time.sleep(0.05)
+        cluster.processes[0].send_signal(number)
+        assert cluster.processes[0].wait(60) == 128 + number
+        assert cluster.stderr(0).endswith(f"Stopped by {number.name}.\n")
 
 
 def assert_lost_its_peer(done):

@@ -16,9 +16,12 @@ from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.io.text_files import check_text_files, read_lines
+from albert_tf.pretrained.archive import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint_files import find_checkpoint
 from albert_tf.weights.model_folders import model_folder
+from albert_tf.weights.safetensors import SafetensorsFile
 from data_prep.record_files import find_records
 from tests.support.builders import write_tokenizer, write_vocabulary
 
@@ -154,6 +157,35 @@ def test_a_file_whose_name_is_a_glob_stands_for_itself(tmp_path):
     for name in ("corpus [2].txt", "corpus 2.txt", "corpus [0-9].txt"):
         found = files.expand_globs(str(tmp_path / name))
         assert found == [str(tmp_path / name.replace("[0-9]", "2"))]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link"])
+def test_pipes_and_devices_are_no_input(tmp_path, kind):
+    path = tmp_path / "text.txt"
+    if kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(tmp_path / "pipe" if kind == "link" else path)
+        if kind == "link":
+            path.symlink_to(tmp_path / "pipe")
+    (tmp_path / "regular.txt").touch()
+    for read in (
+        files.check_file,
+        files.check_pattern,
+        files.expand_globs,
+        files.read_bytes,
+        check_text_files,
+        record_files,
+        SafetensorsFile,
+        lambda path: list(read_lines(path)),
+        unpack,
+        lambda path: files.expand_globs(f"{tmp_path}/*.txt"),
+    ):
+        with pytest.raises(AlbertError, match=f"{path.with_suffix('')}.* is a pipe or a device; "):
+            read(str(path))
+    path.unlink()
+    path.symlink_to(tmp_path / "regular.txt")
+    files.check_file(str(path))
 
 
 def test_a_file_appears_when_it_is_complete_or_not_at_all(tmp_path):

@@ -17,6 +17,7 @@ import albert_tf.training.evaluator
 from albert_tf import EvalSpec
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
+from albert_tf.io.interrupts import STOP_SIGNALS
 from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
 from tests.training.damage import stored
 from tests.training.runs import (
@@ -73,6 +74,30 @@ def test_no_training_where_another_process_trains(tmp_path, make, hold):
         with pytest.raises(AlbertError, match=r"run is in use: process .* has been training there"):
             estimator.train(spec)
         assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_each_signal_ends_a_run_with_a_checkpoint(tmp_path, make, number):
+    estimator, spec, _ = make(tmp_path, steps_per_loop=1, **HEADS_ALONE)
+    expected = KeyboardInterrupt if number == signal.SIGINT else SystemExit
+    with pytest.raises(expected) as exit_info:
+        estimator.train(interrupted_at(spec, 6, lambda: os.kill(os.getpid(), number)))
+    assert number == signal.SIGINT or exit_info.value.code == 128 + number
+    assert 6 <= saved_steps(tmp_path)[-1] < STEPS
+
+
+def test_a_second_interrupt_ends_training_at_once_but_not_the_process(tmp_path, make):
+    estimator, spec, _ = make(tmp_path, steps_per_loop=1, **HEADS_ALONE)
+
+    def interrupt_twice():  # While the main thread waits for the batch, in native code.
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.7)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+
+    with pytest.raises(KeyboardInterrupt):
+        estimator.train(interrupted_at(spec, 0, interrupt_twice))
+    assert not saved_steps(tmp_path)
 
 
 @pytest.mark.slow  # In test_stopped_evaluations.py, the signal is sent during an evaluation.

@@ -168,3 +168,16 @@ def test_signals_at_any_moment_leave_a_run_that_ends_the_same(
         f"stopped in training at steps {steps}; {size:,} bytes of weights "
         "compared, all equal"
     )
+
+
+@pytest.mark.slow
+def test_a_run_outlives_the_reader_of_its_output(tmp_path, arguments):
+    folder = tmp_path / "run"
+    command = [sys.executable, ROOT / "run_pretraining.py", *arguments(folder)]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, env=environment(), **output) as process:
+        while not process.stdout.readline().startswith(b"train 1/"):
+            assert process.poll() is None
+        process.stdout.close()
+        assert process.wait(240) == 0
+    assert saved_steps(folder) == [STEPS]

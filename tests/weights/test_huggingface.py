@@ -254,7 +254,7 @@ def test_a_wrong_header_is_refused(entry, message, tmp_path):
 
 
 def test_missing_weights_are_refused(tmp_path):
-    with pytest.raises(AlbertError, match=r"weights .* do not exist"):
+    with pytest.raises(AlbertError, match=r"weights file .* does not exist"):
         SafetensorsFile(str(tmp_path / "none"))
 
 

@@ -14,6 +14,7 @@ from albert_tf.weights.load import load_pretrained
 from albert_tf.weights.pretrained_model import PretrainedModel, _encode_parts
 from albert_tf.weights.source import LoadReport
 from tests.support.builders import tiny_config, write_tokenizer
+from tests.support.forked import assert_refused_in_a_fork
 
 WORDS = [f"w{i}" for i in range(30)] + ["##x", "."]
 
@@ -170,3 +171,13 @@ def test_its_repr_describes_it(books):
     assert lines[1] == "  parameters: 3,900,226"
     assert "AlbertConfig(vocab_size=8000" in lines[2]
     assert lines[3] == "  tokenizer: sentencepiece, 8,000 pieces"
+
+
+def test_a_model_in_a_forked_process_is_one_sentence(model):
+    assert_refused_in_a_fork(
+        lambda: model.embed(["w1"]),
+        lambda: model.fill_mask("w1 [MASK]"),
+        lambda: model.score("w1"),
+        lambda: outputs(model, [2, 3]),
+        lambda: load_pretrained("albert_tiny_books"),
+    )

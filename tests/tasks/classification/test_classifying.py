@@ -23,6 +23,7 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from tests.support.builders import tiny_config, write_tokenizer
+from tests.support.forked import assert_refused_in_a_fork
 from tests.support.script_flags import parsed_flags
 from tests.support.small_tasks import PIECES, WORDS, write_run
 from tests.support.weights import weights_of, write_model
@@ -54,6 +55,17 @@ def estimated(task, folder, texts, tmp_path):
     examples = [TextExample("", *text, None, "") for text in texts]
     source = task.open_examples(examples, "x", str(tmp_path / "cache"), labelled=False).source
     return Estimator(task, RunConfig(folder)).predict(source.eval_input_fn)
+
+
+def test_a_classifier_in_a_forked_process_is_one_sentence(run):
+    task, folder = run(("no", "yes"))
+    classifier = TextClassifier.load(folder)
+    evaluator = Estimator(task, RunConfig(folder))
+    assert_refused_in_a_fork(
+        lambda: classifier.predict(["w1"]),
+        lambda: evaluator._predictor(iter([])),
+        lambda: Estimator(task, RunConfig(folder)),
+    )
 
 
 def test_texts_and_pairs_are_classified_as_run_classifier_does(run, tmp_path):
