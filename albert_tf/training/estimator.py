@@ -35,7 +35,8 @@ class Estimator(Evaluator):
         checkpoint after the current steps, by SystemExit (exit status 143 or 130).
 
         Returns:
-          The metrics of the last evaluation, None without one.
+          The metrics of the last evaluation, also of a run that was finished before; None without
+          `eval_spec`.
 
         Raises:
           AlbertError: the directory holds another run, or best weights that this one would not
