@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.keras2 import keras
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.run import TrainingRun
@@ -39,12 +38,10 @@ def step_seconds(
     Raises:
       AlbertError: as for a real run.
     """
-    keras.backend.clear_session()
     config = dataclasses.replace(config, early_stopping_evals=0)  # There are no evaluations.
     run = TrainingRun(Estimator(task, config), TrainSpec.of(source, MAX_STEPS), None)
     batches = iter(distribute(run.strategy, source.train_input_fn, config.train_batch_size))
     seconds = {layers: _timed(run.loop, batches, layers) for layers in depths}
-    keras.backend.clear_session()
     return seconds
 
 
