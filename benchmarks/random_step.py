@@ -65,7 +65,6 @@ class RandomStep:
         **run_options: Any,
     ) -> None:
         from albert_tf.data import records
-        from albert_tf.keras2 import keras
         from albert_tf.optimization.optimizer import create_optimizer
         from albert_tf.optimization.schedule import WarmupPolynomialDecay
         from albert_tf.tasks.pretraining.data import open_records
@@ -83,10 +82,9 @@ class RandomStep:
         task = PretrainingTask(config, source)
         run = RunConfig("unused", train_batch_size=batch_size, precision=precision, **run_options)
         schedule = WarmupPolynomialDecay(learning_rate=1e-4, num_train_steps=100_000)
-        keras.mixed_precision.set_global_policy(precision)
         strategy = make_strategy(run)
         with strategy.scope():
-            self.model = task.build_model()
+            self.model = task.build_model(precision)
             self.optimizer = create_optimizer("lamb", schedule, self.model.named_weights())
         self._loop = TrainLoop(strategy, task, self.model, self.optimizer, schedule, run)
         self._batches = iter(distribute(strategy, source.train_input_fn, batch_size))

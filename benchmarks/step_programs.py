@@ -96,14 +96,12 @@ class StepFunction:
         import tensorflow as tf
 
         from albert_tf.data.context import InputContext
-        from albert_tf.keras2 import keras
         from albert_tf.optimization.optimizer import create_optimizer
         from albert_tf.optimization.schedule import WarmupPolynomialDecay
         from albert_tf.training.loop import Predictor, TrainLoop
         from albert_tf.training.specs import RunConfig
         from albert_tf.training.strategy import make_strategy
 
-        keras.mixed_precision.set_global_policy(step.precision)
         # On a TPU the whole step is compiled. So is it here, for the CPU, with `jit_compile`.
         run = RunConfig(
             "unused",
@@ -115,7 +113,7 @@ class StepFunction:
         )
         self._strategy = strategy = make_strategy(run)
         with strategy.scope():
-            self.model = task.build_model()
+            self.model = task.build_model(step.precision)
         self.optimizer = None
         if step.stage == TRAIN:
             decay = WarmupPolynomialDecay(**(schedule or SCHEDULE))

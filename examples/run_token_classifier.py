@@ -88,10 +88,10 @@ class TaggingSpec:
 class AlbertTagger(AlbertModel):
     """The encoder with a linear layer at each position; returns float32 logits [B, S, tags]."""
 
-    def __init__(self, config: AlbertConfig, num_tags: int) -> None:
-        super().__init__(config)
-        self.encoder = AlbertEncoder(config)
-        self.head = ClassificationHead(num_tags, config.hidden_size)
+    def __init__(self, config: AlbertConfig, num_tags: int, dtype: str) -> None:
+        super().__init__(config, dtype)
+        self.encoder = AlbertEncoder(config, dtype)
+        self.head = ClassificationHead(num_tags, config.hidden_size, dtype=dtype)
         self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
@@ -149,9 +149,9 @@ class TokenClassificationTask(FineTuningTask):
         tags = [*tags[: longest - 1], *[NO_TAG] * longest][:longest]
         return np.array(ids, np.int64), np.array(tags, np.int64)
 
-    def build_model(self) -> AlbertTagger:
+    def build_model(self, dtype: str = "float32") -> AlbertTagger:
         """Builds the encoder with its head."""
-        return AlbertTagger(self.config, len(self.spec.tags))
+        return AlbertTagger(self.config, len(self.spec.tags), dtype)
 
     def weights(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Counts the words in the batch."""

@@ -45,6 +45,9 @@ def export_encoder(
     model = model_class(config, dtype="float32")
     source.load(model)
     export = export_in(
-        precision, model, lambda: model_class(config), lambda m: encoder_export(m, tokenizer)
+        precision,
+        model,
+        lambda dtype: model_class(config, dtype),
+        lambda m: encoder_export(m, tokenizer),
     )
     source.publish(export, path, tokenizer, model, overwrite)

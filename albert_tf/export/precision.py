@@ -10,7 +10,6 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from albert_tf.export.publish import Export
-from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 
@@ -23,7 +22,7 @@ _TOLERANCE = 0.25
 def export_in(
     precision: str,
     model: AlbertModel,
-    build: Callable[[], AlbertModel],
+    build: Callable[[str], AlbertModel],
     export: Callable[[AlbertModel], Export],
 ) -> Export:
     """Returns the export of a model, in a precision.
@@ -31,18 +30,13 @@ def export_in(
     Args:
       precision: one of PRECISIONS.
       model: in float32, with its weights.
-      build: builds another such model, in the precision of Keras' global policy.
+      build: builds another such model, in a precision.
       export: builds the export of a model.
     """
     exact = export(model)
     if precision == FLOAT32:
         return exact
-    policy = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy(precision)
-    try:
-        rounded = build()
-    finally:
-        keras.mixed_precision.set_global_policy(policy)
+    rounded = build(precision)
     weights = model.named_weights()
     for name, variable in rounded.named_weights().items():
         variable.assign(tf.cast(weights[name], variable.dtype))

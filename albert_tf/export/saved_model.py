@@ -59,4 +59,6 @@ def write_saved_model(
             source = os.path.join(temporary, file_name)
             files.write_bytes(source, content)
             setattr(root, name, tf.saved_model.Asset(source))
-        tf.saved_model.save(root, folder, dict(signatures))
+        # TensorFlow would convert functions of its own, and leave files if the process is killed.
+        save = tf.autograph.experimental.do_not_convert(tf.saved_model.save)
+        save(root, folder, dict(signatures))

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
@@ -75,17 +76,22 @@ def outliving_readers() -> Iterator[None]:
         sys.stdout, sys.stderr = former
 
 
+#: Held while standard error is shut: another thread would take the shut one for the real one.
+_shut = threading.RLock()
+
+
 @contextlib.contextmanager
 def standard_error_shut() -> Iterator[None]:
     """Drops what the process writes to standard error, native code included; errors still raise."""
-    stderr = os.dup(2)
-    try:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
+    with _shut:
+        stderr = os.dup(2)
+        try:
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Any, Union
 
 import tensorflow as tf
 
@@ -37,6 +37,10 @@ class WeightedLayer(keras.layers.Layer):
         self._initializer_range = initializer_range
         self._names: list[str] = []
         self.built = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the layer without AutoGraph, also where no model calls it; see AlbertModel."""
+        return tf.autograph.experimental.do_not_convert(super().__call__)(*args, **kwargs)
 
     def named_weights(self) -> dict[str, tf.Variable]:
         """Returns the variables by official name, in the order of creation."""

@@ -73,9 +73,9 @@ def task_export(task: FineTuningTask, model: keras.Model, precision: str = FLOAT
       precision: one of PRECISIONS.
     """
 
-    def build() -> keras.Model:
+    def build(dtype: str) -> keras.Model:
         with graph_mode(served=True):
-            return task.build_model()
+            return task.build_model(dtype)
 
     return export_in(precision, model, build, task.export)
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from albert_tf.errors import DivergedError
 from albert_tf.io import files, removal
-from albert_tf.keras2 import keras
 from albert_tf.tasks.base import ExampleSet, FineTuningTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.training.estimator import Estimator
@@ -187,7 +186,6 @@ def _fine_tune_seeds(
     values: dict[str, float | None] = {}
     for name, (run, train_spec) in runs.items():
         print(f"Seed {run.seed} ({len(values) + 1} of {len(runs)}):")
-        keras.backend.clear_session()
         estimator = Estimator(task, run)
         values[name] = None
         try:

@@ -36,7 +36,8 @@ class Estimator(Evaluator):
         with the exit status 143, 129 or 138. A second Ctrl-C raises KeyboardInterrupt at once.
 
         Returns:
-          The metrics of the last evaluation, None without one.
+          The metrics of the last evaluation, also of a run that was finished before; None without
+          `eval_spec`.
 
         Raises:
           AlbertError: the directory holds another run, or best weights that this one would not

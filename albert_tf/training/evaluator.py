@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -29,17 +30,21 @@ from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_tpu_run
 from albert_tf.weights.checkpoint_files import has_checkpoint
 
+#: Held while random generators are seeded and used, as they belong to all threads.
+_random_lock = threading.Lock()
+
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Seeds all random generators; those of Python and NumPy have their former state afterwards."""
-    states = random.getstate(), np.random.get_state()
-    keras.utils.set_random_seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+    with _random_lock:
+        states = random.getstate(), np.random.get_state()
+        keras.utils.set_random_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 class Evaluator:
@@ -67,8 +72,8 @@ class Evaluator:
         if run_config.precision == "auto":
             run_config = dataclasses.replace(run_config, precision=self._precision(run_config))
         self.task, self.config = task, run_config
-        with _seeded(run_config.seed), self.strategy.scope(), _policy(run_config.precision):
-            self.model = task.build_model()
+        with _seeded(run_config.seed), self.strategy.scope():
+            self.model = task.build_model(run_config.precision)
         if run_config.freeze:
             _freeze(self.model, run_config.freeze)
         self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
@@ -208,17 +213,6 @@ def _examples_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
     """Counts the examples with a NaN in any output."""
     bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]
     return int(np.any(bad, axis=0).sum())
-
-
-@contextlib.contextmanager
-def _policy(name: str) -> Iterator[None]:
-    """Sets Keras' mixed-precision policy while a model is built."""
-    previous = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy(name)
-    try:
-        yield
-    finally:
-        keras.mixed_precision.set_global_policy(previous)
 
 
 def _freeze(model: keras.Model, part: str) -> None:

@@ -16,6 +16,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.forks import check_not_forked
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
+from albert_tf.modeling.kernels.fusion import freed_with_graph
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.optimization.loss_scale import LossScale
 from albert_tf.training.compilation import chooses_xla
@@ -26,7 +27,6 @@ from albert_tf.training.task import Batch, Task
 if TYPE_CHECKING:
     from albert_tf.optimization.optimizer import AlbertOptimizer
 
-_SUM = tf.distribute.ReduceOp.SUM
 #: No code here needs AutoGraph, which would take as long as the tracing itself.
 _without_autograph = tf.autograph.experimental.do_not_convert
 
@@ -102,6 +102,11 @@ def _split(batch: Batch, parts: int, rows: int) -> dict[str, tf.Tensor]:
         else tf.reshape(value, [parts, rows, *value.shape[1:]])
         for name, value in batch.items()
     }
+
+
+def _sum_over_replicas(values: Any) -> Any:
+    replica = tf.distribute.get_replica_context()
+    return freed_with_graph(replica.all_reduce(tf.distribute.ReduceOp.SUM, values))
 
 
 def _time_of(values: tf.Tensor | Batch) -> tf.Tensor:
@@ -219,7 +224,7 @@ class TrainLoop:
             "tokens": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),
             "positions": tf.cast(tf.size(batch["input_mask"]), tf.float32),
         }
-        weights, counts = replica.all_reduce(_SUM, (self._task.weights(batch), counts))
+        weights, counts = _sum_over_replicas((self._task.weights(batch), counts))
         seed = tf.random.experimental.stateless_fold_in(
             tf.constant([self._config.seed, 1], tf.int32), tf.cast(step, tf.int32)
         )
@@ -227,7 +232,7 @@ class TrainLoop:
             seed, tf.cast(replica.replica_id_in_sync_group, tf.int32)
         )
         gradients, sums = self._accumulate(batch, weights, seed, layers)
-        gradients, sums = replica.all_reduce(_SUM, (gradients, sums))
+        gradients, sums = _sum_over_replicas((gradients, sums))
         means = self._task.means(dict(zip(self._sum_names, tf.unstack(sums))), weights)
         clipped, norm = clip_by_global_norm(gradients, self._config.clip_norm)
         loss_finite, norm_finite = tf.math.is_finite(means["loss"]), tf.math.is_finite(norm)

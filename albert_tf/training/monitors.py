@@ -321,11 +321,19 @@ def read_metrics(output_dir: str) -> list[dict[str, Any]]:
     return [entry for entry in map(_entry, data.splitlines()) if entry]
 
 
-def logged_steps(output_dir: str, split: str) -> list[int]:
-    """Returns the steps of a split's entries in metrics.jsonl; none if there is no such file."""
+def logged_metrics(output_dir: str, split: str) -> dict[int, dict[str, float]]:
+    """Returns the metrics of a split in metrics.jsonl by step; none if there is no such file."""
     if not tf.io.gfile.exists(os.path.join(output_dir, METRICS_FILE)):
-        return []
-    return [entry["step"] for entry in read_metrics(output_dir) if entry.get("split") == split]
+        return {}
+    entries = [entry for entry in read_metrics(output_dir) if entry.get("split") == split]
+    return {
+        entry["step"]: {
+            name: float("nan") if value is None else value
+            for name, value in entry.items()
+            if name not in ("step", "split")
+        }
+        for entry in entries
+    }
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

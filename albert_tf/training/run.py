@@ -24,7 +24,7 @@ from albert_tf.training.data_errors import data_errors
 from albert_tf.training.divergence import DivergenceCheck
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.loop import TrainLoop, distribute
-from albert_tf.training.monitors import RunMonitor, logged_steps
+from albert_tf.training.monitors import RunMonitor, logged_metrics
 from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.results import constant_answer_note
 from albert_tf.training.run_identity import RunIdentity, version_note
@@ -156,7 +156,7 @@ class TrainingRun:
         stopped_early = self._stopped_early(step)
         if not pending and (step >= self.train_spec.max_steps or stopped_early):
             print(stopped_early or f"{self.config.output_dir} is already trained to step {step}.")
-            return None
+            return self._last_evaluation(step) if self.eval_spec else None
         self.monitor.begin(step)
         self.preemption = PreemptionHandler(self.strategy, self.monitor.note)
         with self.preemption:
@@ -261,9 +261,9 @@ class TrainingRun:
             count = sum(best.step < logged <= step for logged in self._logged_evaluations())
         return highest(self.strategy, count)
 
-    def _logged_evaluations(self) -> list[int]:
-        """Returns the steps of all evaluations in the log."""
-        return logged_steps(self.config.output_dir, self.eval_spec.name)
+    def _logged_evaluations(self) -> dict[int, dict[str, float]]:
+        """Returns the metrics of all evaluations in the log, by step."""
+        return logged_metrics(self.config.output_dir, self.eval_spec.name)
 
     def _train(self, step: int) -> tuple[int, int | None]:
         """Trains until the run is over or stopped; returns the step and the signal, if any."""
@@ -377,6 +377,13 @@ class TrainingRun:
             self._not_better = 0
         elif best is None or step > best.step:  # Else it is repeated after a resumption.
             self._not_better += 1
+
+    def _last_evaluation(self, step: int) -> dict[str, float]:
+        """Returns the metrics of a finished run; evaluates again if they are of other data."""
+        best, logged = self.store.best, self._logged_evaluations()
+        if step in logged and best and best.is_of(self.eval_spec.fingerprint):
+            return logged[step]
+        return self.evaluator.evaluate_now(self.eval_spec)
 
     def _stopped_early(self, step: int) -> str | None:
         """Returns why the run is over before its last step; None if it is not."""

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.keras2 import keras
+from albert_tf.training.specs import FLOAT32
 
 Batch = Mapping[str, tf.Tensor]
 #: The most examples that `Task.shown_predictions` returns.
@@ -66,12 +67,16 @@ class Task(abc.ABC):
         """Writes the files needed to use a checkpoint: configuration, tokenizer, labels."""
 
     @abc.abstractmethod
-    def build_model(self) -> keras.Model:
+    def build_model(self, dtype: str = FLOAT32) -> keras.Model:
         """Returns a model with all weights created and a `named_weights()` method.
 
-        Called inside the strategy scope and under the run's mixed-precision policy.
-        `named_weights()` maps the official variable names to variables, in creation order. Layers
-        with `trainable=False` are not trained: their weights are saved, but never change.
+        Called inside the strategy scope. `named_weights()` maps the official variable names to
+        variables, in creation order. Layers with `trainable=False` are not trained: their weights
+        are saved, but never change.
+
+        Args:
+          dtype: the Keras precision policy of all layers, such as "mixed_bfloat16". Keras' global
+            policy, which belongs to all threads, stays as it is.
         """
 
     @abc.abstractmethod

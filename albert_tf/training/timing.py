@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.keras2 import keras
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import distribute
 from albert_tf.training.run import TrainingRun
@@ -47,7 +46,6 @@ def step_seconds(
     Raises:
       AlbertError: as for a real run.
     """
-    keras.backend.clear_session()
     config = dataclasses.replace(config, early_stopping_evals=0)  # There are no evaluations.
     run = TrainingRun(Estimator(task, config), TrainSpec.of(source, MAX_STEPS), None)
     batches = iter(distribute(run.strategy, source.train_input_fn, config.train_batch_size))
@@ -57,7 +55,6 @@ def step_seconds(
         began = time.monotonic()
         seconds[layers] = typical_seconds(functools.partial(run.loop.run, batches, layers=layers))
         spent += time.monotonic() - began
-    keras.backend.clear_session()
     return seconds, spent
 
 

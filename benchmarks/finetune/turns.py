@@ -127,9 +127,8 @@ def compare(
     config = RunConfig("unused", train_batch_size=FLAGS.batch_size, learning_rate=1e-9)
     strategy = make_strategy(config)
     precision = fast_precisions(strategy)[0] if FLAGS.precision == "auto" else FLAGS.precision
-    keras.mixed_precision.set_global_policy(precision)
     with strategy.scope():
-        model = task.build_model()
+        model = task.build_model(precision)
     sources = {way: open_sources(pad) for way, pad in WAYS.items()}
     batches = {
         way: max(1, FLAGS.batches // _FEWER_PADDED) if pad else FLAGS.batches

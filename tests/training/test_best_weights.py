@@ -57,7 +57,8 @@ def test_a_run_stops_early_without_a_new_best_and_is_then_over(tmp_path, make, c
     for _ in range(2):
         estimator, spec, source = make(tmp_path, **HEADS_ALONE, early_stopping_evals=2)
         estimator.task.metrics = lambda *_: {"masked_lm_accuracy": next(values)}
-        estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=2))
+        eval_spec = EvalSpec(source.eval_input_fn, every_steps=2)
+        assert estimator.train_and_evaluate(spec, eval_spec) == {"masked_lm_accuracy": 0.5}
         assert saved_steps(tmp_path)[-1] == 8
     printed = capsys.readouterr()
     assert "Stopped early at step 8" in printed.err
@@ -127,6 +128,14 @@ def test_early_stopping_does_not_count_evaluations_that_are_repeated(tmp_path, m
             estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
     assert read_best(str(tmp_path / "best")).step == 6
     assert [x["step"] for x in logged(tmp_path, "eval")] == [*range(1, 13)]
+
+
+def test_a_finished_run_returns_its_last_evaluation(half_trained):
+    spec = EvalSpec(None, every_steps=4, fingerprint="a")
+    results = half_trained([float("nan"), 0.2], spec)
+    assert half_trained([], spec) == results == {"masked_lm_accuracy": 0.2}
+    other = dataclasses.replace(spec, fingerprint="b")
+    assert half_trained([0.7], other) == {"masked_lm_accuracy": 0.7}
 
 
 @pytest.mark.parametrize(("data", "step"), [("a", 4), ("b", 12)])

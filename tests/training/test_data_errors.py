@@ -48,7 +48,7 @@ class ScoringTask(Task):
     def save_files(self, folder):
         pass
 
-    def build_model(self):
+    def build_model(self, dtype):
         return Scores()
 
     def weights(self, batch):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import gc
 import os
 import random
 import re
@@ -98,6 +100,38 @@ def test_a_second_interrupt_ends_training_at_once_but_not_the_process(tmp_path, 
     with pytest.raises(KeyboardInterrupt):
         estimator.train(interrupted_at(spec, 0, interrupt_twice))
     assert not saved_steps(tmp_path)
+
+
+def test_threads_that_train_in_two_folders_do_not_change_each_other(tmp_path, make):
+    def train(precision, name):
+        estimator, spec, _ = make(tmp_path / f"{precision}-{name}", steps=3, precision=precision)
+        estimator.train(spec)
+        return weights_of(estimator)
+
+    precisions = ["float32", "mixed_bfloat16"]
+    alone = [train(precision, "alone") for precision in precisions]
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(train, precisions, ["together"] * 2))
+    for weights, expected in zip(together, alone):
+        assert_same(weights, expected)
+    assert any(np.any(alone[0][name] != alone[1][name]) for name in alone[0])
+
+
+@pytest.mark.parametrize("strategy", ["default", "mirrored"])
+def test_the_graphs_of_a_run_are_freed(tmp_path, make, strategy):
+    def train(name):
+        settings = {**HEADS_ALONE, "strategy": strategy, "steps": 2}
+        estimator, spec, source = make(tmp_path / name, **settings)
+        estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn))
+
+    def live_graphs():
+        gc.collect()
+        return sum(issubclass(type(value), tf.Graph) for value in gc.get_objects())
+
+    train("first")  # Compiles the kernels, which the process keeps.
+    kept = live_graphs()
+    train("second")
+    assert live_graphs() == kept
 
 
 @pytest.mark.slow  # In test_stopped_evaluations.py, the signal is sent during an evaluation.

@@ -41,8 +41,8 @@ OF_SENTENCES = ("bert/pooler/", "cls/seq_relationship/")
 class PartlyFrozenTask(PretrainingTask):
     """Trains all but the attention and its normalisation, as a user's own task might."""
 
-    def build_model(self):
-        model = super().build_model()
+    def build_model(self, dtype):
+        model = super().build_model(dtype)
         model.encoder.transformer.blocks[0].trainable = False
         return model
 
@@ -272,14 +272,14 @@ def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(tmp_path, new_ru
 
 
 class AllFrozenTask(PretrainingTask):
-    def build_model(self):
-        model = super().build_model()
+    def build_model(self, dtype):
+        model = super().build_model(dtype)
         model.trainable = False
         return model
 
 
 class NoEncoderTask(PretrainingTask):
-    def build_model(self):
+    def build_model(self, dtype):
         return keras.Sequential([keras.layers.Dense(2, input_shape=[3])])
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import ops
 
 from albert_tf.io.streams import standard_error_shut
 from albert_tf.modeling.kernels.graph_mode import current_mode, graph_mode
@@ -22,7 +23,7 @@ from albert_tf.modeling.kernels.graph_mode import current_mode, graph_mode
 def _start_xla() -> None:
     """Uses XLA once with standard error shut: TensorFlow announces the first use like a warning."""
     with standard_error_shut():
-        tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1.0))
+        tf.function(lambda x: x + 1, jit_compile=True, autograph=False)(tf.constant(1.0))
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,9 +33,22 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: tf.Tensor) -> Any:
         if current_mode().portable:
             return function(*args)[0]
-        return tf.custom_gradient(function)(*args)
+        return freed_with_graph(tf.custom_gradient(function)(*args))
 
     return call
+
+
+def freed_with_graph(results: Any) -> Any:
+    """Returns the results of a tf.custom_gradient; its gradient function now ends with their graph.
+
+    TensorFlow registers the function for the whole process. As it refers to tensors of the graph,
+    no graph with a custom gradient would ever be freed. Here it moves to the operation.
+    """
+    if not tf.executing_eagerly():
+        operation = tf.nest.flatten(results)[0].op
+        name = operation.get_attr("_gradient_op_type").decode()
+        operation._gradient_function = ops.gradient_registry._registry.pop(name)["type"]
+    return results
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.modeling.kernels.fusion import custom_gradient
 from albert_tf.modeling.kernels.graph_mode import current_mode, graph_mode
 from albert_tf.modeling.kernels.linear import fused_sum
 
@@ -45,7 +46,7 @@ def recomputed(
     def compute(x: tf.Tensor, *flat: tf.Tensor) -> tf.Tensor:
         return function(x, *tf.nest.pack_sequence_as(weights, flat))
 
-    @tf.custom_gradient
+    @custom_gradient
     def run(x: tf.Tensor, *flat: tf.Tensor) -> Any:
         def grad(dy: tf.Tensor, *totals: tf.Tensor, variables: list[tf.Variable] = ()) -> Any:
             # The second computation must depend on dy: otherwise it would run beside the first

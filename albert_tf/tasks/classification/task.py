@@ -34,6 +34,7 @@ from albert_tf.tasks.classification.features import (
 from albert_tf.tasks.classification.metrics import classification_metrics, regression_metrics
 from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE, write_predictions
 from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, rows_to_show
 
 if TYPE_CHECKING:
@@ -147,9 +148,9 @@ class TextClassificationTask(FineTuningTask):
 
         return KIND, classifier_outputs(self, model), self.spec.labels
 
-    def build_model(self) -> AlbertClassifier:
+    def build_model(self, dtype: str = FLOAT32) -> AlbertClassifier:
         """Builds the encoder with a classification head."""
-        return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate)
+        return AlbertClassifier(self.config, len(self.spec.labels) or 1, self.dropout_rate, dtype)
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Sums the loss and, for classification, the correct answers."""

@@ -13,7 +13,6 @@ from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown
 from albert_tf.io.text_tables import TextExample
-from albert_tf.keras2 import keras
 from albert_tf.tasks.base import ExampleSet
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, GlueTask, Split
 from albert_tf.tasks.classification.task import TextClassificationTask
@@ -150,7 +149,6 @@ def run_all(
         if model in [other.name for other in diverged]:
             print(f"{task.title} is skipped, because {model} diverged.")
             continue
-        keras.backend.clear_session()
         try:
             metrics = run_task(task, todo, texts, os.path.join(output_dir, model))
         except DivergedError as error:

@@ -28,6 +28,7 @@ from albert_tf.tasks.multiple_choice.features import (
     record_features,
 )
 from albert_tf.tasks.multiple_choice.predictions import multiple_choice_metrics, write_outputs
+from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, rows_to_show
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ class MultipleChoiceTask(FineTuningTask):
 
         return multiple_choice_export(self, model)
 
-    def build_model(self) -> AlbertMultipleChoice:
+    def build_model(self, dtype: str = FLOAT32) -> AlbertMultipleChoice:
         """Builds the encoder and the head that scores options."""
-        return AlbertMultipleChoice(self.config, self.dropout_rate)
+        return AlbertMultipleChoice(self.config, self.dropout_rate, dtype)
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Returns the summed loss and the number of correct answers."""

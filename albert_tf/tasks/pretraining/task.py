@@ -21,6 +21,7 @@ from albert_tf.modeling.neighbor_attention import attend_to_neighbors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.pretraining.data import max_predictions
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
+from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, Task, correct
 from albert_tf.weights.load import open_source
 
@@ -84,9 +85,9 @@ class PretrainingTask(Task):
         config = self.config.with_layers(layers)
         return training_flops(config, length, max_predictions(self._source))
 
-    def build_model(self) -> AlbertPretrainer:
+    def build_model(self, dtype: str = FLOAT32) -> AlbertPretrainer:
         """Builds the encoder, the masked LM head and the sentence order head."""
-        model = AlbertPretrainer(self.config)
+        model = AlbertPretrainer(self.config, dtype)
         if self.neighbor_attention:
             attend_to_neighbors(model.encoder)
         return model

@@ -31,6 +31,7 @@ from albert_tf.tasks.squad.scoring import CONSTANT_ANSWERS, score_answers
 from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, load_threshold, save_threshold
 from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
+from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, correct, rows_to_show
 from albert_tf.weights.model_folders import model_folder
 
@@ -146,12 +147,12 @@ class SquadTask(FineTuningTask):
 
         return squad_export(self, model)
 
-    def build_model(self) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
+    def build_model(self, dtype: str = FLOAT32) -> AlbertSpanAnswerer | AlbertBeamAnswerer:
         """Builds the encoder and the head."""
         if self.spec.head == "span":
-            return AlbertSpanAnswerer(self.config)
+            return AlbertSpanAnswerer(self.config, dtype)
         widths = self.spec.start_n_top, self.spec.end_n_top
-        return AlbertBeamAnswerer(self.config, *widths, self.dropout_rate)
+        return AlbertBeamAnswerer(self.config, *widths, self.dropout_rate, dtype)
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """Returns summed losses, and the numbers of correct spans and correct answerabilities.

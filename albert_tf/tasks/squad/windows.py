@@ -11,23 +11,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 from collections.abc import Sequence
 
 import numpy as np
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.progress import Progress
-from albert_tf.io.workers import Advance, Workers
 from albert_tf.tasks.squad.data import Question
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import check_integer
-
-#: Paragraphs in a worker's task.
-_CHUNK = 256
-#: Chunks for each worker: two seconds of work, which is worth starting a process.
-_CHUNKS_PER_WORKER = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,26 +198,28 @@ class Windows:
 
 
 def make_windows(
-    questions: Sequence[Question],
-    tokenizer: Tokenizer,
-    options: WindowOptions,
-    *,
-    workers: int | None = None,
+    questions: Sequence[Question], tokenizer: Tokenizer, options: WindowOptions
 ) -> Windows:
     """Cuts the paragraphs of all questions into windows; tokenizes each paragraph once.
 
     Args:
       questions: the questions.
-      tokenizer: converts texts to ids and offsets.
+      tokenizer: converts texts to ids and offsets, 2,000 paragraphs a second.
       options: lengths and stride.
-      workers: processes that tokenize; the windows do not depend on it. None uses one, which
-        tokenizes 2,000 paragraphs a second, and more for large training sets.
 
     Raises:
       AlbertError: a context has no text.
     """
-    contexts = list(dict.fromkeys(question.context for question in questions))
-    paragraphs_of = dict(zip(contexts, _encode(contexts, tokenizer, workers)))
+    paragraphs_of: dict[str, Paragraph] = {}
+    contexts = dict.fromkeys(question.context for question in questions)
+    # A few questions typed at the terminal need no progress display.
+    progress = Progress("tokenize paragraphs", len(contexts), "") if len(contexts) > 256 else None
+    with progress or contextlib.nullcontext():
+        for context in contexts:
+            columns = tokenizer.encode_with_offsets(context)
+            paragraphs_of[context] = Paragraph(*(np.array(x, np.int32) for x in columns))
+            if progress:
+                progress.update(1)
     paragraphs = [paragraphs_of[question.context] for question in questions]
     for question, paragraph in zip(questions, paragraphs):
         if not len(paragraph.ids):
@@ -232,30 +227,3 @@ def make_windows(
     queries = tokenizer.encode_batch([question.question for question in questions])
     queries = [query[: options.max_query_length] for query in queries]
     return Windows(questions, queries, paragraphs, options)
-
-
-def _encode(contexts: list[str], tokenizer: Tokenizer, workers: int | None) -> list[Paragraph]:
-    chunks = [contexts[i : i + _CHUNK] for i in range(0, len(contexts), _CHUNK)]
-    if workers is None:
-        workers = max(1, min(os.cpu_count() or 1, len(chunks) // _CHUNKS_PER_WORKER))
-    paragraphs: list[Paragraph] = []
-    # A single question typed at the terminal needs no progress display.
-    progress = Progress("tokenize paragraphs", len(contexts), "") if len(chunks) > 1 else None
-    advance = progress.update if progress else lambda amount: None
-    with progress or contextlib.nullcontext(), Workers(workers, _identity, (tokenizer,)) as pool:
-        for encoded in pool.map(_encode_chunk, chunks, advance):
-            paragraphs += encoded
-    return paragraphs
-
-
-def _identity(tokenizer: Tokenizer) -> Tokenizer:
-    return tokenizer
-
-
-def _encode_chunk(tokenizer: Tokenizer, contexts: list[str], advance: Advance) -> list[Paragraph]:
-    paragraphs = [
-        Paragraph(*(np.array(column, np.int32) for column in tokenizer.encode_with_offsets(text)))
-        for text in contexts
-    ]
-    advance(len(contexts))
-    return paragraphs

@@ -1,8 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
+import os
 import random
+import subprocess
+import sys
 import time
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,18 +171,26 @@ def test_a_paragraph_is_tokenized_once(tokenizer, ask, monkeypatch):
     assert calls == ["a b c", "d"]
 
 
-def test_windows_do_not_depend_on_the_number_of_workers(tokenizer, ask):
-    questions = [ask(f"{letters(i % 17 + 1)} ½ {i}") for i in range(600)]
-    alone, shared = (
-        make_windows(questions, tokenizer, WindowOptions(16, 4, 8), workers=workers)
-        for workers in (1, 2)
-    )
-    assert len(alone) == len(shared) > 600
-    for window in range(len(alone)):
-        assert alone.ids(window).tolist() == shared.ids(window).tolist()
-    for window in range(0, len(alone), 50):
-        one, two = alone.paragraph(window), shared.paragraph(window)
-        np.testing.assert_array_equal([one.starts, one.ends], [two.starts, two.ends])
+_MANY_CONTEXTS = """
+import sys
+from albert_tf.tasks.squad.data import Question
+from albert_tf.tasks.squad.windows import WindowOptions, make_windows
+from albert_tf.tokenization.tokenizer import Tokenizer
+
+tokenizer = Tokenizer.from_file(sys.argv[1])
+questions = [Question(str(i), "b", f"a {i}", (), False, "") for i in range(2 * 4096 + 1)]
+print(len(make_windows(questions, tokenizer, WindowOptions())))
+"""
+
+
+def test_a_script_without_a_guard_makes_windows_of_many_contexts(tokenizer, tmp_path):
+    tokenizer.save(tmp_path)
+    script = tmp_path / "script.py"
+    script.write_text(_MANY_CONTEXTS)
+    command = [sys.executable, str(script), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert run.stdout == "8193\n", run.stderr
 
 
 def test_a_context_without_text_and_impossible_lengths_are_errors(tokenizer, ask):
