@@ -367,7 +367,7 @@ class _Build:
 
     def _num_buckets(self) -> int:
         text_bytes = sum(
-            files.gfile().stat(path).length * _EXPANSION.get(os.path.splitext(path)[1], 1)
+            storage.size(path) * _EXPANSION.get(os.path.splitext(path)[1], 1)
             for path in self._input_files
         )
         least = self._output.wanted_shards or DEFAULT_NUM_SHARDS

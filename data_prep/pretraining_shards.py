@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from albert_tf.data import records
-from albert_tf.io import files, removal
+from albert_tf.io import files, removal, storage
 from albert_tf.io.json_values import from_json
 from albert_tf.io.workers import Advance
 from data_prep.encoding import Context, encode_compact, encode_masked
@@ -51,9 +51,8 @@ class ShardTask:
 
     def result(self) -> ShardResult | None:
         """Reads the note; returns None if it is missing or the shard is no longer complete."""
-        import tensorflow as tf
 
-        if not tf.io.gfile.exists(self.note_path):
+        if not files.exists(self.note_path):
             return None
         note = files.read_json(self.note_path, "build state")
         result = from_json(ShardResult, note, self.note_path)
@@ -74,10 +73,9 @@ class ShardResult:
 
 def is_complete(folder: str, shard: records.ShardInfo) -> bool:
     """Returns whether the shard is in `folder` and has its full size."""
-    import tensorflow as tf
 
     path = os.path.join(folder, shard.name)
-    return tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == shard.bytes
+    return files.exists(path) and storage.size(path) == shard.bytes
 
 
 def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance) -> None:

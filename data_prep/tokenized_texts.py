@@ -53,7 +53,7 @@ def tokenize_text(context: Context, folder: str, number: int, paths: Sequence[st
     import tensorflow as tf
 
     counts_path = _path(folder, number, "json")
-    if tf.io.gfile.exists(counts_path):
+    if files.exists(counts_path):
         return
     counts: Counter[str] = Counter()
     sizes = []

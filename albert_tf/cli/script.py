@@ -18,6 +18,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.files import is_valid_text, space_for
 from albert_tf.io.interrupts import exit_status, stopped_by
 from albert_tf.io.signals import StopSignals
+from albert_tf.io.storage import failure
 from albert_tf.io.streams import print_any_text
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
@@ -87,11 +88,11 @@ def _run(
         except AlbertError as error:
             print(f"error: {name_flags(str(error))}", file=sys.stderr)
             return 1
-        except OSError as error:
-            # Of a file or folder that no check has found. The others are faults of the program.
-            if error.filename is None:
+        except Exception as error:
+            reason = failure(error)  # Of a file or folder that no check has found.
+            if reason is None:
                 raise
-            print(f"error: {error.filename}: {error.strerror}.", file=sys.stderr)
+            print(f"error: {reason}.", file=sys.stderr)
             return 1
 
     app.run(main_with_errors, flags_parser=_parse_flags)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, storage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,7 +163,7 @@ def end_checksums(path: str) -> str:
     """
     import tensorflow as tf
 
-    size = tf.io.gfile.stat(path).length
+    size = storage.size(path)
     if not size:
         return ""
     with tf.io.gfile.GFile(path, "rb") as f:
@@ -196,7 +196,7 @@ def _blocks(path: str, begin: int = 0) -> Iterator[tuple[list[int], int | None]]
     """
     import tensorflow as tf
 
-    size = tf.io.gfile.stat(path).length
+    size = storage.size(path)
     with tf.io.gfile.GFile(path, "rb") as f:
         while begin < size:
             f.seek(begin)

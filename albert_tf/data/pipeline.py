@@ -45,7 +45,7 @@ from albert_tf.data.training_order import (
     order_fingerprint,
 )
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, storage
 from albert_tf.io.json_values import shown_names
 from albert_tf.io.progress import Progress
 
@@ -368,14 +368,14 @@ def _describe(path: str, examples: int | None) -> records.ShardInfo:
     """
     if examples is None:
         examples = sum(1 for _ in records.read_examples(path))
-    size = tf.io.gfile.stat(path).length
+    size = storage.size(path)
     return records.ShardInfo(os.path.basename(path), examples, size, end_checksums(path))
 
 
 def _check_size(path: str, shard: records.ShardInfo) -> None:
     """Raises AlbertError for a missing or cut-off shard, before training comes to it."""
     files.check_file(path, "record file")
-    size = tf.io.gfile.stat(path).length
+    size = storage.size(path)
     if size != shard.bytes:
         raise AlbertError(
             f"The record file {path} has {size} bytes, but its manifest says {shard.bytes}; "

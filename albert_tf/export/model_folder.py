@@ -86,7 +86,7 @@ class ModelFolder:
     @property
     def is_one_of_several(self) -> bool:
         """Whether the weights are one of several checkpoints, and not those that were evaluated."""
-        is_folder = tf.io.gfile.isdir(self.weights)
+        is_folder = files.isdir(self.weights)
         return not is_folder or os.path.basename(self.weights) == CHECKPOINTS
 
     @property

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.io import storage
 from albert_tf.io.json_values import finite_only, parse_json, shown
 from albert_tf.io.locks import lock_output
 from albert_tf.io.removal import own_temporaries, owner_id, remove_temporary, temporary_name
@@ -115,7 +116,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
         raise AlbertError(f"No {what} was given.")
     files: list[str] = []
     for pattern in patterns:
-        matches = [pattern] if exists(pattern) else sorted(gfile().glob(pattern))
+        matches = [pattern] if exists(pattern) else storage.glob(pattern)
         if not matches:
             raise _no_match(pattern, what)
         for match in matches:
@@ -167,7 +168,7 @@ def check_output_file(path: str, overwrite: bool = True) -> None:
 def find_only(folder: str, *patterns: str) -> str | None:
     """Returns the only file that matches the first pattern with matches, None without one."""
     for pattern in patterns:
-        paths = gfile().glob(os.path.join(folder, pattern))
+        paths = storage.glob(os.path.join(folder, pattern))
         if paths:
             return paths[0] if len(paths) == 1 else None
     return None
@@ -360,8 +361,12 @@ def join_named(folder: str, name: object, where: str) -> str:
 
 def sha256(path: str) -> str:
     """Returns the hexadecimal SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
-    with open(path, "rb") if is_local(path) else gfile().GFile(path, "rb") as f:
-        while block := f.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+
+    def digest(path: str) -> str:
+        value = hashlib.sha256()
+        with open(path, "rb") if is_local(path) else gfile().GFile(path, "rb") as f:
+            while block := f.read(1 << 20):
+                value.update(block)
+        return value.hexdigest()
+
+    return retried(digest, path)

@@ -9,6 +9,8 @@ import time
 
 from tqdm import tqdm
 
+from albert_tf.io import storage
+
 #: Seconds before the first line and between lines if the output is not a terminal.
 FIRST_LINE_SECONDS = 2.0
 LINE_SECONDS = 10.0
@@ -117,6 +119,4 @@ def _bar_class() -> type[tqdm] | None:
 
 def total_bytes(paths: list[str]) -> int:
     """Returns the total size of files as stored."""
-    import tensorflow as tf
-
-    return sum(tf.io.gfile.stat(path).length for path in paths)
+    return sum(storage.size(path) for path in paths)

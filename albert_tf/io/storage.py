@@ -36,6 +36,10 @@ _FINAL = {
 #: precondition, out of range, unimplemented, data loss.
 _FINAL_CODES = {1, 3, 5, 6, 9, 11, 12, 15}
 
+#: TensorFlow's codes that only remote file systems give: deadline exceeded, permission denied,
+#: resource exhausted, unavailable, unauthenticated.
+_REMOTE_CODES = {4, 7, 8, 14, 16}
+
 
 def gfile() -> Any:
     """Returns tf.io.gfile; functions that need it import TensorFlow when they are called."""
@@ -105,6 +109,15 @@ def _reason(error: BaseException) -> str:
     return first_line(error).rstrip(".")
 
 
+def failure(error: BaseException) -> str | None:
+    """Returns what the file system has reported; None if an error has another cause."""
+    if isinstance(error, OSError):
+        return _reason(error) if error.filename is not None or may_pass(error) else None
+    text, code = _reason(error), getattr(error, "error_code", None)
+    said = any(text.endswith(os.strerror(number)) for number in errno.errorcode)
+    return text if code in _REMOTE_CODES or (code is not None and said) else None
+
+
 def _mode(path: str) -> int:
     """Returns the mode of a local file or folder; 0 if there is none."""
     try:
@@ -138,6 +151,16 @@ def listdir(folder: str) -> list[str]:
     return sorted(name.rstrip("/") for name in names)
 
 
+def glob(pattern: str) -> list[str]:
+    """Returns the paths that match a pattern of tf.io.gfile, sorted."""
+    return sorted(retried(gfile().glob, pattern))
+
+
+def size(path: str) -> int:
+    """Returns the size of a file in bytes."""
+    return retried(gfile().stat, path).length
+
+
 def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yields each folder from this one down, its folders and its files, as os.walk does.
 
@@ -157,7 +180,15 @@ def walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 def makedirs(folder: str) -> None:
     """Creates a folder and those above it, unless they exist."""
-    retried(gfile().makedirs, folder)
+
+    def once(folder: str) -> None:
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except FileExistsError:  # Or it could not be looked at for a moment.
+            if not isdir(folder):
+                raise
+
+    retried(once if is_local(folder) else gfile().makedirs, folder)
 
 
 def rename(source: str, target: str) -> None:

@@ -340,7 +340,7 @@ def load_model_files(
             if not source:
                 raise missing_setting(setting)
             # If there is no such folder, `location` raises the error for that.
-            place = checkpoint if tf.io.gfile.exists(locate(checkpoint)) else source.location
+            place = checkpoint if files.exists(locate(checkpoint)) else source.location
             raise AlbertError(f"{setting} is needed: there is no {file} beside {place}.")
     if config_file in AlbertConfig.preset_names():
         config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)

@@ -41,7 +41,7 @@ class MetricsLog:
     def __init__(self, output_dir: str, step: int) -> None:
         self._path = os.path.join(output_dir, METRICS_FILE)
         lines = []
-        if tf.io.gfile.exists(self._path):
+        if files.exists(self._path):
             lines = files.read_bytes(self._path).splitlines()
             entries = [_entry(line) for line in lines]
             damaged = entries[:-1].count(None)  # A crash may have cut off the last one.
@@ -323,7 +323,7 @@ def read_metrics(output_dir: str) -> list[dict[str, Any]]:
 
 def logged_metrics(output_dir: str, split: str) -> dict[int, dict[str, float]]:
     """Returns the metrics of a split in metrics.jsonl by step; none if there is no such file."""
-    if not tf.io.gfile.exists(os.path.join(output_dir, METRICS_FILE)):
+    if not files.exists(os.path.join(output_dir, METRICS_FILE)):
         return {}
     entries = [entry for entry in read_metrics(output_dir) if entry.get("split") == split]
     return {

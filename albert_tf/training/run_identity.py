@@ -139,7 +139,7 @@ class RunIdentity:
     def _data_differences(self, folder: str, old: str, new: str) -> Iterator[str]:
         """Describes how the training data of two fingerprints differ, as far as is known."""
         path = os.path.join(folder, TRAINING_DATA)
-        recorded = files.read_object(path) if tf.io.gfile.exists(path) else {}
+        recorded = files.read_object(path) if files.exists(path) else {}
         differences = _differences(recorded, self._data) if recorded and self._data else ()
         differences = [f"training data: {difference}" for difference in differences]
         if recorded.get("order_version") != self._data.get("order_version"):

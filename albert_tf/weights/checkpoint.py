@@ -176,10 +176,10 @@ class CheckpointSource(Source):
         """Returns the path of a file: in the checkpoint's folder, under its own name or as the only
         one of the patterns; or else under its own name up to two folders above."""
         folder = self._path
-        if not tf.io.gfile.isdir(folder):
+        if not files.isdir(folder):
             folder = os.path.dirname(folder) or os.curdir
         path = os.path.join(folder, name)
-        if tf.io.gfile.exists(path):
+        if files.exists(path):
             return path
         return files.find_only(folder, *patterns) or find_beside(self._path, name)
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
@@ -53,7 +52,7 @@ class HuggingFaceSource(Source):
     @functools.cached_property
     def _file(self) -> SafetensorsFile | _TorchFile:
         path = os.path.join(self.location, WEIGHTS)
-        if tf.io.gfile.exists(path):
+        if files.exists(path):
             file = SafetensorsFile(path)
             if any(name.endswith(":0") for name in file.shapes):
                 raise AlbertError(
@@ -61,13 +60,13 @@ class HuggingFaceSource(Source):
                     "PyTorch class (AlbertForPreTraining.from_pretrained(folder, from_tf=True))."
                 )
             return file
-        if tf.io.gfile.exists(path + ".index.json"):
+        if files.exists(path + ".index.json"):
             raise AlbertError(
                 f"The weights in {self.location} are split into several files; save them as one "
                 f"{WEIGHTS} (save_pretrained with a larger max_shard_size)."
             )
         path = os.path.join(self.location, TORCH_WEIGHTS)
-        if tf.io.gfile.exists(path):
+        if files.exists(path):
             return _TorchFile(path)
         raise AlbertError(f"{self.location} has a {HUGGING_FACE_CONFIG} but no {WEIGHTS}.")
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 import os
 import warnings
 
-import tensorflow as tf
-
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, printable
+from albert_tf.io import files
 from albert_tf.pretrained.hugging_face_hub import TORCH_WEIGHTS, WEIGHTS
 from albert_tf.pretrained.locate import locate
 from albert_tf.weights.checkpoint import CheckpointSource
@@ -45,7 +44,7 @@ def open_source(path: str) -> Source:
         path = os.path.dirname(path) or os.curdir
 
     def holds(name: str) -> bool:
-        return tf.io.gfile.exists(os.path.join(path, name))
+        return files.exists(os.path.join(path, name))
 
     if holds(SAVED_MODEL):
         return SavedModelSource(path)

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError, DamagedError, DivergedError, first_line, printable
+from albert_tf.io import storage
 from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: The scope of all variables of the encoder.
@@ -250,9 +251,9 @@ def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
 def bytes_in(folder: str, part: str) -> int:
     """Returns the size of the files in a folder whose names have this part; 0 without a folder."""
     size = 0
-    for name in tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else ():
+    for name in storage.listdir(folder):
         with contextlib.suppress(tf.errors.NotFoundError):  # A run deletes old checkpoints.
-            size += tf.io.gfile.stat(os.path.join(folder, name)).length if part in name else 0
+            size += storage.size(os.path.join(folder, name)) if part in name else 0
     return size
 
 

@@ -21,6 +21,7 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, first_line
+from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import Tokenizer, find_vocabulary
 from albert_tf.weights.checkpoint import open_checkpoint, read_checkpoint, weight_keys
 from albert_tf.weights.names import model_garden_name
@@ -97,7 +98,7 @@ class SavedModelSource(Source):
         """Reads albert_config.json in the assets, or beside saved_model.pb."""
         for folder in (self._assets, self.location):
             path = os.path.join(folder, CONFIG_FILE)
-            if tf.io.gfile.exists(path):
+            if files.exists(path):
                 config = AlbertConfig.from_json(path)
                 self._check_heads(config, path)
                 return config

@@ -8,6 +8,7 @@ uninterrupted run, bit for bit, and no file was taken for damaged.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -197,3 +198,27 @@ def test_failing_calls_during_a_conversion_leave_the_model_and_the_old_result(
         if not (both / "tf2").exists():
             assert attempts.run(both) == 0
     assert files_below(both) == expected
+
+
+@pytest.mark.slow
+def test_no_failing_call_makes_other_weights_answer(server, data, tmp_path):
+    output = tmp_path / "run"
+    classifier = CONFIGURATIONS["classifier"]
+    assert Attempts(server, data, tmp_path, classifier).run(output) == 0
+    expected = (output / "predictions.tsv").read_bytes()
+
+    def predict(data, output):
+        left_out = ("--do_train", "--do_eval", "--train", "--eval_", "--learning", "--warmup")
+        left_out += ("--save", "--keep", "--log", "--steps", "--early", "--albert", "--vocab")
+        arguments = classifier.arguments(data, output)
+        return ["--nodo_train", *(x for x in arguments if not x.startswith(left_out))]
+
+    attempts = Attempts(
+        server, data, tmp_path, dataclasses.replace(classifier, name="", arguments=predict)
+    )
+    assert attempts.run(output) == 0
+    for first, length in zip(range(1, attempts.calls), itertools.cycle([FOREVER, 1, 3])):
+        (output / "predictions.tsv").unlink(missing_ok=True)
+        status = attempts.run(output, first, length, ERRORS[first % len(ERRORS)])
+        if status == 0:
+            assert (output / "predictions.tsv").read_bytes() == expected

@@ -29,6 +29,7 @@ from albert_tf.training.specs import RunConfig, TrainSpec
 from albert_tf.weights.checkpoint_files import read_best
 from albert_tf.weights.model_folders import model_folder
 from tests.tasks.conftest import CONFIG
+from tests.training.damage import files_below
 
 TRAINING = {
     "optimizer": "adamw",
@@ -340,17 +341,24 @@ def test_seeds_without_evaluation_are_refused(task, tmp_path):
         fine_tune(task, config, data)
 
 
-def test_one_seed_and_several_do_not_share_a_folder(seeds, task, tmp_path):
+def test_runs_with_other_seeds_do_not_share_a_folder(seeds, task, tmp_path):
     examples = Examples(some_examples(8))
-    several = FineTuneConfig(RunConfig(str(seeds.folder)), train_step=4)
-    with pytest.raises(
-        AlbertError, match=r"run holds runs with several seeds \(seeds\.json\); give"
-    ):
-        run(task, examples, several)
-    task.save_files(str(tmp_path))
-    one = FineTuneConfig(RunConfig(str(tmp_path)), train_step=4, num_seeds=2)
-    with pytest.raises(AlbertError, match="holds a run with one seed; give another output dir"):
-        run(task, examples, one)
+
+    def refused(folder, message, seed=3, number=1):
+        config = FineTuneConfig(RunConfig(str(folder), seed=seed), train_step=4, num_seeds=number)
+        before = files_below(folder)
+        with pytest.raises(AlbertError, match=message):
+            run(task, examples, config)
+        assert files_below(folder) == before
+
+    several = r"run holds runs with several seeds \(seeds\.json\), such as "
+    refused(seeds.folder, f"{several}'seed-3'; give")
+    refused(seeds.folder, f"{several}'seed-3'; give", seed=4, number=3)
+    one = "holds a run with one seed; give another output directory"
+    for name in ("run_config.json", "task.json"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("{}")
+        refused(tmp_path / name, one, number=2)
 
 
 def test_a_run_builds_one_model_and_traces_each_graph_once(seeds):

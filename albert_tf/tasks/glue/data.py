@@ -179,11 +179,9 @@ def describe(
     Raises:
       AlbertError: a file is malformed, or all are missing.
     """
-    import tensorflow as tf
-
     splits: dict[str, object] = {}
     for split in task.splits:
-        if source == "files" and not tf.io.gfile.exists(split_path(split, data_dir)):
+        if source == "files" and not files.exists(split_path(split, data_dir)):
             splits[split.name] = None
             continue
         examples, skipped = read_split(task, split, data_dir, source)

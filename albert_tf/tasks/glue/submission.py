@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, storage
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS, VALUE_RANGE, GlueTask, Split
 from albert_tf.tasks.prediction_tables import read_predictions
 
@@ -73,12 +73,10 @@ def find_predictions(run_dirs: Sequence[str]) -> dict[str, list[str]]:
     Returns:
       For each file of a submission, the paths of its predictions.
     """
-    import tensorflow as tf
-
     predictions: dict[str, list[str]] = {split.submission: [] for _, split in submission_files()}
     for folder in run_dirs:
         for pattern in (f"{folder}/{PREDICTIONS}/*.tsv", f"{folder}/*/{PREDICTIONS}/*.tsv"):
-            for path in sorted(tf.io.gfile.glob(pattern)):
+            for path in storage.glob(pattern):
                 paths = predictions.get(os.path.basename(path), [])
                 if path not in paths:
                     paths.append(path)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
+from albert_tf.io import files, storage
 from albert_tf.io.json_values import JSON_ERRORS, json_fault, shown, shown_json, shown_names
 from albert_tf.io.progress import Progress
 from albert_tf.io.text_files import read_lines
@@ -175,14 +175,13 @@ def check_labelled(examples: list[MultipleChoiceExample]) -> None:
 
 def _articles(folder: str, label: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the articles of a folder, each with its file and line."""
-    import tensorflow as tf
 
     all_articles = os.path.join(folder, _ALL_ARTICLES)
     if files.exists(all_articles):
         for number, article in _json_objects(all_articles):
             yield f"{all_articles}:{number}", article
         return
-    paths = sorted(tf.io.gfile.glob(os.path.join(folder, "*.txt")))
+    paths = storage.glob(os.path.join(folder, "*.txt"))
     if not paths:
         raise AlbertError(
             f"{folder} contains no articles: neither {_ALL_ARTICLES} nor other *.txt."

@@ -9,8 +9,6 @@ import math
 import os
 from collections.abc import Mapping
 
-import tensorflow as tf
-
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.data.dynamic_masking import DynamicMasking
@@ -203,7 +201,7 @@ def _dynamic_masking(
         predictions = math.ceil(options.masked_lm_prob * stored)
         options = dataclasses.replace(options, max_predictions_per_seq=predictions)
     path = os.path.join(folder, SPEC_FILE)
-    if not tf.io.gfile.exists(path):
+    if not files.exists(path):
         raise AlbertError(f"The compact records in {folder or '.'} need {SPEC_FILE} beside them.")
     tokenizer = Tokenizer.from_file(path)
     if tokenizer.spec.sha256 != manifest.tokenizer_value("sha256", str):

@@ -15,6 +15,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import find_manifest, record_files
 from albert_tf.errors import AlbertError
+from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.flops import training_flops
 from albert_tf.modeling.neighbor_attention import attend_to_neighbors
@@ -77,7 +78,7 @@ class PretrainingTask(Task):
         """Writes albert_config.json and, if it lies beside the records, the tokenizer."""
         self.config.to_json(os.path.join(folder, CONFIG_FILE))
         tokenizer_file = os.path.join(os.path.dirname(self._source.files[0]), SPEC_FILE)
-        if tf.io.gfile.exists(tokenizer_file):
+        if files.exists(tokenizer_file):
             Tokenizer.from_file(tokenizer_file).save(folder)
 
     def training_flops(self, length: float, layers: int | None = None) -> float:
