@@ -133,7 +133,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
     A file whose name has the characters of a glob, such as "a [2].txt", stands for itself.
 
     Raises:
-      AlbertError: a pattern matches nothing.
+      AlbertError: a pattern matches nothing, or a name that is not UTF-8.
     """
     if isinstance(patterns, str):
         patterns = [p.strip() for p in patterns.split(",") if p.strip()]
@@ -141,7 +141,12 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
         raise AlbertError(f"No {what} was given.")
     files: list[str] = []
     for pattern in patterns:
-        matches = [pattern] if exists(pattern) else sorted(gfile().glob(pattern))
+        try:
+            matches = [pattern] if exists(pattern) else sorted(gfile().glob(pattern))
+        except UnicodeDecodeError as error:
+            raise AlbertError(
+                f"A name beside those that {pattern!r} matches is not UTF-8; rename that file."
+            ) from error
         if not matches:
             raise _no_match(pattern, what)
         files += [m for m in matches if m not in files]
