@@ -108,7 +108,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
     A file whose name has the characters of a glob, such as "a [2].txt", stands for itself.
 
     Raises:
-      AlbertError: a pattern matches nothing, or a pipe or a device.
+      AlbertError: a pattern matches nothing, or a pipe, a device, or a name that is not UTF-8.
     """
     if isinstance(patterns, str):
         patterns = [p.strip() for p in patterns.split(",") if p.strip()]

@@ -152,8 +152,17 @@ def listdir(folder: str) -> list[str]:
 
 
 def glob(pattern: str) -> list[str]:
-    """Returns the paths that match a pattern of tf.io.gfile, sorted."""
-    return sorted(retried(gfile().glob, pattern))
+    """Returns the paths that match a pattern of tf.io.gfile, sorted.
+
+    Raises:
+      AlbertError: a name beside them is not UTF-8.
+    """
+    try:
+        return sorted(retried(gfile().glob, pattern))
+    except UnicodeDecodeError as error:
+        raise AlbertError(
+            f"A name beside those that {pattern!r} matches is not UTF-8; rename that file."
+        ) from error
 
 
 def size(path: str) -> int:

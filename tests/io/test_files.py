@@ -133,6 +133,13 @@ def test_paths_that_are_not_utf_8_are_refused():
         files.path_of("run\udcff", "model")
 
 
+def test_names_beside_a_glob_that_are_not_utf_8_are_one_sentence(tmp_path):
+    (tmp_path / "a\udcff.txt").touch()
+    (tmp_path / "b.txt").touch()
+    with pytest.raises(AlbertError, match=r"matches is not UTF-8; rename that file\.$"):
+        files.expand_globs(f"{tmp_path}/*.txt")
+
+
 def test_what_may_not_be_looked_up_is_an_error_and_not_absent(tmp_path, unprivileged):
     folder = tmp_path / "closed"
     folder.mkdir()
