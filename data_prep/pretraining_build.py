@@ -26,6 +26,7 @@ from albert_tf.data.manifest import (
 )
 from albert_tf.errors import AlbertError, StoppedError
 from albert_tf.io import files, removal, storage
+from albert_tf.io.folders import names_below
 from albert_tf.io.locks import lock_folder
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from data_prep.encoding import Context
@@ -336,7 +337,7 @@ class _Build:
     def _start(self) -> None:
         """Starts a build, or continues one that was killed."""
         if not files.exists(self._plan_path):
-            if storage.listdir(self.work_folder):
+            if names_below(self.work_folder):
                 raise AlbertError(
                     f"{self.work_folder} holds files, but no plan of a build; move it away, or "
                     "give another folder."

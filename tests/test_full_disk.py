@@ -25,7 +25,7 @@ import run_pretraining
 from albert_tf.errors import StoppedError
 from albert_tf.io import files
 from albert_tf.weights.checkpoint import check_checkpoint
-from albert_tf.weights.checkpoint_files import newest_first, read_best
+from albert_tf.weights.checkpoint_files import checkpoints_in, read_best
 from tests.support.builders import tiny_config, write_tokenizer
 from tests.training.damage import files_below, stored
 
@@ -236,7 +236,7 @@ def assert_good_state(program, out, whole):
     for name, content in present.items():
         if not (name.startswith(changing) or program.grows(name)):
             assert content == whole[name], f"{name} is incomplete"
-    for prefix in newest_first(str(out / "checkpoints"))[0]:
+    for prefix in checkpoints_in(str(out / "checkpoints")).values():
         check_checkpoint(prefix)
     best = read_best(str(out / "best"))
     if best:
@@ -260,11 +260,10 @@ def run_on_full_disks(name, disk, inputs, run_script, shares):
                 assert_good_state(program, out, whole)
                 failed += 1
         if done.returncode:
-            kept = newest_first(str(out / "checkpoints"))[0]
+            kept = checkpoints_in(str(out / "checkpoints"))
             done = run(run_script, program, inputs, out).ok()
             if kept:
-                step = int(kept[0].rpartition("-")[2])
-                assert f"Resuming {out} at step {step}." in done.stdout
+                assert f"Resuming {out} at step {max(kept)}." in done.stdout
         assert program.result(out) == expected
         compared += sum(map(len, files_below(out).values()))
         shutil.rmtree(out)
@@ -296,7 +295,7 @@ def test_a_full_disk_stops_pretraining_that_then_resumes(disk, inputs, run_scrip
     done = run(run_script, program, inputs, out).ok()
     assert f"Resuming {out} at step 2." in done.stdout
     assert_good_state(program, tmp_path / "stopped", whole=files_below(out))
-    assert newest_first(str(out / "checkpoints"))[0][0].endswith("ckpt-6")
+    assert max(checkpoints_in(str(out / "checkpoints"))) == 6
     shutil.rmtree(out)
 
 
@@ -338,7 +337,7 @@ def test_a_limit_of_file_sizes_is_reported_like_a_full_disk(inputs, tmp_path, ru
     with largest_file(20_000):
         done = run(run_script, program, inputs, out)
     assert_one_sentence(done)
-    assert not newest_first(str(out / "checkpoints"))[0]
+    assert not checkpoints_in(str(out / "checkpoints"))
     assert not [p for p in out.rglob("*") if p.suffix == ".tfrecord" or ".tmp-" in p.name]
     assert run(run_script, program, inputs, out).returncode == 0
 

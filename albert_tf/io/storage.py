@@ -32,9 +32,10 @@ _FINAL = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL,
     errno.ENAMETOOLONG, errno.ELOOP, errno.EPIPE, errno.EROFS, errno.EXDEV, errno.ENOSYS,
 }  # fmt: skip
-#: The same as codes of TensorFlow: cancelled, invalid argument, not found, already exists, failed
-#: precondition, out of range, unimplemented, data loss.
-_FINAL_CODES = {1, 3, 5, 6, 9, 11, 12, 15}
+#: The same as codes of TensorFlow: cancelled, invalid argument, not found, already exists, out of
+#: range, unimplemented, data loss. The failed precondition stands for several errors of the system.
+_FINAL_CODES, _PRECONDITION = {1, 3, 5, 6, 11, 12, 15}, 9
+_WRONG_KIND = tuple(os.strerror(code) for code in (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY))
 
 #: TensorFlow's codes that only remote file systems give: deadline exceeded, permission denied,
 #: resource exhausted, unavailable, unauthenticated.
@@ -73,7 +74,10 @@ def may_pass(error: BaseException) -> bool:
         return False
     if isinstance(error, OSError):
         return error.errno is not None and error.errno not in _FINAL
-    return getattr(error, "error_code", 1) not in _FINAL_CODES  # Of tf.errors.OpError.
+    code = getattr(error, "error_code", 1)  # Of tf.errors.OpError.
+    if code == _PRECONDITION:  # "is not a directory" may also mean that it could not be looked at.
+        return not str(error).endswith(_WRONG_KIND)
+    return code not in _FINAL_CODES
 
 
 def retried(operation: Callable[..., _T], *arguments: Any) -> _T:
@@ -114,8 +118,13 @@ def failure(error: BaseException) -> str | None:
     if isinstance(error, OSError):
         return _reason(error) if error.filename is not None or may_pass(error) else None
     text, code = _reason(error), getattr(error, "error_code", None)
-    said = any(text.endswith(os.strerror(number)) for number in errno.errorcode)
-    return text if code in _REMOTE_CODES or (code is not None and said) else None
+    of_system = code is not None and system_message(text) is not None
+    return text if of_system or code in _REMOTE_CODES else None
+
+
+def system_message(text: str) -> str | None:
+    """Returns the system's own message that a text contains, such as "Input/output error"."""
+    return next((os.strerror(n) for n in errno.errorcode if os.strerror(n) in text), None)
 
 
 def _mode(path: str) -> int:

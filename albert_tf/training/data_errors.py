@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from albert_tf.data.context import InputFn
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.io import storage
 
 #: An error of the input pipeline reaches a step through the iterator, and TensorFlow lists it among
 #: the nodes ("[[{{node ParseExample}}]] [[IteratorGetNext]]"). A suffix as in
@@ -33,7 +34,8 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
       input_fn: yields the batches of the steps within this context.
 
     Raises:
-      AlbertError: the input is damaged or gone, or may not be read. Other errors pass.
+      StoppedError: the input cannot be read for now.
+      AlbertError: it is damaged or gone, or may not be read. Other errors pass.
     """
     check = getattr(input_fn, "check", lambda: None)
     try:
@@ -64,6 +66,13 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
         raise AlbertError(
             f"The input records are damaged, missing or not readable ({_cause(error)}); "
             "run data_prep/verify_records.py to find the shard."
+        ) from error
+    except tf.errors.OpError as error:
+        reason = storage.system_message(str(error))
+        if reason is None or not _OF_THE_INPUT.search(str(error)):
+            raise
+        raise StoppedError(
+            f"The input records cannot be read for now ({reason}); run the same command again."
         ) from error
 
 

@@ -259,7 +259,7 @@ def write_tf2(
         tokenizer.save(folder)
     variables = {name: tf.Variable(value) for name, value in weights.items()}
     saved = tf.train.Checkpoint(weights=tf.train.Checkpoint(**variables))
-    saved.write(os.path.join(folder, "ckpt"))
+    retried(saved.write, os.path.join(folder, "ckpt"))
     _write_state(folder, "ckpt")
 
 

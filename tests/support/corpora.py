@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.io.files import sha256
+from albert_tf.io.folders import names_below
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
@@ -71,7 +72,7 @@ def build(
 
 def digests(folder: str | Path) -> dict[str, str]:
     """Returns the checksums of all files in a folder; a finished build has no other folder."""
-    return {name: sha256(f"{folder}/{name}") for name in sorted(tf.io.gfile.listdir(str(folder)))}
+    return {name: sha256(f"{folder}/{name}") for name in names_below(str(folder))}
 
 
 def read_columns(folder: str | Path) -> dict[str, np.ndarray]:

@@ -55,7 +55,7 @@ def test_results_of_former_predictions_do_not_stay(questions, tmp_path):
     assert (tmp_path / "predict_results.json").exists()
     unlabelled = [dataclasses.replace(question, label=None) for question in questions]
     write_outputs(unlabelled, probabilities, str(tmp_path))
-    assert not (tmp_path / "predict_results.json").exists()
+    assert json.loads((tmp_path / "predict_results.json").read_text()) == {}
 
 
 def test_predictions_for_unlabelled_json_lines_are_averaged(members, run_script, tmp_path):
