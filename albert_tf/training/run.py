@@ -219,6 +219,7 @@ class TrainingRun:
                     )
             self.identity.write(folder)
             for name in names:
+                storage.makedirs(os.path.dirname(os.path.join(folder, name)))
                 storage.rename(os.path.join(temporary, name), os.path.join(folder, name))
         finally:
             removal.remove_temporary(temporary)
