@@ -56,10 +56,10 @@ def check_file(path: str, what: str = "file") -> None:
         raise AlbertError(f"The {what} {path} does not exist.")
     if isdir(path):
         raise AlbertError(f"The {what} {path} is a folder; give a file.")
-    _check_no_device(path, what)
+    check_no_device(path, what)
 
 
-def _check_no_device(path: str, what: str) -> None:
+def check_no_device(path: str, what: str) -> None:
     """Raises AlbertError for a pipe or a device: one may never answer, the other never end."""
     if not is_local(path) or not os.path.exists(path):
         return
@@ -82,7 +82,7 @@ def check_pattern(pattern: str, what: str = "input file") -> None:
     """Raises AlbertError if a local path or glob matches nothing; `what` describes the files."""
     if not _matches_something(pattern):
         raise _no_match(pattern, what)
-    _check_no_device(pattern, what)
+    check_no_device(pattern, what)
 
 
 def _matches_something(pattern: str) -> bool:
@@ -120,7 +120,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
         if not matches:
             raise _no_match(pattern, what)
         for match in matches:
-            _check_no_device(match, what)
+            check_no_device(match, what)
         files += [m for m in matches if m not in files]
     return files
 

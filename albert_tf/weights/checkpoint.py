@@ -49,7 +49,10 @@ def open_checkpoint(prefix: str) -> Any:
     Raises:
       DamagedError: its index is damaged.
       StoppedError: it cannot be read for now.
+      AlbertError: a file is a pipe or a device.
     """
+    for name in files_of(prefix):
+        files.check_no_device(os.path.join(os.path.dirname(prefix), name), "checkpoint's file")
     # Not tf.train.load_checkpoint, which first asks whether this is a folder. File systems without
     # folders, such as ram://, say yes to every prefix of a file's name.
     return read_checkpoint(prefix, lambda: tf.compat.v1.train.NewCheckpointReader(prefix))

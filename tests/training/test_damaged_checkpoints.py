@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -113,7 +114,10 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
     assert all(text.endswith(".damaged.") for text in renamed)
     # Nothing is deleted: the damaged files have other names.
     aside = {f"{n}.damaged" if n.startswith("ckpt-30") else n: x for n, x in before.items()}
-    assert files_below(folder / "checkpoints") == aside
+    after = files_below(folder / "checkpoints")
+    assert b'model_checkpoint_path: "ckpt-20"' in after.pop("checkpoint")
+    del aside["checkpoint"]
+    assert after == aside
     assert list(Run(folder).store.kept()) == [10, 20]
 
 
@@ -142,6 +146,15 @@ def test_without_a_good_checkpoint_nothing_is_changed(folder, kind):
     for step in (10, 20, 30):
         DAMAGE[kind](folder / f"checkpoints/ckpt-{step}.data-00000-of-00001")
     assert_refused_unchanged(folder, r"ckpt-30 is damaged.*There is no good checkpoint in")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_pipe_in_place_of_a_file_is_refused(folder, part):
+    path = folder / f"checkpoints/ckpt-30.{part}"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(AlbertError, match="is a pipe or a device"):
+        open_checkpoint(str(folder / "checkpoints/ckpt-30"))
 
 
 def test_an_index_that_points_beyond_its_end_is_damaged(tmp_path):
