@@ -71,8 +71,10 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
         reason = storage.system_message(str(error))
         if reason is None or not _OF_THE_INPUT.search(str(error)):
             raise
+        line = next(line for line in str(error).splitlines() if reason in line)
         raise StoppedError(
-            f"The input records cannot be read for now ({reason}); run the same command again."
+            f"The input records cannot be read ({line.strip()[:300]}); mend that, or wait, and run "
+            "the same command again."
         ) from error
 
 

@@ -94,7 +94,7 @@ def test_a_folder_that_no_check_has_found_unreadable_is_one_sentence(monkeypatch
     with temporary_flags(), pytest.raises(SystemExit) as stopped:
         script.run(lambda: os.listdir("/absent"), lambda: None)
     assert stopped.value.code == 1
-    assert capsys.readouterr().err == "error: /absent: No such file or directory.\n"
+    assert capsys.readouterr().err == "error: No such file or directory: /absent.\n"
 
 
 def test_a_closed_pipe_causes_no_stack_trace(tmp_path):

@@ -207,7 +207,7 @@ def test_a_shard_that_may_not_be_read_is_named(tmp_path, shards, unprivileged):
     opened = source(shards[0])
     made = estimator(tmp_path)
     shards[0].chmod(0)
-    sentence = r"missing or not readable \(.*train; Permission denied\)"
+    sentence = r"cannot be read \(.*train; Permission denied"
     with unprivileged(), pytest.raises(AlbertError, match=sentence):
         made.evaluate_now(EvalSpec(opened.eval_input_fn))
 

@@ -240,7 +240,7 @@ def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, new_run):
     for freeze in (None, "encoder"):
         folders[freeze] = tmp_path / str(freeze)
         run = new_run(folders[freeze], freeze=freeze, steps=1)
-        run._begin()
+        run._begin(known=False)
         run.optimizer.iterations.assign(1)
         run.store.save(1)
     for freeze, other, sentence in (
@@ -265,7 +265,7 @@ def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(tmp_path, new_ru
     tf.train.Checkpoint(weights=tf.train.Checkpoint(**held)).write(str(tmp_path / "initial"))
     values = {"init_checkpoint": str(tmp_path / "initial"), "steps": 1}
     for freeze, warned in (("embeddings", False), ("encoder", True)):
-        new_run(tmp_path / freeze, freeze=freeze, **values)._begin()
+        new_run(tmp_path / freeze, freeze=freeze, **values)._begin(known=False)
         text = " ".join(capsys.readouterr().out.split())
         sentence = "so they stay random: bert/pooler/dense/kernel, bert/pooler/dense/bias."
         assert (sentence in text) == warned

@@ -130,11 +130,14 @@ class PretrainingTask(Task):
         Also `masked_lm_ids` [batch, predictions], 0 where there is none, and
         `next_sentence_labels` [batch].
         """
-        real = tf.cast(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"].dtype)
+        # Not int32, which a GPU would copy to the host's memory.
+        ids, labels = (
+            tf.cast(batch[name], tf.int64) for name in ("masked_lm_ids", "next_sentence_labels")
+        )
         return {
             **_per_example(model, batch, training=False),
-            "masked_lm_ids": batch["masked_lm_ids"] * real,
-            "next_sentence_labels": tf.reshape(batch["next_sentence_labels"], [-1]),
+            "masked_lm_ids": ids * tf.cast(batch["masked_lm_weights"] > 0, tf.int64),
+            "next_sentence_labels": tf.reshape(labels, [-1]),
         }
 
     def metrics(
