@@ -337,7 +337,9 @@ class _Build:
     def _start(self) -> None:
         """Starts a build, or continues one that was killed."""
         if not files.exists(self._plan_path):
-            if names_below(self.work_folder):
+            # Remote file systems may keep the empty folders of a former build.
+            list_names = storage.listdir if files.is_local(self.work_folder) else names_below
+            if list_names(self.work_folder):
                 raise AlbertError(
                     f"{self.work_folder} holds files, but no plan of a build; move it away, or "
                     "give another folder."

@@ -8,6 +8,7 @@ matrix products. XLA is fast at the former and slow at the latter, so each does 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -46,8 +47,9 @@ def freed_with_graph(results: Any) -> Any:
     """
     if not tf.executing_eagerly():
         operation = tf.nest.flatten(results)[0].op
-        name = operation.get_attr("_gradient_op_type").decode()
-        operation._gradient_function = ops.gradient_registry._registry.pop(name)["type"]
+        with contextlib.suppress(ValueError):  # A collective operation has no such function.
+            name = operation.get_attr("_gradient_op_type").decode()
+            operation._gradient_function = ops.gradient_registry._registry.pop(name)["type"]
     return results
 
 
