@@ -59,6 +59,4 @@ def write_saved_model(
             source = os.path.join(temporary, file_name)
             files.write_bytes(source, content)
             setattr(root, name, tf.saved_model.Asset(source))
-        # TensorFlow would convert functions of its own, and leave files if the process is killed.
-        save = tf.autograph.experimental.do_not_convert(tf.saved_model.save)
-        save(root, folder, dict(signatures))
+        tf.saved_model.save(root, folder, dict(signatures))
