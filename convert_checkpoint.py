@@ -63,12 +63,6 @@ def define_flags() -> None:
         "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: exact. float16, for --to=hf: half "
         "the size, with each weight rounded to the nearest; it is read as float32."
     )  # fmt: skip
-    flags.DEFINE_bool(
-        "rescale_embeddings", False, "Scale down embeddings that LAMB has made large, by a power "
-        "of two that the masked LM's normalization compensates. No output changes. AdamW then "
-        "trains them at the usual scale, which helps with thousands of examples and harms with a "
-        "few hundred."
-    )  # fmt: skip
     flags.DEFINE_string(
         "push_to_hub", None, "OWNER/NAME: also upload the result to this repository of Hugging "
         "Face, which is created, by default public, if it does not exist. For --to=hf; needs "
@@ -93,7 +87,7 @@ def _main() -> None:
     logging.set_verbosity(logging.WARNING)
     # The report below lists these weights.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
-    options = ConversionOptions(FLAGS.allow_partial, FLAGS.weights_dtype, FLAGS.rescale_embeddings)
+    options = ConversionOptions(FLAGS.allow_partial, FLAGS.weights_dtype)
     report = convert(FLAGS.from_path, FLAGS.to, FLAGS.output_dir, options, FLAGS.overwrite)
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:

@@ -59,12 +59,9 @@ GROUPS = {
         "verify-records": Command("check records for damage", "data_prep.verify_records"),
         "pretrain": Command("train a model on records", "run_pretraining"),
     },
-    "Convert, check and export a model": {
+    "Convert and export a model": {
         "convert-checkpoint": Command(
             "convert from and to TF1, Hugging Face and TF-Hub", "convert_checkpoint"
-        ),
-        "verify-weights": Command(
-            "measure the pretraining losses on a text", "albert_tf.weights.verify"
         ),
         "export": Command("write a SavedModel or a TensorFlow Lite model", "export_tfhub"),
     },

@@ -24,7 +24,6 @@ SCRIPTS = (
     "run_squad",
     "run_race",
     "convert_checkpoint",
-    "albert_tf.weights.verify",
     "export_tfhub",
 )
 COMMANDS = ("embed", "fill_mask", "classify", "answer", "choose")

@@ -28,7 +28,6 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1, write_tf2
 from albert_tf.weights.huggingface import write_hugging_face
 from albert_tf.weights.load import load_pretrained, open_source
-from albert_tf.weights.rescaling import rescale_embeddings
 from albert_tf.weights.source import LoadReport
 
 Writer = Callable[[str, AlbertConfig, "Tokenizer | None", Mapping[str, np.ndarray]], None]
@@ -49,12 +48,10 @@ class ConversionOptions:
     Attributes:
       allow_partial: see load_pretrained; only the weights of the source are written.
       weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
-      rescale: scale embeddings to the size of new ones first; see `rescale_embeddings`.
     """
 
     allow_partial: bool = False
     weights_dtype: str = FLOAT32
-    rescale: bool = False
 
 
 def convert(
@@ -88,8 +85,6 @@ def convert(
             )
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
-        if options.rescale:
-            weights = rescale_embeddings(weights, model.config)
         if options.weights_dtype == FLOAT16:
             weights = {name: _half(name, value) for name, value in weights.items()}
         WRITERS[to](folder, model.config, model.tokenizer, weights)

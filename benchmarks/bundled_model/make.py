@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the files of a bundled model from the run that pretrained it.
 
-Writes a Hugging Face folder with float16 weights and rescaled embeddings, evaluates these files on
+Writes a Hugging Face folder with float16 weights, evaluates these files on
 the held-out books, and adds a model card and a manifest. It replaces the bundled model of the same
 name.
 """
@@ -112,7 +112,7 @@ def make(
         raise AlbertError(f"Give `trained_on` for {len(run_dirs)} runs, not {len(machines)}.")
     folder = os.path.join(work_dir, name)
     shutil.rmtree(folder, ignore_errors=True)
-    options = ConversionOptions(weights_dtype=FLOAT16, rescale=True)
+    options = ConversionOptions(weights_dtype=FLOAT16)
     report = convert(run_dirs[-1], "hf", folder, options)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
@@ -127,7 +127,7 @@ def make(
         "runs": runs,
         "steps": sum(run["steps"] for run in runs),
         "tokens": sum(run["tokens"] for run in runs),
-        "weights": f"{weights}, embeddings rescaled, rounded to float16",
+        "weights": f"{weights}, rounded to float16",
     }
     longest = longest or runs[-1]["data"]["options"]["max_seq_length"]
     card = _card(
@@ -224,10 +224,8 @@ def _card(
     facts = dataclasses.replace(
         facts,
         origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens.{where} The weights "
-        f"are those of `{weights}`, embeddings rescaled as by "
-        "`convert_checkpoint.py --rescale_embeddings`, "
-        "each weight rounded to the nearest float16. The commands:\n\n```sh\n"
-        f"{commands.strip()}\n```",
+        f"are those of `{weights}`, each weight rounded to the nearest float16. The commands:\n\n"
+        f"```sh\n{commands.strip()}\n```",
         evaluation=figures["metrics"],
         use=_USE.format(length=longest, later=later),
     )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -14,14 +15,14 @@ import albert_tf
 from albert_tf import pretrained
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
+from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.weights.safetensors import SafetensorsFile
-from albert_tf.weights.verify import TRAINED, verify
 
 ROOT = Path(__file__).resolve().parents[2]
-HELD_OUT = ROOT / "benchmarks/data/books_heldout.txt.gz"
+HELD_OUT = str(ROOT / "benchmarks/data/books_heldout.txt.gz")
 MEGABYTES = 12
 #: At least; always predicting the most frequent piece has 0.07 on held-out text.
-MASKED_LM_ACCURACY = {"albert_tiny_books": 0.3, "albert_small_books": 0.38}
+MASKED_LM_ACCURACY = {"albert_tiny_books": 0.3, "albert_small_books": 0.45}
 
 
 @pytest.fixture(scope="module", params=pretrained.bundled_names())
@@ -80,6 +81,13 @@ def test_card_and_manifest_describe_how_the_model_was_trained(folder, manifest):
 
 
 def test_the_model_predicts_masked_words_of_unseen_books(name, model):
-    report = verify(model, model.tokenizer, read_lines(str(HELD_OUT)), max_sequences=300)
-    assert report.verdict == TRAINED
-    assert report.mlm_accuracy > MASKED_LM_ACCURACY[name]
+    tokenizer = model.tokenizer
+    sentences = [tokenizer.encode(line) for line in itertools.islice(read_lines(HELD_OUT), 2000)]
+    sequences = [join_segments(tokenizer, ids) for ids in sentences if 20 <= len(ids) < 60][:400]
+    inputs = pad_sequences(tokenizer, sequences)
+    right = inputs["input_word_ids"].copy()
+    positions = np.tile(np.arange(3, 20, 6, dtype=np.int32), [len(sequences), 1])
+    np.put_along_axis(inputs["input_word_ids"], positions, tokenizer.mask_id, axis=1)
+    logits = model({**inputs, "masked_lm_positions": positions})["mlm_logits"]
+    is_right = np.argmax(logits, axis=-1) == np.take_along_axis(right, positions, axis=1)
+    assert is_right.mean() > MASKED_LM_ACCURACY[name]

@@ -17,7 +17,6 @@ import convert_checkpoint
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import WRITERS, ConversionOptions, convert
 from albert_tf.export.weight_formats import FORMATS
-from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.normalization import normalize
@@ -32,7 +31,6 @@ from tests.support.self_checks import checked_in_this_process
 from tests.support.weights import GOLDEN, golden_outputs, weights_of, write_model
 
 HALF = ConversionOptions(weights_dtype="float16")
-WORDS = "bert/embeddings/word_embeddings"
 
 
 @pytest.fixture
@@ -221,41 +219,6 @@ def test_float16_holds_each_weight_rounded_and_reads_back_as_float32(run_script,
     sizes = [(folder / "model.safetensors").stat().st_size for folder in (half, single)]
     assert sizes[0] < 0.6 * sizes[1]
     assert '"dtype":"F16"' in header_of(half) and '"dtype":"F32"' not in header_of(half)
-
-
-def test_rescaled_embeddings_have_the_size_of_new_ones_and_the_same_outputs(run_script, tmp_path):
-    keras.utils.set_random_seed(1)  # Some draws lie between two powers of two.
-    model = AlbertPretrainer(tiny_config(50, num_hidden_layers=2))
-    variables = model.named_weights()
-    embeddings = [n for n in variables if n.startswith("bert/embeddings/") and n.endswith("ings")]
-    for name in embeddings:
-        variables[name].assign(7 * variables[name])
-    beta = variables["cls/predictions/transform/LayerNorm/beta"]
-    beta.assign(np.linspace(-1, 1, beta.shape[0]))
-    done = run_script(
-        convert_checkpoint, f"--from_path={write_model(tmp_path / 'large', model)}", "--to=tf2",
-        "--rescale_embeddings", f"--output_dir={tmp_path / 'new'}",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rescaled = albert_tf.load_pretrained(str(tmp_path / "new"))
-    before, after = weights_of(model), weights_of(rescaled)
-    assert 0.014 < after[WORDS].std() < 0.029 < before[WORDS].std()
-    norm = "cls/predictions/transform/LayerNorm"
-    assert {name for name in before if not np.array_equal(before[name], after[name])} == {
-        *embeddings, f"{norm}/gamma", f"{norm}/beta"
-    }  # fmt: skip
-    assert len(embeddings) == 3
-    np.testing.assert_array_equal(after[WORDS] * 8, before[WORDS])
-    ids = np.arange(30, dtype=np.int32).reshape(2, 15)
-    inputs = {
-        "input_word_ids": ids,
-        "input_mask": np.ones_like(ids),
-        "input_type_ids": np.zeros_like(ids),
-        "masked_lm_positions": np.array([[1, 5], [2, 9]], np.int32),
-    }
-    ours, theirs = model(inputs), rescaled(inputs)
-    for name in ours:
-        np.testing.assert_allclose(theirs[name], ours[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_the_identity_projection_for_hugging_face_has_the_dtype_of_the_weights(tmp_path):
