@@ -14,11 +14,6 @@ The result is read back and compared.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import warnings
 
 from absl import flags, logging

@@ -20,11 +20,6 @@ strings. All exports load with nothing but tensorflow and tensorflow_text.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import os
 
 from absl import flags, logging

@@ -20,11 +20,6 @@ into less memory.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

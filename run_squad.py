@@ -15,11 +15,6 @@ which a question counts as unanswerable. Settings come from a recipe for the mod
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import functools
 import os
 from typing import TYPE_CHECKING

@@ -17,8 +17,7 @@ import sys
 import textwrap
 from typing import NamedTuple
 
-from albert_tf.io.interrupts import end_on_interrupt
-from albert_tf.io.streams import print_any_text
+from albert_tf.cli.script import print_any_text
 from albert_tf.version import __version__
 
 
@@ -83,7 +82,6 @@ def overview() -> str:
 
 def main() -> None:
     """Runs the command that the first argument names, and exits."""
-    end_on_interrupt()
     print_any_text()
     if len(sys.argv) < 2:
         print(overview(), file=sys.stderr)

@@ -17,11 +17,6 @@ with two exceptions: the default of --max_predictions_per_seq depends on the seq
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import dataclasses
 import functools
 import os

@@ -11,11 +11,6 @@ draws their masks.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import functools
 import textwrap
 from collections.abc import Iterator, Mapping

@@ -12,11 +12,6 @@ with the corpus.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import dataclasses
 import functools
 import os

@@ -11,11 +11,6 @@ sampler, so that memory depends on the size of the sample only.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import dataclasses
 import functools
 import hashlib
@@ -34,6 +29,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.locks import lock_folder
 from albert_tf.io.progress import Progress, total_bytes
+from albert_tf.io.signals import native_waiting
 from albert_tf.io.text_files import check_text_files, read_lines
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer, TokenizerSpec
@@ -140,26 +136,27 @@ def _train(sentences: list[str], settings: Settings) -> bytes:
 
     model = io.BytesIO()
     try:
-        spm.SentencePieceTrainer.Train(
-            sentence_iterator=iter(sentences),
-            model_writer=model,
-            model_type="unigram",
-            vocab_size=settings.vocab_size,
-            character_coverage=settings.character_coverage,
-            pad_id=0,
-            pad_piece=PADDING,
-            unk_id=1,
-            unk_piece=UNKNOWN,
-            bos_id=-1,
-            eos_id=-1,
-            # Lists: in a comma-separated string the quotation mark would open a quoted field.
-            control_symbols=CONTROL_SYMBOLS,
-            user_defined_symbols=USER_SYMBOLS,
-            max_sentence_length=MAX_SENTENCE_BYTES,
-            num_threads=_TRAINER_THREADS,
-            train_extremely_large_corpus=sum(map(len, sentences)) >= _LARGE_CORPUS_CHARACTERS,
-            minloglevel=2,
-        )
+        with native_waiting():
+            spm.SentencePieceTrainer.Train(
+                sentence_iterator=iter(sentences),
+                model_writer=model,
+                model_type="unigram",
+                vocab_size=settings.vocab_size,
+                character_coverage=settings.character_coverage,
+                pad_id=0,
+                pad_piece=PADDING,
+                unk_id=1,
+                unk_piece=UNKNOWN,
+                bos_id=-1,
+                eos_id=-1,
+                # Lists: in a comma-separated string the quotation mark would open a quoted field.
+                control_symbols=CONTROL_SYMBOLS,
+                user_defined_symbols=USER_SYMBOLS,
+                max_sentence_length=MAX_SENTENCE_BYTES,
+                num_threads=_TRAINER_THREADS,
+                train_extremely_large_corpus=sum(map(len, sentences)) >= _LARGE_CORPUS_CHARACTERS,
+                minloglevel=2,
+            )
     except RuntimeError as error:
         raise _explain(error, settings) from error
     return model.getvalue()

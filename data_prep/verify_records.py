@@ -10,11 +10,6 @@ number of further faults. Exits with status 1 if there is any.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import functools
 import os
 from collections.abc import Callable, Sequence

@@ -10,11 +10,6 @@ continue after an interruption; finished steps are reused.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import glob
 import json
 import math

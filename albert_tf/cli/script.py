@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -16,10 +15,8 @@ from albert_tf.cli.flag_names import name_flags
 from albert_tf.cli.path_flags import check_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import is_valid_text, space_for
-from albert_tf.io.interrupts import exit_status, stopped_by
-from albert_tf.io.signals import StopSignals
+from albert_tf.io.signals import STOP_SIGNALS, StopSignals
 from albert_tf.io.storage import failure
-from albert_tf.io.streams import print_any_text
 from albert_tf.io.tensorflow_import import prepare_tensorflow
 
 #: Part of absl's message for a required flag that was not given.
@@ -47,21 +44,35 @@ def run(
         checked, because it may refuse a path altogether.
     """
     print_any_text()
-    with StopSignals() as signals:
+    with StopSignals(first_raises=True) as signals:
         try:
             _run(main, define_flags, arguments, check_flags)
         except BrokenPipeError:
             # The reader, such as `head`, has closed the pipe; discard what is still buffered.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
-        except (Exception, KeyboardInterrupt) as error:
+        except BaseException as error:
             # An interrupted import, such as NumPy's, may raise another exception.
-            if not (signals.received or isinstance(error, KeyboardInterrupt)):
+            number = _stop_signal(error) or signals.received
+            if number is None:
                 raise
-            signal_number = signals.received or signal.SIGINT
-            with contextlib.suppress(OSError):  # Nobody may read it.
-                print(stopped_by(signal_number), file=sys.stderr)
-            sys.exit(exit_status(signal_number))
+            print(f"Stopped by {signal.Signals(number).name}.", file=sys.stderr)
+            sys.exit(128 + number)
+
+
+def _stop_signal(error: BaseException) -> int | None:
+    """Returns the signal whose `stop_exception` this is; None for other exceptions."""
+    if isinstance(error, KeyboardInterrupt):
+        return signal.SIGINT
+    status = error.code if isinstance(error, SystemExit) else None
+    return next((number for number in STOP_SIGNALS if status == 128 + number), None)
+
+
+def print_any_text() -> None:
+    """Prints "?" for characters that the terminal's encoding lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def _run(

@@ -19,7 +19,6 @@ from albert_tf.export.encoder import probe_batches, serving_signature
 from albert_tf.export.id_graphs import IdFormat, Outputs, compare, difference_line
 from albert_tf.export.self_check import TOLERANCE
 from albert_tf.export.serving import input_specs
-from albert_tf.io.streams import standard_error_shut
 
 #: Python code for the model card.
 EXAMPLE = """import numpy as np
@@ -72,8 +71,7 @@ def convert(function: Outputs, weights: Mapping[str, tf.Variable]) -> bytes:
     # The converter wants something that it can trace.
     traced = types.SimpleNamespace(get_concrete_function=lambda *_: serve)
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
-    with standard_error_shut():
-        model, _ = tf2onnx.convert.from_function(traced, list(specs.values()), opset=_OPSET)
+    model, _ = tf2onnx.convert.from_function(traced, list(specs.values()), opset=_OPSET)
     # The converter numbers the axes of unknown size.
     for value in (*model.graph.input, *model.graph.output):
         for axis, name in zip(value.type.tensor_type.shape.dim, ("batch", "length")):

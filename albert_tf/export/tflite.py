@@ -24,7 +24,6 @@ from albert_tf.export.encoder import probe_batches, serving_signature
 from albert_tf.export.id_graphs import IdFormat, Outputs, compare, difference_line
 from albert_tf.export.saved_model import ReusableSavedModel
 from albert_tf.export.serving import input_specs
-from albert_tf.io.streams import standard_error_shut
 
 #: Python code for the model card.
 EXAMPLE = """import numpy as np
@@ -103,9 +102,7 @@ def convert(function: Outputs, weights: Mapping[str, tf.Variable], quantization:
     if quantization == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        # The converter logs every operation, and long errors.
-        with standard_error_shut():
-            return converter.convert()
+        return converter.convert()
     except ConverterError as error:
         raise AlbertError(
             f"TensorFlow Lite cannot compute this model with built-in operations: {_cause(error)}."
@@ -167,9 +164,8 @@ def numerics(
     """
     used = operations(content)
     batches = probe_batches(config)
-    with standard_error_shut():  # The interpreter announces its delegate for the CPU.
-        run = interpreter_class()(model_content=content).get_signature_runner()
-        results = [run(**batch) for batch in batches]
+    run = interpreter_class()(model_content=content).get_signature_runner()
+    results = [run(**batch) for batch in batches]
     outputs = compare(
         results,
         function,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from albert_tf.io.streams import standard_error_shut
 from albert_tf.training.devices import gpu_details, print_once
 from albert_tf.training.specs import AUTO
 
@@ -78,7 +77,7 @@ def can_compile(device: str) -> bool:
     # It needs NVIDIA's library of functions, as all of our steps do.
     function = tf.function(lambda x: tf.math.rsqrt(tf.exp(x)), jit_compile=True, autograph=False)
     try:
-        with standard_error_shut(), tf.device(device):
+        with tf.device(device):
             function(tf.constant(1.0))
     except tf.errors.OpError as error:
         reason = str(error).strip().partition("\n")[0]

@@ -33,19 +33,20 @@ class PreemptionHandler(StopSignals):
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, note: Callable[[str], None]) -> None:
-        super().__init__(on_first=self._announce)
+        super().__init__()
         self._strategy, self._note = strategy, note
+        self._agreed = False
 
     def agree(self) -> int | None:
         """Returns the signal that stops the run, whichever worker received it; None: go on.
 
         All workers of a cluster call this after the same step, and get the same answer.
         """
-        return highest(self._strategy, self.received or 0) or None
-
-    def _announce(self, number: int) -> None:
-        name = signal.Signals(number).name
-        self._note(f"{name}: finishing the step, then saving; a second one ends at once.")
+        number = highest(self._strategy, self.received or 0) or None
+        if number and not self._agreed:
+            self._agreed = True
+            self._note(f"{signal.Signals(number).name}: saving; a second one ends at once.")
+        return number
 
 
 @contextlib.contextmanager

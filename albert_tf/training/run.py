@@ -16,7 +16,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
-from albert_tf.io.interrupts import stop_exception
+from albert_tf.io.signals import stop_exception
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.checkpoints import CheckpointStore, load_weights

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import functools
-import signal
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, first_line
-from albert_tf.io.signals import kept_handlers
+from albert_tf.io.signals import native_waiting
 from albert_tf.training.cluster import check_cluster, wait_for_others
 from albert_tf.training.devices import gpu_details, missing_gpu
 from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32, RunConfig
@@ -31,7 +30,7 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
         return _mirrored_strategy()
     if config.strategy == "multi_worker":
         return _multi_worker_strategy()
-    with kept_handlers(signal.SIG_DFL):
+    with native_waiting():
         return tpu_strategy(tpu_name(config), config.tpu_zone, config.gcp_project)
 
 
@@ -121,7 +120,7 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
         _check_unused()
         wait_for_others()
         # TensorFlow keeps Python's handlers from running, and replaces that of SIGTERM.
-        with kept_handlers(signal.SIG_DFL):
+        with native_waiting():
             return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise AlbertError(

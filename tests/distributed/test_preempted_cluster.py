@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from albert_tf.io.interrupts import STOP_SIGNALS
+from albert_tf.io.signals import STOP_SIGNALS
 from tests.distributed.cluster import ROOT, Cluster
 from tests.support.builders import tiny_config
 from tests.training.damage import stored

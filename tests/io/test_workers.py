@@ -34,16 +34,6 @@ def fail(factor, item, advance):
     return item
 
 
-def standard_error_of_tensorflow_s_import(path, item, advance):
-    sys.path.insert(0, path)
-    with open(os.path.join(path, "written"), "wb+") as written:
-        os.dup2(written.fileno(), 2)
-        import tensorflow  # noqa: F401
-
-        written.seek(0)
-        return written.read()
-
-
 def die(factor, item, advance):
     advance(1)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -69,17 +59,6 @@ def test_results_come_in_order_and_progress_adds_up(num_workers):
         assert results == [10 * i for i in range(12)]
         assert sum(amounts) == sum(range(12))
         assert list(workers.map(multiply, [], amounts.append)) == []
-
-
-def test_workers_drop_the_same_lines_of_tensorflow_s_import_as_scripts(tmp_path):
-    (tmp_path / "tensorflow.py").write_text(
-        "import os\n"
-        "os.write(2, b'I0000 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU "
-        "will not be used.\\nE0000 An error.\\n')\n"
-    )
-    with Workers(2, make_context, (str(tmp_path),)) as workers:
-        (shown,) = workers.map(standard_error_of_tensorflow_s_import, [0], lambda amount: None)
-    assert shown == b"E0000 An error.\n"
 
 
 def test_an_error_in_a_worker_stops_all_workers():

@@ -19,7 +19,7 @@ import albert_tf.training.evaluator
 from albert_tf import EvalSpec
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
-from albert_tf.io.interrupts import STOP_SIGNALS
+from albert_tf.io.signals import STOP_SIGNALS
 from tests.training.conftest import HEADS_ALONE, NO_DROPOUT
 from tests.training.damage import stored
 from tests.training.runs import (

@@ -107,7 +107,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(
         assert script_server.status(120) == 128 + number
     out, err = (path.read_text() for path in files)
     assert "Traceback" not in err
-    assert f"{number.name}: finishing the step, then saving" in err
+    assert f"{number.name}: saving" in err
     step = int(re.search(r"^Stopped at step (\d+) and saved", out, re.M)[1])
     assert 0 < step < STEPS
     assert saved_steps(folder) == [step]
@@ -115,27 +115,6 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(
     assert resumed.returncode == 0
     assert f"at step {step}." in resumed.stdout
     assert uninterrupted and weights(folder) == uninterrupted
-
-
-@pytest.mark.slow
-def test_a_second_signal_ends_the_run_in_the_middle_of_a_step(tmp_path, arguments):
-    folder = tmp_path / "run"
-    # A step with this many examples takes seconds.
-    large = {"train_batch_size": 2**18, "gradient_accumulation_steps": 2**6}
-    run = Run(folder, arguments(folder, **large))
-    run.wait_for(lambda: "train 1/" in run.outputs()[1])
-    time.sleep(0.5)  # Now it is in its second step.
-    run.process.send_signal(signal.SIGTERM)
-    run.wait_for(lambda: "a second one ends at once" in run.outputs()[1])
-    time.sleep(1.2)
-    run.process.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    status, out, err = run.end()
-    assert status == 143, out
-    assert time.monotonic() - began < 1
-    assert err.endswith("\nStopped by SIGTERM.\n") and "Traceback" not in err
-    assert "Stopped at step" not in out
-    assert not saved_steps(folder)
 
 
 @pytest.mark.slow
@@ -155,9 +134,8 @@ def test_signals_at_any_moment_leave_a_run_that_ends_the_same(
         run.process.send_signal(number)
         status, out, err = run.end()
         statuses.append(status)
-        # Before the first lines of the script run, the signal ends Python itself.
+        # While the script itself is imported, Python's own handlers are in place.
         assert status in (0, 128 + number, -number), err
-        assert status == -number or "Traceback" not in err
         assert status <= 0 or "Stopped" in out + err
         steps += map(int, re.findall(r"^Stopped at step (\d+)", out, re.M))
     assert Run(folder, flags).end()[0] == 0

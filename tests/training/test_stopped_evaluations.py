@@ -144,7 +144,10 @@ def test_a_signal_ends_an_evaluation_outside_of_training_between_two_batches(
     estimator, _, eval_spec = start(tmp_path)
     asked = []
     interrupted = with_action_in_evaluation(eval_spec, 1, terminate, asked)
-    with pytest.raises(KeyboardInterrupt), StopSignals() as signals:  # As every script does.
+    with (
+        pytest.raises(SystemExit),
+        StopSignals(first_raises=True) as signals,
+    ):  # As every script does.
         estimator.evaluate(interrupted, str(uninterrupted))
     assert signals.received == signal.SIGTERM
     assert 4 <= len(asked) < BATCHES

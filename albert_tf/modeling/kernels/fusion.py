@@ -16,15 +16,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from albert_tf.io.streams import standard_error_shut
 from albert_tf.modeling.kernels.graph_mode import current_mode, graph_mode
-
-
-@functools.cache
-def _start_xla() -> None:
-    """Uses XLA once with standard error shut: TensorFlow announces the first use like a warning."""
-    with standard_error_shut():
-        tf.function(lambda x: x + 1, jit_compile=True, autograph=False)(tf.constant(1.0))
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,7 +61,6 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
         # Traced here once per signature, not by the call: TensorFlow warns of functions that many
         # calls have traced. Outside of the graph being built, which other graphs do not share.
         with tf.init_scope(), graph_mode(cpu_kernel=True):
-            _start_xla()
             compiled = tf.function(function, jit_compile=True, autograph=False)
             return compiled.get_concrete_function(*signature)
 

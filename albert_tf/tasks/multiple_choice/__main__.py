@@ -12,11 +12,6 @@ and, if all questions are labelled, predict_results.json, as run_race.py does.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 from absl import flags
 
 from albert_tf.cli import script

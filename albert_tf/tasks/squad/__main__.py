@@ -16,11 +16,6 @@ several runs of run_squad.py to the same questions, and writes and scores them a
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # Before the other imports, which take a while.
-    from albert_tf.io.interrupts import end_on_interrupt
-
-    end_on_interrupt()
-
 import functools
 import json
 
