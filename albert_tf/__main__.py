@@ -17,7 +17,6 @@ import sys
 import textwrap
 from typing import NamedTuple
 
-from albert_tf.cli.script import print_any_text
 from albert_tf.version import __version__
 
 
@@ -37,11 +36,11 @@ class Command(NamedTuple):
 
 #: The commands by group, in the order of the list.
 GROUPS = {
-    "Use a model: albert embed MODEL TEXT…": {
+    "Use a model: albert embed MODEL TEXT...": {
         "embed": Command("compute a vector for each text", takes_model=True),
         "fill-mask": Command("predict the words in place of [MASK]", takes_model=True),
     },
-    "Fine-tune a model, and use it: albert classify MODEL TEXT…": {
+    "Fine-tune a model, and use it: albert classify MODEL TEXT...": {
         "classify": Command("label texts or pairs: your own data, GLUE", "run_classifier", True),
         "answer": Command("answer questions about a text: SQuAD", "run_squad", True),
         "choose": Command("choose among options: your own data, RACE", "run_race", True),
@@ -73,7 +72,10 @@ _ARGUMENT = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
 def overview() -> str:
     """Returns the list of commands."""
     width = max(map(len, COMMANDS)) + 2
-    lines = ["usage: albert COMMAND …", "       albert COMMAND --help   explains it, with examples"]
+    lines = [
+        "usage: albert COMMAND ...",
+        "       albert COMMAND --help   explains it, with examples",
+    ]
     for title, group in GROUPS.items():
         lines += ["", title]
         lines += [f"  {name:<{width}}{command.summary}" for name, command in group.items()]
@@ -82,7 +84,6 @@ def overview() -> str:
 
 def main() -> None:
     """Runs the command that the first argument names, and exits."""
-    print_any_text()
     if len(sys.argv) < 2:
         print(overview(), file=sys.stderr)
         sys.exit(1)
@@ -96,7 +97,7 @@ def main() -> None:
     else:
         close = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"; did you mean {close[0]}?" if close else "."
-        print(f"error: There is no command {name!r}{hint} See albert --help.", file=sys.stderr)
+        print(f"error: There is no command {name!a}{hint} See albert --help.", file=sys.stderr)
         sys.exit(1)
 
 

@@ -91,17 +91,6 @@ def test_help_is_written_to_terminals_that_report_no_width(monkeypatch):
     assert max(map(len, lines)) in range(60, 80)
 
 
-def test_every_console_script_is_a_command():
-    entry_points = re.findall(
-        r'^albert-([\w-]+) = "([\w.]+):main"', (ROOT / "pyproject.toml").read_text("utf-8"), re.M
-    )
-    scripts = [command.script for command in albert.COMMANDS.values() if command.script]
-    assert sorted(scripts) == sorted(module for _, module in entry_points)
-    for name, module in entry_points:
-        if name in albert.COMMANDS:
-            assert albert.COMMANDS[name].script == module
-
-
 @pytest.mark.parametrize("name", albert.COMMANDS)
 def test_a_command_runs_the_main_function_of_its_module(name, run, monkeypatch):
     ran = []
