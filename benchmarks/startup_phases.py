@@ -75,10 +75,10 @@ def install_clocks(phases: Phases, report: str) -> None:
     """Puts clocks around what the Estimator does; the second step or batch ends the process."""
     import tensorflow as tf
 
-    from albert_tf.training import evaluator, loop
+    from albert_tf.training import estimator, loop
     from albert_tf.training import run as training_run
 
-    for module in (evaluator, training_run):
+    for module in (estimator, training_run):
         module.distribute = phases.timed("input", module.distribute)
         module.load_weights = phases.timed("load weights", module.load_weights)
     run = training_run.TrainingRun
@@ -102,13 +102,13 @@ def install_clocks(phases: Phases, report: str) -> None:
     loop.Predictor.__call__ = stepwise(
         loop.Predictor.__call__, lambda self, batches: self._step.get_concrete_function(batches)
     )
-    built = evaluator.Evaluator.__init__
+    built = estimator.Estimator.__init__
 
     def build(self: Any, task: Any, run_config: Any) -> None:
         task.build_model = phases.timed("model", task.build_model)
         built(self, task, run_config)
 
-    evaluator.Evaluator.__init__ = build
+    estimator.Estimator.__init__ = build
 
 
 def main(began: str, report: str, script: str, *arguments: str) -> None:

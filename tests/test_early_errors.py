@@ -125,10 +125,6 @@ MISTAKES = {
         "out holds no fine-tuned model (it has no task.json); give the output directory",
     ),
     "seeds without evaluation": ((*TRAIN, "--num_seeds=2"), "--num_seeds needs --do_eval"),
-    "a cluster that is not described": (
-        (*TRAIN, "--strategy=multi_worker"),
-        "--strategy=multi_worker needs the environment variable TF_CONFIG",
-    ),
     "a strategy that is none": ((*TRAIN, "--strategy=parallel"), "value should be one of"),
     "GLUE without a folder": ((*CLASSIFY, "--do_train", "--task_name=rte"), "--data_dir is needed"),
     "a GLUE folder without the task": (

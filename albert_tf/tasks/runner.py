@@ -17,11 +17,10 @@ from albert_tf.errors import DivergedError
 from albert_tf.io import files, removal
 from albert_tf.tasks.base import ExampleSet, FineTuningTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.training.cluster import barrier, output_lock
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.output_lock import output_lock
 from albert_tf.training.results import constant_answer_note, print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
-from albert_tf.training.strategy import highest
 from albert_tf.weights.checkpoint_files import BEST, has_best, read_best
 from albert_tf.weights.model_folders import (
     SEEDS_FILE,
@@ -203,7 +202,7 @@ def _fine_tune_seeds(
     summary = {"metric": task.best_metric, "values": values, "best": best}
     if estimator.chief:
         files.write_json(os.path.join(output_dir, SEEDS_FILE), summary)
-    highest(estimator.strategy)  # All processes wait for the chief, as they read the file next.
+    barrier(estimator.strategy)  # All processes read the file next.
     print(_seeds_report(task.best_metric, values, best))
 
 
@@ -213,7 +212,7 @@ def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
     It is read from their record, so that a finished seed is not evaluated again.
     """
     estimator.train_and_evaluate(train_spec, eval_spec)
-    highest(estimator.strategy)  # Wait for the chief, which writes the record.
+    barrier(estimator.strategy)  # The chief writes the record.
     best = read_best(os.path.join(estimator.config.output_dir, BEST))
     if best and best.is_of(eval_spec.fingerprint):
         return best.value

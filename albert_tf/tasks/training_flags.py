@@ -19,7 +19,6 @@ from albert_tf.io import files
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import NAMES, check_model
-from albert_tf.training.cluster import check_cluster
 from albert_tf.training.specs import (
     MAX_SEED,
     ON_DIVERGENCE,
@@ -193,12 +192,10 @@ def check_run(config: RunConfig, batch_size_known: bool = True) -> None:
       batch_size_known: whether its training batch size is final.
 
     Raises:
-      AlbertError: its batches cannot be split evenly, or there is no cluster.
+      AlbertError: its batches cannot be split evenly.
     """
     if FLAGS.do_train and batch_size_known:
         check_train_batch(config, replicas=1)
-    if config.strategy == "multi_worker":
-        check_cluster()
 
 
 def lock_for_training(*below: str) -> contextlib.AbstractContextManager[None]:
@@ -212,7 +209,7 @@ def lock_for_training(*below: str) -> contextlib.AbstractContextManager[None]:
     Raises:
       AlbertError: another process trains there; see `output_lock`.
     """
-    from albert_tf.training.output_lock import output_lock
+    from albert_tf.training.cluster import output_lock
 
     folders = [FLAGS.output_dir, *(os.path.join(FLAGS.output_dir, name) for name in below)]
     return output_lock(FLAGS.strategy, *(folders if FLAGS.do_train else []))

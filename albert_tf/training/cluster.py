@@ -1,17 +1,24 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TF_CONFIG: the machines that train together, and the place of this process among them."""
+"""The processes that train together: TF_CONFIG, waiting for each other, and acting alike."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import socket
 import sys
 import time
+from collections.abc import Callable, Iterator
 
-from albert_tf.errors import AlbertError
+import tensorflow as tf
+
+from albert_tf.errors import AlbertError, first_line
+from albert_tf.io.locks import lock_folder
+from albert_tf.io.signals import native_waiting
+from albert_tf.io.streams import outliving_readers
 
 #: How long a process waits for the others of its cluster, and how often it says so.
 _LIMIT_SECONDS = 600.0
@@ -20,13 +27,12 @@ _NOTE_SECONDS = 30.0
 #: How often it looks for them, and how long for an answer.
 _POLL_SECONDS = 0.5
 _ANSWER_SECONDS = 2.0
+#: Parts of TensorFlow's errors when another process of a collective step is gone.
+_LOST = ("Collective ops is aborted", "remote target /job:")
 
 
-def check_cluster() -> tuple[str, list[str]]:
-    """Checks that TF_CONFIG names several processes, and that this process is one of them.
-
-    Returns:
-      The address of this process, "host:port", and those of the others.
+def _addresses() -> tuple[str, list[str]]:
+    """Returns the address of this process in TF_CONFIG, "host:port", and those of the others.
 
     Raises:
       AlbertError: TF_CONFIG is wrong.
@@ -71,7 +77,7 @@ def wait_for_others() -> None:
       AlbertError: TF_CONFIG is wrong, this process's port is in use, or the others are not there
         within ten minutes.
     """
-    own, others = check_cluster()
+    own, others = _addresses()
     began, since = time.monotonic(), time.strftime("%H:%M:%S")
     next_note = began + _FIRST_NOTE_SECONDS
     with _listen(own) as server:
@@ -124,3 +130,153 @@ def _answers(address: str) -> bool:
             return connection.getsockname() != connection.getpeername()
     except OSError:
         return False
+
+
+@functools.lru_cache(maxsize=1)
+def cluster_strategy() -> tf.distribute.Strategy:
+    """Joins the cluster of TF_CONFIG, once a process.
+
+    Raises:
+      AlbertError: TF_CONFIG names no cluster, not all of its processes have been started, or
+        TensorFlow has run an operation before.
+    """
+    try:
+        _check_unused()
+        wait_for_others()
+        # TensorFlow keeps Python's handlers from running, and replaces that of SIGTERM.
+        with native_waiting():
+            return tf.distribute.MultiWorkerMirroredStrategy()
+    except RuntimeError as error:
+        raise AlbertError(
+            "Cannot join the cluster after TensorFlow has run its first operation; call "
+            'albert_tf.training.cluster.join_cluster("multi_worker") before anything else.'
+        ) from error
+    except tf.errors.OpError as error:
+        raise AlbertError(
+            f"Cannot join the cluster of TF_CONFIG: {first_line(error)}. Does another process use "
+            "this worker's address?"
+        ) from error
+
+
+def _check_unused() -> None:
+    """Raises RuntimeError if TensorFlow has run an operation; it tells when its options change."""
+    _addresses()
+    threads = tf.config.threading.get_inter_op_parallelism_threads()
+    tf.config.threading.set_inter_op_parallelism_threads(threads + 1)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def join_cluster(strategy: str) -> tf.distribute.Strategy | None:
+    """Joins the cluster, if the strategy of this name has one.
+
+    TensorFlow can only do this before its first operation, so scripts begin with it.
+
+    Returns:
+      The strategy of the cluster; None if there is no cluster.
+
+    Raises:
+      AlbertError: see `cluster_strategy`.
+    """
+    return cluster_strategy() if strategy == "multi_worker" else None
+
+
+def is_chief(strategy: tf.distribute.Strategy | None) -> bool:
+    """Returns whether this process writes files: the first worker, or the only process."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
+    resolver = strategy.cluster_resolver
+    return resolver.task_type == "chief" or (
+        resolver.task_id == 0 and "chief" not in resolver.cluster_spec().jobs
+    )
+
+
+def cluster_max(strategy: tf.distribute.Strategy | None, value: int) -> int:
+    """Returns the highest value among the processes of a run; all of them call this.
+
+    Needed where all must act alike, but see different things: clocks, signals, the chief's files.
+    """
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return int(value)
+    return int(tf.reduce_max(_gathering(strategy)(tf.constant([value], tf.int64))))
+
+
+def barrier(strategy: tf.distribute.Strategy) -> None:
+    """Waits for all processes of a run, such as for what the chief writes."""
+    cluster_max(strategy, 0)
+
+
+def check_same_everywhere(strategy: tf.distribute.Strategy, value: int, text: str) -> None:
+    """Raises AlbertError in all processes if a value differs between them.
+
+    Args:
+      strategy: of the run.
+      value: that of this process.
+      text: the error, with {highest}, {lowest} and {value}.
+    """
+    highest, lowest = cluster_max(strategy, value), -cluster_max(strategy, -value)
+    if highest != lowest:
+        raise AlbertError(text.format(highest=highest, lowest=lowest, value=value))
+
+
+@functools.lru_cache(maxsize=1)
+def _gathering(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Gathers the [1] of each process to [replicas]; cached, as tracing at every call is slow."""
+
+    def gather(value: tf.Tensor) -> tf.Tensor:
+        return strategy.gather(strategy.run(tf.identity, args=(value,)), axis=0)
+
+    return tf.function(gather, autograph=False)
+
+
+@contextlib.contextmanager
+def lost_workers() -> Iterator[None]:
+    """Turns TensorFlow's errors about a lost worker into an AlbertError that says what to do."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        lines = str(error).splitlines()
+        reason = next((line for line in lines if any(part in line for part in _LOST)), None)
+        if reason is None:
+            raise
+        raise AlbertError(
+            f"Another worker has ended or cannot be reached ({reason.strip().rstrip('.')}); start "
+            "all workers again to resume from the newest checkpoint."
+        ) from error
+
+
+@contextlib.contextmanager
+def output_lock(strategy: str, *folders: str) -> Iterator[None]:
+    """Locks output directories while a run trains there; joins its cluster first, if any.
+
+    A run outlives the reader of its output, such as `tee`.
+
+    In a cluster only the chief takes the locks, as only the chief writes, but all processes have to
+    call this. If the chief fails, all of them raise, so that none waits for the others.
+
+    Args:
+      strategy: the name of the strategy, as in RunConfig.
+      *folders: the output directories; none for evaluation, which locks nothing.
+
+    Raises:
+      AlbertError: another run trains in one of them.
+    """
+    cluster = join_cluster(strategy)
+    if not folders:
+        yield
+        return
+    error: AlbertError | None = None
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(outliving_readers())
+        if is_chief(cluster):
+            try:
+                for folder in folders:
+                    locks.enter_context(lock_folder(folder, "training"))
+            except AlbertError as chief_error:
+                error = chief_error
+        with lost_workers():
+            failed = cluster_max(cluster, error is not None)
+        if failed:
+            raise error or AlbertError(
+                f"The chief of this cluster could not lock {folders[0]}; its error says why."
+            )
+        yield

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from albert_tf.training.devices import gpu_details, print_once
 from albert_tf.training.specs import AUTO
+from albert_tf.training.strategy import gpu_details, print_once
 
 #: Where a CUDA toolkit may be, besides the folder of NVIDIA's Python packages.
 _TOOLKITS = ("/usr/local/cuda",)

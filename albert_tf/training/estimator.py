@@ -1,24 +1,109 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The Estimator: trains, evaluates and predicts."""
+"""The Estimator: trains, evaluates and predicts with the model of a task on its devices."""
 
 from __future__ import annotations
 
-from albert_tf.training.evaluator import Evaluator
-from albert_tf.training.output_lock import output_lock
-from albert_tf.training.preemption import lost_workers
+import contextlib
+import dataclasses
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data.context import InputContext, InputFn
+from albert_tf.errors import AlbertError, DivergedError
+from albert_tf.io.progress import Progress
+from albert_tf.keras2 import keras
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.training.checkpoints import load_weights
+from albert_tf.training.cluster import barrier, is_chief, lost_workers, output_lock
+from albert_tf.training.data_errors import data_errors
+from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
-from albert_tf.training.specs import EvalSpec, TrainSpec
+from albert_tf.training.run_identity import recorded_precision
+from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec, check_eval_batch
+from albert_tf.training.strategy import announce_devices, fast_precisions, make_strategy
+from albert_tf.training.task import Task
+from albert_tf.training.tpu import check_tpu_run
+from albert_tf.weights.checkpoint_files import has_checkpoint
+
+#: Held while random generators are seeded and used, as they belong to all threads.
+_random_lock = threading.Lock()
 
 
-class Estimator(Evaluator):
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seeds all random generators; those of Python and NumPy have their former state afterwards."""
+    with _random_lock:
+        states = random.getstate(), np.random.get_state()
+        keras.utils.set_random_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
+
+
+class Estimator:
     """Trains, evaluates and predicts with the model of one task.
 
     Example:
       estimator = Estimator(task, RunConfig(output_dir="runs/mine", train_batch_size=64))
       estimator.train_and_evaluate(TrainSpec.of(source, max_steps=1000),
                                    EvalSpec(held_out.eval_input_fn, every_steps=100))
+
+    Args:
+      task: builds the model.
+      run_config: devices, precision and batch sizes.
+
+    Attributes:
+      strategy: distributes over the devices.
+      chief: whether this process writes files; one process of a cluster does.
+      task: as passed in.
+      config: as passed in, with "auto" replaced by a precision.
+      model: built by the task.
+
+    Raises:
+      AlbertError: the devices are missing.
     """
+
+    def __init__(self, task: Task, run_config: RunConfig) -> None:
+        self.strategy = make_strategy(run_config)
+        announce_devices(self.strategy)
+        self.chief = is_chief(self.strategy)
+        if run_config.precision == "auto":
+            run_config = dataclasses.replace(run_config, precision=self._precision(run_config))
+        self.task, self.config = task, run_config
+        with _seeded(run_config.seed), self.strategy.scope():
+            self.model = task.build_model(run_config.precision)
+        if run_config.freeze:
+            _freeze(self.model, run_config.freeze)
+        self._predictor = Predictor(self.strategy, task, self.model, run_config.jit_compile)
+        # Evaluations are often repeated, and creating the input takes much of a short one.
+        self._inputs: dict[InputFn, tf.data.Dataset | tf.distribute.DistributedDataset] = {}
+
+    def _precision(self, run_config: RunConfig) -> str:
+        """Resolves "auto": the precision of an existing run, or else the best fast one."""
+        fast, *_ = fast_precisions(self.strategy)
+        kept = recorded_precision(run_config.output_dir) or fast
+        if kept != fast:
+            print(
+                f"{run_config.output_dir} was trained in {kept}, and continues in this precision; "
+                f"for a new run on these devices, auto would choose {fast}."
+            )
+        return kept
+
+    def warn_of_slow_precision(self) -> None:
+        """Prints a warning if the devices lack units for the precision."""
+        precision, fast = self.config.precision, fast_precisions(self.strategy)
+        if precision not in fast:
+            print(
+                f"No {precision.removeprefix('mixed_')} units found here: steps may take several "
+                f"times as long as in {fast[0]}, the precision that auto would choose."
+            )
 
     def train(self, train_spec: TrainSpec) -> None:
         """Trains up to `train_spec.max_steps`, resuming from the newest checkpoint."""
@@ -47,3 +132,128 @@ class Estimator(Evaluator):
         """
         with output_lock(self.config.strategy, self.config.output_dir):
             return TrainingRun(self, train_spec, eval_spec).run()
+
+    @lost_workers()
+    def evaluate(self, eval_spec: EvalSpec, checkpoint: str | None = None) -> dict[str, float]:
+        """Returns the metrics of a checkpoint.
+
+        Args:
+          eval_spec: what to evaluate on.
+          checkpoint: a checkpoint, or a folder of them; by default the output directory, with its
+            best or else its newest checkpoint.
+        """
+        self.load(checkpoint)
+        return self.evaluate_now(eval_spec)
+
+    @lost_workers()
+    def predict(
+        self, input_fn: InputFn, checkpoint: str | None = None, max_steps: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Returns the outputs of `Task.predict`, [examples, ...], in the order of the examples.
+
+        Args:
+          input_fn: yields the batches, once.
+          checkpoint: as in `evaluate`.
+          max_steps: the most batches to predict; also used to estimate the time left.
+
+        Raises:
+          DivergedError: an output is NaN.
+        """
+        self.load(checkpoint)
+        outputs = self.outputs(EvalSpec(input_fn, max_steps=max_steps, name="predict"))
+        bad = _examples_with_nan(outputs)
+        if bad:
+            raise DivergedError(
+                f"The model gives NaN for {bad:,} of {len(next(iter(outputs.values()))):,} "
+                "examples: its training has diverged. Use another checkpoint, or train again with "
+                "a lower learning rate."
+            )
+        return outputs
+
+    @lost_workers()
+    def evaluate_now(self, eval_spec: EvalSpec) -> dict[str, float]:
+        """Returns the metrics of the current weights; all are NaN if any output is."""
+        return self.metrics(eval_spec, self.outputs(eval_spec))
+
+    def metrics(self, eval_spec: EvalSpec, outputs: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Returns the metrics of the `outputs` for a data set; all are NaN if any output is."""
+        if _examples_with_nan(outputs):
+            # The arg max of NaNs is the first entry, so an accuracy would look like a result.
+            zeros = {name: np.nan_to_num(values) for name, values in outputs.items()}
+            return dict.fromkeys(self.task.metrics(zeros, eval_spec.examples), float("nan"))
+        return self.task.metrics(outputs, eval_spec.examples)
+
+    def check_input(self, input_fn: InputFn, batch_size: int) -> None:
+        """Raises AlbertError if the devices cannot process these batches or reach their files."""
+        if isinstance(self.strategy, tf.distribute.TPUStrategy):
+            batch = input_fn(InputContext(batch_size)).element_spec
+            files = getattr(input_fn, "files", ())
+            check_tpu_run(self.config, batch, files)
+
+    def load(self, checkpoint: str | None = None) -> None:
+        """Loads the weights of a checkpoint, by default the same as `evaluate`."""
+        barrier(self.strategy)  # The chief may still be writing it.
+        if checkpoint is None:
+            checkpoint = self.config.output_dir
+            if self.config.init_checkpoint and not has_checkpoint(checkpoint):
+                checkpoint = self.config.init_checkpoint
+        with self.strategy.scope():
+            print(load_weights(checkpoint, self.model.named_weights(), whole=True))
+
+    @lost_workers()
+    def outputs(
+        self, eval_spec: EvalSpec, stopped: Callable[[], object] | None = None
+    ) -> dict[str, np.ndarray] | None:
+        """Returns the outputs of `Task.predict` for the current weights.
+
+        Args:
+          eval_spec: the data.
+          stopped: called before each batch; the evaluation ends, with None, once it returns a true
+            value. All workers of a cluster must get the same value.
+
+        Returns:
+          The outputs, [examples, ...], in the order of the examples; None if stopped.
+
+        Raises:
+          AlbertError: the devices cannot divide the batches evenly, there are no examples, or the
+            data is damaged.
+        """
+        check_eval_batch(self.config, self.strategy.num_replicas_in_sync)
+        collected: list[dict[str, np.ndarray]] = []
+        input_fn, max_steps, label = eval_spec.input_fn, eval_spec.max_steps, eval_spec.name
+        with data_errors(input_fn), Progress(label, max_steps, "batches") as progress:
+            if input_fn not in self._inputs:
+                size = self.config.eval_batch_size
+                self.check_input(input_fn, size)
+                self._inputs[input_fn] = distribute(self.strategy, input_fn, size)
+            iterator = iter(self._inputs[input_fn])
+            while len(collected) != max_steps:
+                if stopped and stopped():
+                    return None
+                outputs = self._predictor(iterator)
+                if outputs is None:
+                    break
+                collected.append(outputs)
+                progress.update(1)
+        if not collected:
+            raise AlbertError(f"There is nothing to {label}: the data set is empty.")
+        outputs = {k: np.concatenate([part[k] for part in collected]) for k in collected[0]}
+        order = np.argsort(outputs.pop("example_index"), kind="stable")
+        return {name: values[order] for name, values in outputs.items()}
+
+
+def _examples_with_nan(outputs: Mapping[str, np.ndarray]) -> int:
+    """Counts the examples with a NaN in any output."""
+    bad = [np.isnan(values).reshape(len(values), -1).any(1) for values in outputs.values()]
+    return int(np.any(bad, axis=0).sum())
+
+
+def _freeze(model: keras.Model, part: str) -> None:
+    """Freezes a part of the model, one of FREEZABLE."""
+    encoder = getattr(model, "encoder", model)
+    if not isinstance(encoder, AlbertEncoder):
+        raise AlbertError(
+            f"`freeze`={part} needs a model with an AlbertEncoder in its attribute `encoder`; for "
+            "other models, set `trainable` of the layers to False in `Task.build_model`."
+        )
+    (encoder if part == ENCODER else encoder.embeddings).trainable = False

@@ -20,8 +20,8 @@ from albert_tf.modeling.kernels.fusion import freed_with_graph
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.optimization.loss_scale import LossScale
 from albert_tf.training.compilation import chooses_xla
-from albert_tf.training.devices import devices_of
 from albert_tf.training.specs import FLOAT16, RunConfig
+from albert_tf.training.strategy import devices_of
 from albert_tf.training.task import Batch, Task
 
 if TYPE_CHECKING:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -16,16 +18,15 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, removal, storage
 from albert_tf.io.folders import names_below
-from albert_tf.io.signals import stop_exception
+from albert_tf.io.signals import StopSignals, stop_exception
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
+from albert_tf.training.cluster import check_same_everywhere, cluster_max
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.divergence import DivergenceCheck
-from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_metrics
-from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.results import constant_answer_note
 from albert_tf.training.run_identity import RunIdentity, version_note
 from albert_tf.training.specs import (
@@ -34,10 +35,12 @@ from albert_tf.training.specs import (
     check_eval_batch,
     check_train_batch,
 )
-from albert_tf.training.strategy import highest
 from albert_tf.training.task import trainable_weights
 from albert_tf.weights.checkpoint_files import BEST
 from albert_tf.weights.source import ENCODER_SCOPE
+
+if TYPE_CHECKING:
+    from albert_tf.training.estimator import Estimator
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
 LOOP_SECONDS = 5.0
@@ -61,7 +64,7 @@ class TrainingRun:
     """One call of `Estimator.train_and_evaluate`.
 
     Args:
-      evaluator: holds the model to train, on its devices.
+      estimator: holds the model to train, on its devices.
       train_spec: the data and the number of steps.
       eval_spec: the data to evaluate on during training; None: no evaluation.
 
@@ -71,13 +74,13 @@ class TrainingRun:
     """
 
     def __init__(
-        self, evaluator: Evaluator, train_spec: TrainSpec, eval_spec: EvalSpec | None
+        self, estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec | None
     ) -> None:
         from albert_tf.optimization.optimizer import create_optimizer
 
-        self.evaluator, self.task, self.config = evaluator, evaluator.task, evaluator.config
+        self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
         self.train_spec, self.eval_spec = train_spec, eval_spec
-        self.strategy, self.chief = evaluator.strategy, evaluator.chief
+        self.strategy, self.chief = estimator.strategy, estimator.chief
         config = self.config
         if config.early_stopping_evals and not (eval_spec and eval_spec.every_steps):
             raise AlbertError(
@@ -86,12 +89,12 @@ class TrainingRun:
         config.check_shallow_steps(train_spec.max_steps)
         replicas = self.strategy.num_replicas_in_sync
         check_train_batch(config, replicas)
-        evaluator.check_input(train_spec.input_fn, config.train_batch_size)
+        estimator.check_input(train_spec.input_fn, config.train_batch_size)
         if eval_spec:
             check_eval_batch(config, replicas)
-            evaluator.check_input(eval_spec.input_fn, config.eval_batch_size)
-        self.weights = evaluator.model.named_weights()
-        trained = trainable_weights(evaluator.model)
+            estimator.check_input(eval_spec.input_fn, config.eval_batch_size)
+        self.weights = estimator.model.named_weights()
+        trained = trainable_weights(estimator.model)
         self.frozen = [name for name in self.weights if name not in trained]
         self.identity = RunIdentity(config, self.task, train_spec, self.frozen)
         self.monitor = RunMonitor(
@@ -115,7 +118,7 @@ class TrainingRun:
             )
             self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False, name="skipped_steps")
         self.loop = TrainLoop(
-            self.strategy, self.task, evaluator.model, self.optimizer, schedule, config
+            self.strategy, self.task, estimator.model, self.optimizer, schedule, config
         )
         state = {"skipped_steps": self.skipped, "divergence": _StateOf(self.divergence)}
         if self.loop.loss_scale:
@@ -131,6 +134,7 @@ class TrainingRun:
         self.results: dict[str, float] | None = None
         # Evaluations since the best one.
         self._not_better = 0
+        self._stopping = False
 
     def run(self) -> dict[str, float] | None:
         """Trains to the end and returns the metrics of the last evaluation, None without one.
@@ -142,7 +146,7 @@ class TrainingRun:
         """
         folder = self.config.output_dir
         known = self.identity.is_in(folder)
-        resumes = bool(highest(self.strategy, int(known and self.store.has_saved())))
+        resumes = bool(cluster_max(self.strategy, known and self.store.has_saved()))
         with contextlib.ExitStack() as stack:
             if self.chief:  # All processes have looked before it changes anything.
                 folders = (folder, *self.store.folders)
@@ -158,19 +162,32 @@ class TrainingRun:
             print(stopped_early or f"{self.config.output_dir} is already trained to step {step}.")
             return self._last_evaluation(step) if self.eval_spec else None
         self.monitor.begin(step)
-        self.preemption = PreemptionHandler(self.strategy, self.monitor.note)
-        with self.preemption:
+        with StopSignals() as self.signals:
             over = pending and self._evaluate(step)
-            signal = self.preemption.agree()
-            if not (over or signal):
-                step, signal = self._train(step)
+            stop = self._signal()
+            if not (over or stop):
+                step, stop = self._train(step)
             # A signal may have come while the last checkpoint was written.
-            signal = signal or self.preemption.agree()
+            stop = stop or self._signal()
         self.monitor.close()
-        if signal:
+        if stop:
             print(f"Stopped at step {step} and saved; the same command goes on from there.")
-            raise stop_exception(signal)
+            raise stop_exception(stop)
         return self.results
+
+    def _signal(self) -> int | None:
+        """Returns the signal that stops the run, whichever worker received it; None: go on.
+
+        All workers of a cluster ask after the same step and get the same answer: they save
+        together, and wait for each other in every step. Why this is not
+        tf.distribute.experimental.PreemptionCheckpointHandler: docs/architecture.md.
+        """
+        number = cluster_max(self.strategy, self.signals.received or 0) or None
+        if number and not self._stopping:
+            self._stopping = True
+            name = signal.Signals(number).name
+            self.monitor.note(f"{name}: saving; a second one ends at once.")
+        return number
 
     def _begin(self, known: bool) -> int:
         """Starts at step 0, from random or from the initial weights; claims the directory.
@@ -191,7 +208,7 @@ class TrainingRun:
         else:
             print("Training starts from random weights, not from a checkpoint.")
         if self.chief:
-            self.evaluator.warn_of_slow_precision()
+            self.estimator.warn_of_slow_precision()
             self._claim()
         if known:
             self.store.restore_best()
@@ -230,12 +247,12 @@ class TrainingRun:
         with self.strategy.scope():
             damaged = self.store.restore_newest()
         step = int(self.optimizer.iterations.numpy())
-        newest, oldest = highest(self.strategy, step), -highest(self.strategy, -step)
-        if newest != oldest:
-            raise AlbertError(
-                f"One worker resumes {folder} at step {newest} and another one at step {oldest}, "
-                f"this one at {step}; all of them must see the same files in it."
-            )
+        check_same_everywhere(
+            self.strategy,
+            step,
+            f"One worker resumes {folder} at step {{highest}} and another one at step {{lowest}}, "
+            "this one at {value}; all of them must see the same files in it.",
+        )
         self.store.set_aside(damaged)  # All processes have read them.
         self.store.restore_best()
         self._check_best(step)
@@ -260,7 +277,7 @@ class TrainingRun:
         best, count = self.store.best, 0
         if self.chief and self.eval_spec and best and best.is_of(self.eval_spec.fingerprint):
             count = sum(best.step < logged <= step for logged in self._logged_evaluations())
-        return highest(self.strategy, count)
+        return cluster_max(self.strategy, count)
 
     def _logged_evaluations(self) -> dict[int, dict[str, float]]:
         """Returns the metrics of all evaluations in the log, by step."""
@@ -268,9 +285,9 @@ class TrainingRun:
 
     def _train(self, step: int) -> tuple[int, int | None]:
         """Trains until the run is over or stopped; returns the step and the signal, if any."""
-        loop_steps, over, signal = 1, False, None
+        loop_steps, over, stop = 1, False, None
         batches = self._batches(step)
-        while not (over or signal):
+        while not (over or stop):
             if all_join := 0 < step == self.config.num_shallow_steps:
                 self.monitor.all_layers(step)
             if traces := all_join or step == self.monitor.first_step:
@@ -283,7 +300,7 @@ class TrainingRun:
             # A call that also traces and compiles says nothing about the time of the next one.
             loop_steps = 1 if traces else int(LOOP_SECONDS * steps / seconds)
             loop_steps = max(1, min(self.config.steps_per_loop, loop_steps))
-            loop_steps = highest(self.strategy, loop_steps)
+            loop_steps = cluster_max(self.strategy, loop_steps)
             step += steps
             if not_finite := int(np.sum(metrics["finite"] == 0)):
                 self.skipped.assign_add(not_finite)
@@ -291,11 +308,11 @@ class TrainingRun:
             self.monitor.trained(step, metrics, None if traces else seconds, skipped)
             if warning := self.divergence.check(step, metrics):
                 self.monitor.note(warning)
-            over, signal = self._save_and_evaluate(step)
-        if not signal:
+            over, stop = self._save_and_evaluate(step)
+        if not stop:
             share = self.monitor.padding_share
             print(f"Of the positions trained on, {share:.1%} were padding.")
-        return step, signal
+        return step, stop
 
     def _batches(self, step: int) -> Iterator[tf.distribute.DistributedValues]:
         """The training data, beginning with the batch of a step."""
@@ -318,16 +335,16 @@ class TrainingRun:
         The checkpoint comes first, as the evaluation may take long. So it does not show whether the
         evaluation was finished; the log does, see `_evaluation_pending`.
         """
-        over, signal = step == self.train_spec.max_steps, self.preemption.agree()
-        saved = over or signal or step % self.config.save_checkpoints_steps == 0
+        over, stop = step == self.train_spec.max_steps, self._signal()
+        saved = over or stop or step % self.config.save_checkpoints_steps == 0
         if saved:
             self.store.save(step)
-        if self._evaluation_due(step) and not signal:
+        if self._evaluation_due(step) and not stop:
             over = self._evaluate(step)
-            signal = self.preemption.agree()
-            if (over or signal) and not saved:
+            stop = self._signal()
+            if (over or stop) and not saved:
                 self.store.save(step)
-        return over, signal
+        return over, stop
 
     def _evaluation_due(self, step: int) -> bool:
         spec = self.eval_spec
@@ -344,14 +361,14 @@ class TrainingRun:
         pending = (
             self.chief and self._evaluation_due(step) and step not in self._logged_evaluations()
         )
-        return bool(highest(self.strategy, int(pending)))
+        return bool(cluster_max(self.strategy, pending))
 
     def _evaluate(self, step: int) -> bool:
         """Evaluates, unless a signal interrupts it; returns whether the run is over."""
-        outputs = self.evaluator.outputs(self.eval_spec, self.preemption.agree)
+        outputs = self.estimator.outputs(self.eval_spec, self._signal)
         if outputs is None:
             return False
-        self.results = results = self.evaluator.metrics(self.eval_spec, outputs)
+        self.results = results = self.estimator.metrics(self.eval_spec, outputs)
         shown = "  ".join(f"{k} {v:.4f}" for k, v in results.items())
         self.monitor.note(f"{self.eval_spec.name} at step {step}: {shown}")
         if note := constant_answer_note(results, self.task.constant_answers):
@@ -384,7 +401,7 @@ class TrainingRun:
         best, logged = self.store.best, self._logged_evaluations()
         if step in logged and best and best.is_of(self.eval_spec.fingerprint):
             return logged[step]
-        return self.evaluator.evaluate_now(self.eval_spec)
+        return self.estimator.evaluate_now(self.eval_spec)
 
     def _stopped_early(self, step: int) -> str | None:
         """Returns why the run is over before its last step; None if it is not."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from albert_tf.training.task import Task
 
 TRAINING_DATA = "training_data.json"
-#: Settings that earlier versions did not record, and how they trained; others: None.
-_ABSENT = {"num_shallow_steps": 0}
 #: Differences that an error lists.
 _SHOWN = 4
 #: What a run leaves in its folder, beside run_config.json.
@@ -53,8 +51,7 @@ class RunIdentity:
     ) -> None:
         settings = {name: getattr(config, name) for name in config.DECISIVE}
         self._values: dict[str, dict[str, Any]] = {
-            # Runs of versions that could not freeze weights have no such entry.
-            "run": {**settings, "frozen": list(frozen) or None},
+            "run": {**settings, "frozen": list(frozen)},
             "task": task.description(),
             "train": {
                 "max_steps": train_spec.max_steps,
@@ -120,7 +117,7 @@ class RunIdentity:
         differences: list[str] = []
         for part, values in self._values.items():
             for name, new in values.items():
-                old = recorded[part].get(name, _ABSENT.get(name))
+                old = recorded[part].get(name)
                 if old == new:
                     continue
                 if (part, name) == ("train", "data"):

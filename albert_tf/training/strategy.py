@@ -1,20 +1,23 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The tf.distribute strategy of a run."""
+"""The tf.distribute strategy of a run, its devices, and why a GPU of this machine is not used."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import os
+from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError, first_line
+from albert_tf.errors import AlbertError
 from albert_tf.io.signals import native_waiting
-from albert_tf.training.cluster import check_cluster, wait_for_others
-from albert_tf.training.devices import gpu_details, missing_gpu
+from albert_tf.training.cluster import cluster_strategy
 from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32, RunConfig
 from albert_tf.training.tpu import tpu_name, tpu_strategy
+
+#: Files that NVIDIA's driver creates on Linux.
+_DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidia0")
 
 
 def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
@@ -29,7 +32,7 @@ def make_strategy(config: RunConfig) -> tf.distribute.Strategy:
     if config.strategy == "mirrored":
         return _mirrored_strategy()
     if config.strategy == "multi_worker":
-        return _multi_worker_strategy()
+        return cluster_strategy()
     with native_waiting():
         return tpu_strategy(tpu_name(config), config.tpu_zone, config.gcp_project)
 
@@ -41,11 +44,6 @@ def mirrored_devices() -> list[str]:
 
 
 def _mirrored_strategy() -> tf.distribute.Strategy:
-    """Returns a strategy over the `mirrored_devices`.
-
-    Raises:
-      AlbertError: there is only one device.
-    """
     gpus, names = tf.config.list_logical_devices("GPU"), mirrored_devices()
     if len(names) < 2:
         seen = "one GPU" if gpus else "no GPU"
@@ -59,20 +57,6 @@ def _mirrored_strategy() -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(
         names, cross_device_ops=tf.distribute.ReductionToOneDevice()
     )
-
-
-def join_cluster(strategy: str) -> tf.distribute.Strategy | None:
-    """Joins the cluster, if the strategy of this name has one.
-
-    TensorFlow can only do this before its first operation, so scripts begin with it.
-
-    Returns:
-      The strategy of the cluster; None if there is no cluster.
-
-    Raises:
-      AlbertError: TF_CONFIG names no cluster, or not all of its processes have been started.
-    """
-    return _multi_worker_strategy() if strategy == "multi_worker" else None
 
 
 def fast_precisions(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
@@ -105,62 +89,62 @@ def precisions_of_gpu(compute_capability: tuple[int, int] | None) -> tuple[str, 
     return (FLOAT16, FLOAT32) if compute_capability < (8, 0) else (BFLOAT16, FLOAT16, FLOAT32)
 
 
-def _check_unused() -> None:
-    """Raises RuntimeError if TensorFlow has run an operation; it tells when its options change."""
-    threads = tf.config.threading.get_inter_op_parallelism_threads()
-    tf.config.threading.set_inter_op_parallelism_threads(threads + 1)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
+@functools.cache
+def print_once(text: str) -> None:
+    """Prints a line, once a process."""
+    print(text)
 
 
-@functools.lru_cache(maxsize=1)
-def _multi_worker_strategy() -> tf.distribute.Strategy:
-    """Joins the cluster, once a process."""
-    check_cluster()
-    try:
-        _check_unused()
-        wait_for_others()
-        # TensorFlow keeps Python's handlers from running, and replaces that of SIGTERM.
-        with native_waiting():
-            return tf.distribute.MultiWorkerMirroredStrategy()
-    except RuntimeError as error:
-        raise AlbertError(
-            "Cannot join the cluster after TensorFlow has run its first operation; call "
-            'albert_tf.training.strategy.join_cluster("multi_worker") before anything else.'
-        ) from error
-    except tf.errors.OpError as error:
-        raise AlbertError(
-            f"Cannot join the cluster of TF_CONFIG: {first_line(error)}. Does another process use "
-            "this worker's address?"
-        ) from error
+def announce_devices(strategy: tf.distribute.Strategy) -> None:
+    """Prints, once a process, the devices of a strategy, and why a GPU is not used."""
+    print_once(f"Devices: {describe_devices(strategy)}.")
+    reason = missing_gpu()
+    if reason and not isinstance(strategy, tf.distribute.TPUStrategy):
+        print_once(reason)
 
 
-def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether this process writes files: the first worker, or the only process."""
-    resolver = strategy.cluster_resolver
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
-        return True
-    return resolver.task_type in (None, "chief") or (
-        resolver.task_type == "worker"
-        and resolver.task_id == 0
-        and "chief" not in resolver.cluster_spec().jobs
-    )
+def devices_of(strategy: tf.distribute.Strategy) -> list[tf.DeviceSpec]:
+    """Returns the devices that a strategy uses in this process."""
+    return [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
 
 
-def highest(strategy: tf.distribute.Strategy, value: int = 0) -> int:
-    """Returns the highest value among the processes of a run; waits for all of them.
+def describe_devices(strategy: tf.distribute.Strategy) -> str:
+    """Describes the devices of a strategy, as in "2 GPUs (NVIDIA A100-SXM4-40GB)"."""
+    devices = devices_of(strategy)
+    kind, count = devices[0].device_type, len(devices)
+    text = f"{count} {kind}{'s' if count > 1 else ''}"
+    if kind == "GPU":
+        details = gpu_details(strategy)
+        names = dict.fromkeys(detail.get("device_name", "unknown") for detail in details)
+        text += f" ({', '.join(names)})"
+        total = len(tf.config.list_logical_devices("GPU"))
+        if count < total:
+            text += f" of {total}, all of which the mirrored strategy uses"
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        text += f" of the {strategy.num_replicas_in_sync} in the cluster"
+    return text
 
-    Needed where all must act alike, but see different things: clocks, signals, the chief's files.
+
+def gpu_details(strategy: tf.distribute.Strategy) -> list[dict[str, Any]]:
+    """Returns what TensorFlow knows of the GPUs that a strategy uses in this process.
+
+    Of NVIDIA's, `device_name` and `compute_capability`, a pair of ints; of others maybe nothing.
     """
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return value
-    return int(tf.reduce_max(_gathering(strategy)(tf.constant([value], tf.int64))))
+    gpus = tf.config.list_physical_devices("GPU")
+    used = [d.device_index % len(gpus) for d in devices_of(strategy) if d.device_type == "GPU"]
+    return [tf.config.experimental.get_device_details(gpus[index]) for index in used]
 
 
-@functools.lru_cache(maxsize=1)
-def _gathering(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Gathers the [1] of each process to [replicas]; cached, as tracing at every call is slow."""
-
-    def gather(value: tf.Tensor) -> tf.Tensor:
-        return strategy.gather(strategy.run(tf.identity, args=(value,)), axis=0)
-
-    return tf.function(gather, autograph=False)
+def missing_gpu() -> str:
+    """Explains why TensorFlow sees no GPU despite NVIDIA's driver, and what to do; else ""."""
+    if tf.config.list_physical_devices("GPU") or not any(map(os.path.exists, _DRIVER)):
+        return ""
+    problem = "This machine has an NVIDIA driver, but TensorFlow sees no GPU"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    if hidden.strip() == "" or hidden.startswith("-"):
+        return f"{problem}: CUDA_VISIBLE_DEVICES={hidden!r} hides it."
+    return (
+        f"{problem}. Install CUDA's libraries with pip install "
+        f'"tensorflow[and-cuda]=={tf.__version__}", and start containers with their GPUs, as with '
+        "docker run --gpus all; with TF_CPP_MIN_LOG_LEVEL=0 TensorFlow says what it lacks."
+    )

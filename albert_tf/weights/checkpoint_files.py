@@ -80,7 +80,7 @@ class BestRecord:
       step: of the training.
       metric, value: what was compared.
       checkpoint: the name of the weights beside the record.
-      data: identifies what was evaluated on; empty if that is unknown, as in older versions.
+      data: identifies what was evaluated on; empty if that is unknown.
     """
 
     step: int

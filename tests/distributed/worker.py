@@ -24,9 +24,9 @@ import tensorflow as tf
 
 from albert_tf import RunConfig, TrainSpec
 from albert_tf.training import run as training_run
+from albert_tf.training.cluster import join_cluster
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import TrainLoop, distribute
-from albert_tf.training.strategy import join_cluster
 from tests.support.builders import tiny_config
 from tests.support.small_tasks import PIECES, SmallTask, open_small_task
 

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.training.evaluator import Evaluator
+from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from albert_tf.training.task import rows_to_show
 from tests.support.builders import tiny_config
@@ -55,7 +55,7 @@ def test_questions_have_their_right_and_their_chosen_option(tmp_path):
 def test_questions_have_their_first_answer_and_the_best_span(version, tmp_path):
     task, _, held_out = open_task(f"squad_{version}", tmp_path)
     config = RunConfig(output_dir=str(tmp_path / "run"), precision="float32")
-    outputs = Evaluator(task, config).outputs(held_out)
+    outputs = Estimator(task, config).outputs(held_out)
     rows = task.shown_predictions(outputs, held_out.examples)
     best = held_out.examples.answers(outputs).nbest
     questions = [held_out.examples.examples[i] for i in rows_to_show(16)]

@@ -13,8 +13,8 @@ import pytest
 
 from albert_tf import EvalSpec
 from albert_tf.errors import AlbertError
+from albert_tf.io.signals import StopSignals
 from albert_tf.training.estimator import Estimator
-from albert_tf.training.preemption import PreemptionHandler
 from albert_tf.training.run import TrainingRun
 from albert_tf.weights.checkpoint_files import read_best
 from tests.training.conftest import HEADS_ALONE
@@ -44,7 +44,7 @@ def test_the_best_evaluation_has_the_largest_or_the_smallest_value(
     monkeypatch.setattr(estimator, "metrics", lambda *_: {"masked_lm_accuracy": next(values)})
     estimator.task.best_metric_larger_is_better = larger_is_better
     run = TrainingRun(estimator, spec, EvalSpec(source.eval_input_fn, every_steps=2))
-    run.preemption = PreemptionHandler(estimator.strategy, print)
+    run.signals = StopSignals()
     run.monitor.begin(0)
     for step in (2, 4, 6, 8):
         run._evaluate(step)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import albert_tf.training.evaluator
+import albert_tf.training.estimator
 from albert_tf import EvalSpec
 from albert_tf.data.context import InputContext
 from albert_tf.errors import AlbertError
@@ -177,7 +177,7 @@ def test_auto_precision_keeps_that_of_an_existing_run(
     tmp_path, monkeypatch, make, uninterrupted, capsys
 ):
     fast = "mixed_bfloat16", "float32"
-    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precisions", lambda _: fast)
+    monkeypatch.setattr(albert_tf.training.estimator, "fast_precisions", lambda _: fast)
     folder = uninterrupted[0]
     estimator, spec, _ = make(folder, precision="auto")
     assert estimator.config.precision == "float32"
@@ -338,7 +338,7 @@ def test_a_precision_without_units_for_it_is_warned_of(
     tmp_path, monkeypatch, capfd, make, precision, fast, warning
 ):
     precisions = (*fast, "float32")
-    monkeypatch.setattr(albert_tf.training.evaluator, "fast_precisions", lambda _: precisions)
+    monkeypatch.setattr(albert_tf.training.estimator, "fast_precisions", lambda _: precisions)
     estimator, spec, _ = make(tmp_path, precision=precision)
     with pytest.raises(InterruptedRunError):
         estimator.train(interrupted(spec))
