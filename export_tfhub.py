@@ -34,7 +34,7 @@ from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
 from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH
 from albert_tf.training.specs import BFLOAT16, FLOAT32
-from albert_tf.weights.model_folders import TASK_FILE, check_trained, find_beside, model_folder
+from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_beside, model_folder
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
@@ -130,7 +130,7 @@ def _main() -> None:
     if FLAGS.export_type in TASKS and folder and os.path.isdir(folder):
         folder = model_folder(folder)
         if not find_beside(folder, TASK_FILE):
-            check_trained(folder)
+            RunFolder(folder).check_model()
     # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
     from albert_tf.export.hub import export_encoder, export_preprocessor
     from albert_tf.export.model_folder import ModelFolder

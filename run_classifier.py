@@ -140,7 +140,7 @@ def _run_custom(config: FineTuneConfig | None) -> None:
     from albert_tf.tasks.classification.task import TextClassificationTask
     from albert_tf.tasks.prediction_tables import PREDICTIONS_FILE
     from albert_tf.tasks.runner import run
-    from albert_tf.weights.model_folders import model_folder
+    from albert_tf.weights.run_folder import model_folder
 
     given = {c: FLAGS[f"{c}_column"].value for c in ("text", "text_pair", "label", "id")}
     given = {column: name for column, name in given.items() if name}

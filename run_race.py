@@ -144,7 +144,7 @@ def _open_task(config: FineTuneConfig | None) -> tuple[MultipleChoiceTask, FineT
     """Returns the task to train; without --do_train, that of the model in --output_dir."""
     from albert_tf.tasks.multiple_choice.features import MultipleChoiceSpec, default_qa_length
     from albert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-    from albert_tf.weights.model_folders import model_folder
+    from albert_tf.weights.run_folder import model_folder
 
     if not FLAGS.do_train:
         changes = {name: FLAGS[name].value for name in SPEC if FLAGS[name].present}

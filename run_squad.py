@@ -88,7 +88,7 @@ def _main() -> None:
         _run(config)
     if FLAGS.interactive:
         from albert_tf.tasks.squad.answering import QuestionAnswerer, converse
-        from albert_tf.weights.model_folders import model_folder
+        from albert_tf.weights.run_folder import model_folder
 
         folder = model_folder(FLAGS.output_dir)
         converse(QuestionAnswerer.load(folder, FLAGS.null_score_diff_threshold, **_changes()))
@@ -135,7 +135,7 @@ def _open_task(config: FineTuneConfig | None) -> tuple[SquadTask, FineTuneConfig
     """Returns the task to train; without --do_train, that of the model in --output_dir."""
     from albert_tf.tasks.squad.features import SquadSpec
     from albert_tf.tasks.squad.task import SquadTask
-    from albert_tf.weights.model_folders import model_folder
+    from albert_tf.weights.run_folder import model_folder
 
     if not FLAGS.do_train:
         task = SquadTask.load(model_folder(FLAGS.output_dir), **_changes())

@@ -25,7 +25,7 @@ import run_pretraining
 from albert_tf.errors import StoppedError
 from albert_tf.io import files
 from albert_tf.weights.checkpoint import check_checkpoint
-from albert_tf.weights.checkpoint_files import checkpoints_in, read_best
+from albert_tf.weights.run_folder import BestRecord, checkpoints_in
 from tests.support.builders import tiny_config, write_tokenizer
 from tests.training.damage import files_below, stored
 
@@ -238,7 +238,7 @@ def assert_good_state(program, out, whole):
             assert content == whole[name], f"{name} is incomplete"
     for prefix in checkpoints_in(str(out / "checkpoints")).values():
         check_checkpoint(prefix)
-    best = read_best(str(out / "best"))
+    best = BestRecord.load(str(out / "best"))
     if best:
         check_checkpoint(str(out / "best" / best.checkpoint))
 

@@ -43,9 +43,9 @@ def _main(path: str, *given: str) -> None:
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
     from albert_tf.tasks.classification.classifying import TextClassifier, TextRegressor
     from albert_tf.tasks.classification.task import TextClassificationTask
-    from albert_tf.weights.model_folders import read_task_file
+    from albert_tf.weights.run_folder import RunFolder
 
-    has_labels = read_task_file(folder, TextClassificationTask.name).get("labels")
+    has_labels = RunFolder(folder).task(TextClassificationTask.name).get("labels")
     model = (TextClassifier if has_labels else TextRegressor).load(folder)
     rows = _pairs(texts, bool(given)) if model.takes_pairs else [(text,) for text in texts]
     predictions = model.predict(*map(list, zip(*rows)))

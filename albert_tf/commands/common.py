@@ -17,7 +17,7 @@ from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError, printable
 from albert_tf.io.text_files import check_text_file, read_lines
 from albert_tf.pretrained.locate import check_model
-from albert_tf.weights.model_folders import check_trained, model_folder
+from albert_tf.weights.run_folder import RunFolder, model_folder
 
 if TYPE_CHECKING:
     from albert_tf.weights.pretrained_model import PretrainedModel
@@ -90,7 +90,7 @@ def trained_folder(path: str) -> str:
     """
     _shorten_warnings()
     folder = model_folder(path)
-    check_trained(folder)
+    RunFolder(folder).check_model()
     return folder
 
 

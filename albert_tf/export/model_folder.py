@@ -21,15 +21,15 @@ from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import is_name, locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
-from albert_tf.training.results import RESULTS_FILE
-from albert_tf.training.run_identity import TRAINING_DATA
 from albert_tf.training.specs import FLOAT32
-from albert_tf.weights.checkpoint_files import CHECKPOINTS
 from albert_tf.weights.load import open_source
-from albert_tf.weights.model_folders import (
+from albert_tf.weights.run_folder import (
+    CHECKPOINTS,
+    RESULTS_FILE,
     RUN_CONFIG,
     SEEDS_FILE,
     TASK_FILE,
+    TRAINING_DATA,
     find_beside,
     model_folder,
 )

@@ -25,7 +25,7 @@ from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Batch, Task, correct
 from albert_tf.weights.load import check_architecture, open_source
-from albert_tf.weights.model_folders import TASK_FILE, VOCABULARY_SETTINGS, read_task_file
+from albert_tf.weights.run_folder import TASK_FILE, VOCABULARY_SETTINGS, RunFolder
 
 if TYPE_CHECKING:
     from albert_tf.data.records import FeatureSpec
@@ -151,7 +151,7 @@ class FineTuningTask(Task):
           AlbertError: the folder does not hold a model trained for this task, or there is no such
             entry.
         """
-        values, path = read_task_file(folder, cls.name), os.path.join(folder, TASK_FILE)
+        values, path = RunFolder(folder).task(cls.name), os.path.join(folder, TASK_FILE)
         spec = cls.read_spec(values, path)
         if changes:
             where = f"{path}, with {shown_names(changes)} changed,"

@@ -25,7 +25,7 @@ from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.base import FineTuningTask
 from albert_tf.tasks.registry import find_task
 from albert_tf.training.specs import FLOAT32
-from albert_tf.weights.model_folders import TASK_FILE, find_beside
+from albert_tf.weights.run_folder import TASK_FILE, find_beside
 
 
 def export_task(

@@ -41,6 +41,12 @@ _RUN_DEFAULTS = {
 }
 
 
+def check_seeds(num_seeds: int, evaluated: bool) -> None:
+    """Raises AlbertError for several runs without an evaluation."""
+    if num_seeds > 1 and not evaluated:
+        raise AlbertError("`num_seeds` needs `do_eval`: the best run is chosen by evaluation.")
+
+
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig:
     """How to fine-tune on a task.

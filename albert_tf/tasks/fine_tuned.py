@@ -20,7 +20,7 @@ from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.cluster import output_lock
 from albert_tf.training.specs import RunConfig
-from albert_tf.weights.model_folders import model_folder
+from albert_tf.weights.run_folder import model_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Self

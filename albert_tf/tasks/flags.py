@@ -16,7 +16,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, NONE
 from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary, find_local
-from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tasks.fine_tune_config import FineTuneConfig, check_seeds
 from albert_tf.tasks.training_flags import (
     check_modes,
     check_run,
@@ -25,11 +25,9 @@ from albert_tf.tasks.training_flags import (
 )
 from albert_tf.training.specs import FREEZABLE, MAX_STEPS
 from albert_tf.weights.config_files import config_in
-from albert_tf.weights.model_folders import (
+from albert_tf.weights.run_folder import (
     VOCABULARY_SETTINGS,
-    check_seeds,
-    check_trained,
-    model_folder,
+    RunFolder,
 )
 
 if TYPE_CHECKING:
@@ -236,7 +234,7 @@ def check_settings(recipe: str | None) -> FineTuneConfig | None:
         config = fine_tune_config(None)
         check_run(config.run)
         if recipe and files.is_local(config.output_dir):
-            check_trained(model_folder(config.output_dir))
+            RunFolder(config.output_dir).best_seed().check_model()
         return config
     if FLAGS.init_checkpoint in (None, "", NONE):
         vocabulary = FLAGS.spm_model_file or FLAGS.vocab_file

@@ -16,18 +16,12 @@ import numpy as np
 from albert_tf.errors import DivergedError
 from albert_tf.io import files, removal
 from albert_tf.tasks.base import ExampleSet, FineTuningTask
-from albert_tf.tasks.fine_tune_config import FineTuneConfig
+from albert_tf.tasks.fine_tune_config import FineTuneConfig, check_seeds
 from albert_tf.training.cluster import barrier, output_lock
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.results import constant_answer_note, print_metrics, write_results
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
-from albert_tf.weights.checkpoint_files import BEST, has_best, read_best
-from albert_tf.weights.model_folders import (
-    SEEDS_FILE,
-    check_same_seeds,
-    check_seeds,
-    model_folder,
-)
+from albert_tf.weights.run_folder import BEST, BEST_RECORD, SEEDS_FILE, RunFolder
 
 #: Writes the predictions for a data set to a folder; see `FineTuningTask.write_predictions`.
 Writer = Callable[[ExampleSet, Mapping[str, np.ndarray], str], None]
@@ -91,7 +85,7 @@ def run(
         "few_lengths": config.run.jit_compile is True,
     }
     if examples.train:
-        check_same_seeds(config.output_dir, _seed_names(config))
+        RunFolder(config.output_dir).check_same_seeds(_seed_names(config))
     # All examples are tokenized before the training, so that errors show at once.
     evaluated = [task.open_examples(x, name, **options) for name, x in examples.evaluate.items()]
     predicted = [
@@ -213,7 +207,7 @@ def _train_seed(estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
     """
     estimator.train_and_evaluate(train_spec, eval_spec)
     barrier(estimator.strategy)  # The chief writes the record.
-    best = read_best(os.path.join(estimator.config.output_dir, BEST))
+    best = estimator.folder.best()
     if best and best.is_of(eval_spec.fingerprint):
         return best.value
     return estimator.evaluate(eval_spec)[estimator.task.best_metric]
@@ -224,13 +218,13 @@ def _train(estimator: Estimator, train_spec: TrainSpec, eval_specs: Sequence[Eva
     spec, config = eval_specs[0] if eval_specs else None, estimator.config
     # A single evaluation, at the end, selects nothing, and `report` makes it anyway.
     several = spec and spec.every_steps and spec.every_steps < train_spec.max_steps
-    selects = several or config.early_stopping_evals or has_best(config.output_dir)
+    selects = several or config.early_stopping_evals or estimator.folder.has(BEST, BEST_RECORD)
     estimator.train_and_evaluate(train_spec, spec if selects else None)
 
 
 def open_trained(task: FineTuningTask, run: RunConfig) -> Estimator:
     """Returns the Estimator of the model in an output directory, or of its best seed."""
-    folder = model_folder(run.output_dir)
+    folder = RunFolder(run.output_dir).best_seed().path
     return Estimator(task, dataclasses.replace(run, output_dir=folder))
 
 

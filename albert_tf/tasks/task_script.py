@@ -33,7 +33,7 @@ from albert_tf.tasks.flags import (
 )
 from albert_tf.tasks.runner import Examples, run
 from albert_tf.tasks.training_flags import lock_for_training
-from albert_tf.weights.model_folders import model_folder
+from albert_tf.weights.run_folder import model_folder
 
 FLAGS = flags.FLAGS
 _RECIPE = "custom"

@@ -205,17 +205,14 @@ def barrier(strategy: tf.distribute.Strategy) -> None:
     cluster_max(strategy, 0)
 
 
-def check_same_everywhere(strategy: tf.distribute.Strategy, value: int, text: str) -> None:
-    """Raises AlbertError in all processes if a value differs between them.
-
-    Args:
-      strategy: of the run.
-      value: that of this process.
-      text: the error, with {highest}, {lowest} and {value}.
-    """
+def check_same_everywhere(strategy: tf.distribute.Strategy, value: int, what: str) -> None:
+    """Raises AlbertError in all processes if `value`, which is `what`, differs between them."""
     highest, lowest = cluster_max(strategy, value), -cluster_max(strategy, -value)
     if highest != lowest:
-        raise AlbertError(text.format(highest=highest, lowest=lowest, value=value))
+        raise AlbertError(
+            f"To one worker, {what} is {highest}, to another one {lowest}, to this one {value}; "
+            "all of them must see the same files."
+        )
 
 
 @functools.lru_cache(maxsize=1)

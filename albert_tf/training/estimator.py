@@ -23,12 +23,11 @@ from albert_tf.training.cluster import barrier, is_chief, lost_workers, output_l
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
-from albert_tf.training.run_identity import recorded_precision
 from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec, check_eval_batch
 from albert_tf.training.strategy import announce_devices, fast_precisions, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_tpu_run
-from albert_tf.weights.checkpoint_files import has_checkpoint
+from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 
 #: Held while random generators are seeded and used, as they belong to all threads.
 _random_lock = threading.Lock()
@@ -64,6 +63,7 @@ class Estimator:
       chief: whether this process writes files; one process of a cluster does.
       task: as passed in.
       config: as passed in, with "auto" replaced by a precision.
+      folder: the output directory.
       model: built by the task.
 
     Raises:
@@ -74,8 +74,9 @@ class Estimator:
         self.strategy = make_strategy(run_config)
         announce_devices(self.strategy)
         self.chief = is_chief(self.strategy)
+        self.folder = RunFolder(run_config.output_dir)
         if run_config.precision == "auto":
-            run_config = dataclasses.replace(run_config, precision=self._precision(run_config))
+            run_config = dataclasses.replace(run_config, precision=self._precision())
         self.task, self.config = task, run_config
         with _seeded(run_config.seed), self.strategy.scope():
             self.model = task.build_model(run_config.precision)
@@ -85,13 +86,14 @@ class Estimator:
         # Evaluations are often repeated, and creating the input takes much of a short one.
         self._inputs: dict[InputFn, tf.data.Dataset | tf.distribute.DistributedDataset] = {}
 
-    def _precision(self, run_config: RunConfig) -> str:
+    def _precision(self) -> str:
         """Resolves "auto": the precision of an existing run, or else the best fast one."""
         fast, *_ = fast_precisions(self.strategy)
-        kept = recorded_precision(run_config.output_dir) or fast
+        recorded = self.folder.recorded()
+        kept = recorded["run"].get("precision") if recorded else fast
         if kept != fast:
             print(
-                f"{run_config.output_dir} was trained in {kept}, and continues in this precision; "
+                f"{self.folder} was trained in {kept}, and continues in this precision; "
                 f"for a new run on these devices, auto would choose {fast}."
             )
         return kept
@@ -194,7 +196,7 @@ class Estimator:
         """Loads the weights of a checkpoint, by default the same as `evaluate`."""
         barrier(self.strategy)  # The chief may still be writing it.
         if checkpoint is None:
-            checkpoint = self.config.output_dir
+            checkpoint = str(self.folder)
             if self.config.init_checkpoint and not has_checkpoint(checkpoint):
                 checkpoint = self.config.init_checkpoint
         with self.strategy.scope():

@@ -18,13 +18,13 @@ from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files, markdown, storage
 from albert_tf.io.json_values import JSON_ERRORS, finite_only
 from albert_tf.io.progress import Progress
+from albert_tf.weights.run_folder import METRICS_FILE
 
 if TYPE_CHECKING:
     from albert_tf.training.run_identity import RunIdentity
     from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
     from albert_tf.training.task import Task
 
-METRICS_FILE = "metrics.jsonl"
 #: Characters of a text among the predictions that TensorBoard shows.
 _SHOWN_TEXT = 300
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from albert_tf.errors import DivergedError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown_names
-
-RESULTS_FILE = "eval_results.json"
+from albert_tf.weights.run_folder import RESULTS_FILE
 
 
 def constant_answer_note(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -16,8 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.io import files, removal, storage
-from albert_tf.io.folders import names_below
 from albert_tf.io.signals import StopSignals, stop_exception
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
@@ -36,7 +33,7 @@ from albert_tf.training.specs import (
     check_train_batch,
 )
 from albert_tf.training.task import trainable_weights
-from albert_tf.weights.checkpoint_files import BEST
+from albert_tf.weights.run_folder import BEST
 from albert_tf.weights.source import ENCODER_SCOPE
 
 if TYPE_CHECKING:
@@ -81,6 +78,7 @@ class TrainingRun:
         self.estimator, self.task, self.config = estimator, estimator.task, estimator.config
         self.train_spec, self.eval_spec = train_spec, eval_spec
         self.strategy, self.chief = estimator.strategy, estimator.chief
+        self.folder = estimator.folder
         config = self.config
         if config.early_stopping_evals and not (eval_spec and eval_spec.every_steps):
             raise AlbertError(
@@ -100,7 +98,7 @@ class TrainingRun:
         self.monitor = RunMonitor(
             self.task, self.identity, config, train_spec, self._flops, self.chief
         )
-        self.divergence = DivergenceCheck(config, train_spec.max_steps, lambda: self.store.kept())
+        self.divergence = DivergenceCheck(config, train_spec.max_steps, self.folder.checkpoints)
         with self.strategy.scope():
             schedule = WarmupPolynomialDecay(
                 learning_rate=config.learning_rate,
@@ -124,7 +122,7 @@ class TrainingRun:
         if self.loop.loss_scale:
             state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
-            config.output_dir,
+            self.folder,
             self.weights,
             self.optimizer,
             state,
@@ -144,13 +142,11 @@ class TrainingRun:
           KeyboardInterrupt, SystemExit: a signal (Ctrl-C, or another one) has stopped the run,
             which has saved a checkpoint.
         """
-        folder = self.config.output_dir
-        known = self.identity.is_in(folder)
-        resumes = bool(cluster_max(self.strategy, known and self.store.has_saved()))
+        known = self.identity.is_in(self.folder)
+        resumes = bool(cluster_max(self.strategy, known and self.folder.has_saved()))
         with contextlib.ExitStack() as stack:
             if self.chief:  # All processes have looked before it changes anything.
-                folders = (folder, *self.store.folders)
-                stack.enter_context(removal.own_temporaries(self.identity.id, *folders))
+                stack.enter_context(self.folder.own_temporaries(self.identity.id))
                 if note := self.config.warmup_note(self.train_spec.max_steps):
                     print(note)
             return self._run(self._resume() if resumes else self._begin(known))
@@ -159,7 +155,7 @@ class TrainingRun:
         pending = self._evaluation_pending(step)
         stopped_early = self._stopped_early(step)
         if not pending and (step >= self.train_spec.max_steps or stopped_early):
-            print(stopped_early or f"{self.config.output_dir} is already trained to step {step}.")
+            print(stopped_early or f"{self.folder} is already trained to step {step}.")
             return self._last_evaluation(step) if self.eval_spec else None
         self.monitor.begin(step)
         with StopSignals() as self.signals:
@@ -209,67 +205,40 @@ class TrainingRun:
             print("Training starts from random weights, not from a checkpoint.")
         if self.chief:
             self.estimator.warn_of_slow_precision()
-            self._claim()
+            self.folder.claim(self.identity.record, self.identity.data, self.task.save_files)
         if known:
             self.store.restore_best()
             self._check_best(0)
         return 0
 
-    def _claim(self) -> None:
-        """Writes the run's configuration, and the files that its weights need.
-
-        Raises:
-          AlbertError: there are others of these names.
-        """
-        folder = self.config.output_dir
-        temporary = removal.temporary_name(os.path.join(folder, "files"))
-        try:
-            storage.makedirs(temporary)
-            self.task.save_files(temporary)
-            names = names_below(temporary)
-            for name in names:
-                path, new = os.path.join(folder, name), os.path.join(temporary, name)
-                if files.exists(path) and files.read_bytes(path) != files.read_bytes(new):
-                    raise AlbertError(
-                        f"{path} is not of this run, which has another file of this name; give "
-                        "another `output_dir`, or move the file away."
-                    )
-            self.identity.write(folder)
-            for name in names:
-                storage.makedirs(os.path.dirname(os.path.join(folder, name)))
-                storage.rename(os.path.join(temporary, name), os.path.join(folder, name))
-        finally:
-            removal.remove_temporary(temporary)
-
     def _resume(self) -> int:
         """Restores the newest good checkpoint and returns its step."""
-        folder = self.config.output_dir
         with self.strategy.scope():
             damaged = self.store.restore_newest()
         step = int(self.optimizer.iterations.numpy())
         check_same_everywhere(
             self.strategy,
             step,
-            f"One worker resumes {folder} at step {{highest}} and another one at step {{lowest}}, "
-            "this one at {value}; all of them must see the same files in it.",
+            f"the step of the newest checkpoint in {self.folder}",
         )
-        self.store.set_aside(damaged)  # All processes have read them.
+        if self.chief:  # All processes have read them.
+            self.folder.set_aside_checkpoints(damaged)
         self.store.restore_best()
         self._check_best(step)
         self._not_better = self._count_not_better(step)
-        print(f"Resuming {folder} at step {step}.")
-        if note := version_note(folder):
+        print(f"Resuming {self.folder} at step {step}.")
+        if note := version_note(self.folder):
             print(note)
         return step
 
     def _check_best(self, step: int) -> None:
         """Raises AlbertError if best weights would be used instead of those still to be trained."""
-        best, folder = self.store.best, self.config.output_dir
+        best = self.store.best
         if best and self.eval_spec is None and step < self.train_spec.max_steps:
             raise AlbertError(
-                f"{folder} has best weights, of step {best.step}, which would be used instead of "
-                "those of the steps that follow; evaluate during training again (`do_eval`), or "
-                f"move {os.path.join(folder, BEST)} away."
+                f"{self.folder} has best weights, of step {best.step}, which would be used instead "
+                "of those of the steps that follow; evaluate during training again (`do_eval`), or "
+                f"move {self.folder.file(BEST)} away."
             )
 
     def _count_not_better(self, step: int) -> int:
@@ -281,7 +250,7 @@ class TrainingRun:
 
     def _logged_evaluations(self) -> dict[int, dict[str, float]]:
         """Returns the metrics of all evaluations in the log, by step."""
-        return logged_metrics(self.config.output_dir, self.eval_spec.name)
+        return logged_metrics(str(self.folder), self.eval_spec.name)
 
     def _train(self, step: int) -> tuple[int, int | None]:
         """Trains until the run is over or stopped; returns the step and the signal, if any."""

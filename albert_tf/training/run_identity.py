@@ -1,13 +1,9 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Identifies a run by everything that determines its final weights.
-
-`run_config.json` and `training_data.json` in the output directory record it.
-"""
+"""Identifies a run by everything that determines its final weights."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,21 +14,14 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown, shown_names
 from albert_tf.io.removal import owner_id
-from albert_tf.io.storage import exists
-from albert_tf.training.monitors import METRICS_FILE
-from albert_tf.training.specs import BFLOAT16, FLOAT16, FLOAT32
-from albert_tf.weights.checkpoint_files import BEST, CHECKPOINTS
-from albert_tf.weights.model_folders import RUN_CONFIG, SEEDS_FILE, TASK_FILE
+from albert_tf.weights.run_folder import TRAINING_DATA, RunFolder
 
 if TYPE_CHECKING:
     from albert_tf.training.specs import RunConfig, TrainSpec
     from albert_tf.training.task import Task
 
-TRAINING_DATA = "training_data.json"
 #: Differences that an error lists.
 _SHOWN = 4
-#: What a run leaves in its folder, beside run_config.json.
-_OF_A_RUN = (CHECKPOINTS, BEST, TASK_FILE, SEEDS_FILE, METRICS_FILE)
 _DIGEST = re.compile(r"[0-9a-f]{32,}")
 
 
@@ -44,6 +33,10 @@ class RunIdentity:
       task: the model and the loss.
       train_spec: the data and the number of steps.
       frozen: names of the weights that are not trained.
+
+    Attributes:
+      id: identifies the run; part of the names of its temporary files.
+      data: describes the training data, for training_data.json.
     """
 
     def __init__(
@@ -59,55 +52,33 @@ class RunIdentity:
                 "data": train_spec.data_fingerprint,
             },
         }
-        self._data = dict(train_spec.data_description)
+        self.data = dict(train_spec.data_description)
+        self.id = owner_id("run", self._values)
 
     @property
-    def id(self) -> str:
-        """Identifies the run; part of the names of its temporary files."""
-        return owner_id("run", self._values)
-
-    def write(self, folder: str) -> None:
-        """Writes both files; run_config.json, which claims the folder, last, with TensorFlow's
-        version."""
-        values = {**self._values, "tensorflow": tf.__version__}
-        files.write_json(os.path.join(folder, TRAINING_DATA), self._data)
-        files.write_json(os.path.join(folder, RUN_CONFIG), values)
-
-    def is_in(self, folder: str) -> bool:
-        """Returns whether an output directory holds this run.
-
-        Raises:
-          AlbertError: it holds another run, or the remains of one.
-        """
-        if exists(os.path.join(folder, RUN_CONFIG)):
-            self.check(folder)
-            return True
-        there = [name for name in _OF_A_RUN if exists(os.path.join(folder, name))]
-        if there:
-            best = os.path.join(folder, BEST)
-            start = f", or start from its weights with `init_checkpoint`={best}"
-            raise AlbertError(
-                f"{folder} holds {shown_names(there, 80)} of a run, but no {RUN_CONFIG} that says "
-                f"of which; give another `output_dir`{start if BEST in there else ''}."
-            )
-        return False
+    def record(self) -> dict[str, object]:
+        """What run_config.json holds: also TensorFlow's version, which is not compared."""
+        return {**self._values, "tensorflow": tf.__version__}
 
     def hyperparameters(self) -> dict[str, bool | int | float | str]:
         """Returns the settings that have one value each, also those of the model and the task."""
         task = self._values["task"]
-        config = task.get("config", {})
-        values = {**config, **task, **self._values["run"]}
+        values = {**task.get("config", {}), **task, **self._values["run"]}
         values["task"] = values.pop("name", None)
         values["max_steps"] = self._values["train"]["max_steps"]
         return {k: v for k, v in values.items() if isinstance(v, (bool, int, float, str))}
 
-    def check(self, folder: str) -> None:
-        """Compares this run with the one in an output directory.
+    def is_in(self, folder: RunFolder) -> bool:
+        """Returns whether an output directory holds this run.
 
         Raises:
-          AlbertError: they differ; the error lists how. Or run_config.json is damaged.
+          AlbertError: it holds another run, the remains of one, or a damaged record. The error
+            lists how two runs differ.
         """
-        recorded = recorded_run(folder)
+        recorded = folder.recorded()
+        if recorded is None:
+            folder.check_no_remains()
+            return False
         old, new = recorded["task"].get("name"), self._values["task"].get("name")
         if old != new:
             raise AlbertError(
@@ -118,11 +89,9 @@ class RunIdentity:
         for part, values in self._values.items():
             for name, new in values.items():
                 old = recorded[part].get(name)
-                if old == new:
-                    continue
-                if (part, name) == ("train", "data"):
+                if old != new and (part, name) == ("train", "data"):
                     differences += self._data_differences(folder, str(old), new)
-                else:
+                elif old != new:
                     differences += _differences(old, new, name, setting=True)
         if differences:
             count = len(differences) - _SHOWN
@@ -132,55 +101,25 @@ class RunIdentity:
                 "another `output_dir`, or the same settings to resume it. A new run can start from "
                 f"its weights: `init_checkpoint`={folder}."
             )
+        return True
 
-    def _data_differences(self, folder: str, old: str, new: str) -> Iterator[str]:
+    def _data_differences(self, folder: RunFolder, old: str, new: str) -> list[str]:
         """Describes how the training data of two fingerprints differ, as far as is known."""
-        path = os.path.join(folder, TRAINING_DATA)
-        recorded = files.read_object(path) if files.exists(path) else {}
-        differences = _differences(recorded, self._data) if recorded and self._data else ()
-        differences = [f"training data: {difference}" for difference in differences]
-        if recorded.get("order_version") != self._data.get("order_version"):
-            yield "another version of albert_tf reads the training data in another order"
-        elif differences:
-            yield from differences[:2]
+        there = folder.has(TRAINING_DATA)
+        recorded = files.read_object(folder.file(TRAINING_DATA)) if there else {}
+        if recorded and self.data and recorded != self.data:
+            listed = list(_differences(recorded, self.data))[:2]
         elif old.partition("-")[0] == new.partition("-")[0]:
-            yield "training data: the same records, padded to other lengths or masked otherwise"
+            listed = ["the same records, padded to other lengths or masked otherwise"]
         else:
-            yield "training data: other records"
+            listed = ["other records"]
+        return [f"training data: {difference}" for difference in listed]
 
 
-def recorded_run(folder: str) -> dict[str, dict[str, Any]]:
-    """Returns the record of the run in an output directory: `run`, `task` and `train`.
-
-    Raises:
-      AlbertError: run_config.json is missing or damaged.
-    """
-    path = os.path.join(folder, RUN_CONFIG)
-    recorded = files.read_object(path, "run configuration")
-    for part in ("run", "task", "train"):
-        if not isinstance(recorded.get(part), dict):
-            raise AlbertError(
-                f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
-                "give another `output_dir`."
-            )
-    return recorded
-
-
-def recorded_precision(folder: str) -> str | None:
-    """Returns the precision of the run in an output directory; None if there is no run."""
-    path = os.path.join(folder, RUN_CONFIG)
-    run = files.read_object(path).get("run") if exists(path) else None
-    precision = run.get("precision") if isinstance(run, Mapping) else None
-    return precision if precision in (FLOAT32, BFLOAT16, FLOAT16) else None
-
-
-def version_note(folder: str) -> str | None:
-    """Returns a note for the user if a run began with another TensorFlow, else None.
-
-    `RunIdentity.check` does not compare versions: any TensorFlow can resume the run.
-    """
-    first = files.read_object(os.path.join(folder, RUN_CONFIG)).get("tensorflow")
-    if not isinstance(first, str) or first == tf.__version__:
+def version_note(folder: RunFolder) -> str | None:
+    """Returns a note for the user if a run began with another TensorFlow, else None."""
+    first = (folder.recorded() or {}).get("tensorflow")
+    if first == tf.__version__:
         return None
     return (
         f"This run began with TensorFlow {_short(first)} and is resumed with {tf.__version__}. The "

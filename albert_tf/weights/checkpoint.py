@@ -17,15 +17,15 @@ from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files
 from albert_tf.io.storage import retried
 from albert_tf.tokenization.tokenizer import SPEC_FILE, VOCABULARIES, Tokenizer
-from albert_tf.weights.checkpoint_files import (
+from albert_tf.weights.names import shared_by_groups
+from albert_tf.weights.run_folder import (
     BEST,
     CHECKPOINT_LIST,
     CHECKPOINTS,
     files_of,
+    find_beside,
     find_checkpoint,
 )
-from albert_tf.weights.model_folders import find_beside
-from albert_tf.weights.names import shared_by_groups
 from albert_tf.weights.source import Source, bytes_in, open_tokenizer
 
 _T = TypeVar("_T")
@@ -135,7 +135,7 @@ class CheckpointSource(Source):
     """A checkpoint of ours or of the TF1 release, with the files beside it.
 
     Args:
-      path: anything that `checkpoint_files.find_checkpoint` accepts.
+      path: anything that `run_folder.find_checkpoint` accepts.
     """
 
     def __init__(self, path: str) -> None:

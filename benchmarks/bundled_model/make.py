@@ -27,10 +27,9 @@ from albert_tf.export.weight_formats import FLOAT16
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.text_files import read_lines
-from albert_tf.training.run_identity import RUN_CONFIG, TRAINING_DATA
 from albert_tf.version import __version__
-from albert_tf.weights.checkpoint_files import BEST, read_best
 from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.run_folder import BEST, RUN_CONFIG, TRAINING_DATA, BestRecord
 from benchmarks import machine
 from benchmarks.bundled_model import heldout
 from benchmarks.path_lists import define_path_list
@@ -172,7 +171,7 @@ def describe_run(path: str) -> dict[str, Any]:
         raise AlbertError(f"{log_file} tells nothing of any training step.")
     settings = config["run"]
     initial = settings.get("init_checkpoint")
-    best = read_best(os.path.join(path, BEST))
+    best = BestRecord.load(os.path.join(path, BEST))
     positions = settings["train_batch_size"] * data["options"]["max_seq_length"]
     steps = best.step if best else max(entry["step"] for entry in log)
     return {

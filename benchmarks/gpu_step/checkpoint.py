@@ -107,9 +107,9 @@ def write_checkpoint() -> None:
     from albert_tf.tasks.pretraining.data import open_records
     from albert_tf.tasks.pretraining.task import PretrainingTask
     from albert_tf.training.estimator import Estimator
-    from albert_tf.training.monitors import METRICS_FILE
     from albert_tf.training.run import TrainingRun
     from albert_tf.training.specs import RunConfig, TrainSpec
+    from albert_tf.weights.run_folder import METRICS_FILE
 
     folder = FLAGS.output_dir
     if os.path.isdir(folder) and os.listdir(folder):

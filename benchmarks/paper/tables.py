@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.io import files
-from albert_tf.training.monitors import METRICS_FILE, read_metrics
+from albert_tf.training.monitors import read_metrics
+from albert_tf.weights.run_folder import METRICS_FILE
 from benchmarks import machine
 from benchmarks.paper.plan import Plan, Source
 from benchmarks.paper.recipes import Row

@@ -19,8 +19,8 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.tasks import recipes
-from albert_tf.weights.checkpoint_files import BestRecord
 from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.run_folder import BestRecord
 from benchmarks.bundled_model import curve, finetune, heldout, make, report
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary

@@ -19,8 +19,7 @@ from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files, read_lines
 from albert_tf.pretrained.archive import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights.checkpoint_files import find_checkpoint
-from albert_tf.weights.model_folders import model_folder
+from albert_tf.weights.run_folder import find_checkpoint, model_folder
 from albert_tf.weights.safetensors import SafetensorsFile
 from data_prep.record_files import find_records
 from tests.support.builders import write_tokenizer, write_vocabulary

@@ -31,6 +31,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.specs import EvalSpec
 from albert_tf.training.task import Task
+from albert_tf.weights.run_folder import RunFolder
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import vocabulary, write_vocabulary
@@ -180,4 +181,6 @@ def write_best(model: AlbertModel, folder: Path) -> None:
     for variable in model.named_weights().values():
         variable.assign_add(tf.random.normal(variable.shape, stddev=0.3))
     optimizer = keras.optimizers.legacy.SGD()
-    CheckpointStore(str(folder), model.named_weights(), optimizer, {}, 1).save_best(1, "x", 1.0)
+    CheckpointStore(RunFolder(str(folder)), model.named_weights(), optimizer, {}, 1).save_best(
+        1, "x", 1.0
+    )

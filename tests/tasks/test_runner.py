@@ -26,8 +26,7 @@ from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import Predictor, TrainLoop
 from albert_tf.training.specs import RunConfig, TrainSpec
-from albert_tf.weights.checkpoint_files import read_best
-from albert_tf.weights.model_folders import model_folder
+from albert_tf.weights.run_folder import BestRecord, model_folder
 from tests.tasks.conftest import CONFIG
 from tests.training.damage import files_below
 
@@ -173,11 +172,11 @@ def test_best_weights_of_earlier_evaluations_compete_with_those_of_the_end(
     config = FineTuneConfig(run_config, train_step=11, warmup_step=2, cached_dir=str(tmp_path))
     texts = some_examples(70)
     folder = str(tmp_path / "run/best")
-    dataclasses.replace(read_best(folder), value=earlier).save(folder)
+    dataclasses.replace(BestRecord.load(folder), value=earlier).save(folder)
     run(task, Examples.of(texts, texts), config)  # It has no evaluations before the end.
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert [x["step"] for x in map(json.loads, lines) if x["split"] == "eval"] == [11]
-    assert read_best(folder).step == best
+    assert BestRecord.load(folder).step == best
 
 
 @pytest.mark.parametrize(("every_steps", "evaluations"), [(None, 0), (4, 0), (2, 2)])

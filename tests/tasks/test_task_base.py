@@ -13,7 +13,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.training.checkpoints import load_weights
-from albert_tf.weights.model_folders import read_task_file
+from albert_tf.weights.run_folder import RunFolder
 from tests.tasks.conftest import CONFIG
 
 
@@ -86,10 +86,10 @@ def test_an_unknown_change_is_named_as_such(task, tmp_path):
 
 def test_folders_of_other_tasks_or_without_a_task_are_refused(task, tmp_path):
     with pytest.raises(AlbertError, match="holds no fine-tuned model"):
-        read_task_file(str(tmp_path), "squad")
+        RunFolder(str(tmp_path)).task("squad")
     task.save_files(str(tmp_path))
     with pytest.raises(AlbertError, match="for the task 'text_classification', not 'squad'"):
-        read_task_file(str(tmp_path), "squad")
+        RunFolder(str(tmp_path)).task("squad")
     (tmp_path / "task.json").write_text(json.dumps(["x"]))
     with pytest.raises(AlbertError, match="is not a JSON object"):
-        read_task_file(str(tmp_path), "squad")
+        RunFolder(str(tmp_path)).task("squad")

@@ -16,7 +16,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.signals import StopSignals
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
-from albert_tf.weights.checkpoint_files import read_best
+from albert_tf.weights.run_folder import BestRecord
 from tests.training.conftest import HEADS_ALONE
 from tests.training.runs import logged, saved_steps
 
@@ -49,7 +49,7 @@ def test_the_best_evaluation_has_the_largest_or_the_smallest_value(
     for step in (2, 4, 6, 8):
         run._evaluate(step)
     run.monitor.close()
-    assert run.store.best.step == read_best(str(tmp_path / "best")).step == best
+    assert run.store.best.step == BestRecord.load(str(tmp_path / "best")).step == best
 
 
 def test_a_run_stops_early_without_a_new_best_and_is_then_over(tmp_path, make, capsys):
@@ -126,7 +126,7 @@ def test_early_stopping_does_not_count_evaluations_that_are_repeated(tmp_path, m
         estimator.task.metrics = metrics
         with contextlib.suppress(KeyboardInterrupt):
             estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
-    assert read_best(str(tmp_path / "best")).step == 6
+    assert BestRecord.load(str(tmp_path / "best")).step == 6
     assert [x["step"] for x in logged(tmp_path, "eval")] == [*range(1, 13)]
 
 
@@ -141,7 +141,7 @@ def test_a_finished_run_returns_its_last_evaluation(half_trained):
 @pytest.mark.parametrize(("data", "step"), [("a", 4), ("b", 12)])
 def test_values_of_other_data_are_not_compared(half_trained, tmp_path, capsys, data, step):
     half_trained([0.1, 0.2], EvalSpec(None, every_steps=4, fingerprint=data))
-    best = read_best(str(tmp_path / "best"))
+    best = BestRecord.load(str(tmp_path / "best"))
     assert (best.step, best.data) == (step, data)
     noted = "best weights, of step 4, were found on other data" in capsys.readouterr().err
     assert noted == (data == "b")

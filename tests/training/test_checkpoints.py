@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
-from albert_tf.weights.checkpoint_files import BestRecord, find_checkpoint
+from albert_tf.weights.run_folder import BestRecord, RunFolder, find_checkpoint
 from albert_tf.weights.source import LoadReport
 
 
@@ -23,7 +23,7 @@ def variables(value, **shapes):
 
 def store_of(folder, weights):
     optimizer = create_optimizer("lamb", 0.1, weights)
-    return CheckpointStore(str(folder), weights, optimizer, {}, keep_max=3)
+    return CheckpointStore(RunFolder(str(folder)), weights, optimizer, {}, keep_max=3)
 
 
 def test_weights_come_back_by_name(tmp_path):
@@ -179,7 +179,7 @@ def test_a_damaged_checkpoint_is_one_sentence(tmp_path, part):
     weights = variables(1)
     store = store_of(tmp_path, weights)
     store.save(1)
-    prefix = store.latest()
+    prefix = store.folder.newest()
     path = Path(prefix + part)
     path.write_bytes(path.read_bytes()[:8])
     with pytest.raises(AlbertError, match=r"ckpt-1 is damaged: .*Get it again"):
@@ -210,6 +210,4 @@ def test_tensorflow_finds_the_newest_checkpoint_also_in_a_moved_folder(
     (tmp_path / "run").rename(tmp_path / "moved")
     for folder in ("moved", tmp_path / "moved"):
         found = tf.train.latest_checkpoint(f"{folder}/checkpoints")
-        assert (
-            found == store_of(str(folder), variables(0)).latest() == f"{folder}/checkpoints/ckpt-20"
-        )
+        assert found == RunFolder(str(folder)).newest() == f"{folder}/checkpoints/ckpt-20"

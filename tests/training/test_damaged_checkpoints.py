@@ -16,7 +16,7 @@ from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training import checkpoints
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.weights.checkpoint import open_checkpoint
-from albert_tf.weights.checkpoint_files import find_checkpoint
+from albert_tf.weights.run_folder import RunFolder, find_checkpoint
 from tests.training.damage import DAMAGE, files_below, flip
 from tests.training.runs import saved_steps
 
@@ -45,7 +45,7 @@ class Run:
         self.optimizer = create_optimizer("lamb", 0.1, self.weights)
         self.note = Note()
         state = {"note": self.note}
-        self.store = CheckpointStore(str(folder), self.weights, self.optimizer, state, 3)
+        self.store = CheckpointStore(RunFolder(str(folder)), self.weights, self.optimizer, state, 3)
 
     def go_to(self, step):
         for i, variable in enumerate([*self.weights.values(), *self.optimizer.weights[1:]]):
@@ -65,7 +65,7 @@ class Run:
 
 def restored(folder):
     run = Run(folder)
-    run.store.set_aside(run.store.restore_newest())
+    run.store.folder.set_aside_checkpoints(run.store.restore_newest())
     run.store.restore_best()
     return run
 
@@ -118,7 +118,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_restored(
     assert b'model_checkpoint_path: "ckpt-20"' in after.pop("checkpoint")
     del aside["checkpoint"]
     assert after == aside
-    assert list(Run(folder).store.kept()) == [10, 20]
+    assert list(Run(folder).store.folder.checkpoints()) == [10, 20]
 
 
 def test_of_several_damaged_checkpoints_each_is_named(folder, capsys):
@@ -135,7 +135,7 @@ def test_of_several_damaged_checkpoints_each_is_named(folder, capsys):
 def assert_refused_unchanged(folder, message):
     before = files_below(folder)
     store = Run(folder).store
-    assert store.has_saved()
+    assert store.folder.has_saved()
     with pytest.raises(AlbertError, match=message):
         store.restore_newest()
     assert files_below(folder) == before
@@ -191,9 +191,9 @@ def test_only_complete_checkpoints_count(tmp_path):
     (folder / "ckpt-5.tmp-0123456789abcdef-01234567").mkdir(parents=True)
     (folder / "ckpt-5.data-00000-of-00001").write_bytes(b"x")
     run = Run(tmp_path)
-    assert run.store.latest() is None and not run.store.has_saved()
+    assert run.store.folder.newest() is None and not run.store.folder.has_saved()
     run.save(5)
-    assert list(run.store.kept()) == [5]
+    assert list(run.store.folder.checkpoints()) == [5]
     assert Run(tmp_path).store.restore_newest() == []
 
 
@@ -219,7 +219,7 @@ def test_only_the_files_of_old_checkpoints_are_deleted(folder):
     restored(folder).save(40)
     names = {path.name for path in (folder / "checkpoints").iterdir() if "ckpt-10" in path.name}
     assert names == {"ckpt-10.mine", "ckpt-10-backup.index", "ckpt-10.index.damaged"}
-    assert list(Run(folder).store.kept()) == [20, 30, 40]
+    assert list(Run(folder).store.folder.checkpoints()) == [20, 30, 40]
 
 
 def test_a_checkpoint_of_another_model_is_not_taken_for_a_damaged_one(folder, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import json
 import os
 import random
 import re
@@ -188,7 +189,8 @@ def test_auto_precision_keeps_that_of_an_existing_run(
     with pytest.raises(AlbertError, match="`precision`=float32 there, mixed_bfloat16 here"):
         explicit.train(spec)
     # Nor without a checkpoint: it is the same run.
-    (tmp_path / "run_config.json").write_text('{"run": {"precision": "float32"}}')
+    run = {"run": {"precision": "float32"}, "task": {}, "train": {}}
+    (tmp_path / "run_config.json").write_text(json.dumps(run))
     estimator, *_ = make(tmp_path, precision="auto")
     assert estimator.config.precision == "float32"
 

@@ -18,9 +18,19 @@ from albert_tf.cli.flag_names import name_flags
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
-from albert_tf.training.run_identity import RUN_CONFIG, RunIdentity, version_note
+from albert_tf.training.run_identity import RunIdentity, version_note
+from albert_tf.weights.run_folder import RUN_CONFIG, RunFolder
 
 CONFIG = RunConfig("runs/a", train_batch_size=8, seed=1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(str(tmp_path))
+
+
+def claim(folder, identity):
+    folder.claim(identity.record, identity.data, lambda _: None)
 
 
 @pytest.fixture
@@ -40,13 +50,13 @@ def of(tiny_config, record_paths):
 
 
 @pytest.fixture
-def refusal(of, tmp_path):
-    of().write(str(tmp_path))
-    of().check(str(tmp_path))
+def refusal(of, folder):
+    claim(folder, of())
+    assert of().is_in(folder)
 
     def refusal(**changes):
         with pytest.raises(AlbertError, match="holds another run") as error:
-            of(**changes).check(str(tmp_path))
+            of(**changes).is_in(folder)
         return str(error.value)
 
     return refusal
@@ -100,46 +110,29 @@ def test_other_records_with_the_same_description_are_reported_without_digests(re
     assert "(training data: other records)" in text and digest not in text
 
 
-def test_values_that_look_the_same_once_shortened_are_not_shown(of, tmp_path):
+def test_values_that_look_the_same_once_shortened_are_not_shown(of, folder):
     begin = "gs://bucket/" + "x" * 80
-    of(init_checkpoint=f"{begin}/a").write(str(tmp_path))
+    claim(folder, of(init_checkpoint=f"{begin}/a"))
     with pytest.raises(AlbertError, match=r"another run \(another `init_checkpoint`\); give"):
-        of(init_checkpoint=f"{begin}/b").check(str(tmp_path))
+        of(init_checkpoint=f"{begin}/b").is_in(folder)
 
 
-def test_a_run_of_another_task_is_reported_by_the_tasks_alone(of, tmp_path, monkeypatch):
-    of().write(str(tmp_path))
+def test_a_run_of_another_task_is_reported_by_the_tasks_alone(of, folder, monkeypatch):
+    claim(folder, of())
     monkeypatch.setattr(PretrainingTask, "name", "squad")
     with pytest.raises(AlbertError, match=r"a run of another task \('pretraining', not 'squad'\)"):
-        of(train_batch_size=16).check(str(tmp_path))
+        of(train_batch_size=16).is_in(folder)
 
 
-def test_a_run_can_be_resumed_with_another_tensorflow_and_says_so(of, tmp_path):
-    folder = str(tmp_path)
-    of().write(folder)
+def test_a_run_can_be_resumed_with_another_tensorflow_and_says_so(of, folder, tmp_path):
+    claim(folder, of())
     assert version_note(folder) is None
     path = tmp_path / RUN_CONFIG
     written = json.loads(path.read_text())
     assert written["tensorflow"] == tf.__version__
     path.write_text(json.dumps({**written, "tensorflow": "2.9.3"}))
-    of().check(folder)
+    assert of().is_in(folder)
     assert version_note(folder) == (
         f"This run began with TensorFlow 2.9.3 and is resumed with {tf.__version__}. The "
         "two round differently, so results can differ slightly from those of an uninterrupted run."
     )
-    del written["tensorflow"]
-    path.write_text(json.dumps(written))
-    of().check(folder)
-    assert version_note(folder) is None  # Of a run from before the version was recorded.
-
-
-def test_a_run_of_a_version_without_shallow_layers_is_resumed_without_them(of, tmp_path):
-    of().write(str(tmp_path))
-    path = tmp_path / RUN_CONFIG
-    recorded = json.loads(path.read_text())
-    for name in ("shallow_layers", "num_shallow_steps"):
-        del recorded["run"][name]
-    path.write_text(json.dumps(recorded))
-    of().check(str(tmp_path))
-    with pytest.raises(AlbertError, match="`num_shallow_steps`=0 there, 5 here"):
-        of(shallow_layers=1, num_shallow_steps=5).check(str(tmp_path))

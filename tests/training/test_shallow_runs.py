@@ -13,7 +13,7 @@ from albert_tf import EvalSpec
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
 from albert_tf.training.run import TrainingRun
-from albert_tf.weights.checkpoint_files import read_best
+from albert_tf.weights.run_folder import BestRecord
 from tests.training.conftest import LENGTH, PREDICTIONS, TINY_CONFIG
 from tests.training.damage import stored
 from tests.training.runs import (
@@ -119,7 +119,7 @@ def test_evaluations_before_all_layers_are_trained_select_nothing_and_stop_nothi
     estimator.task.metrics = lambda *_: {"masked_lm_accuracy": next(values)}
     estimator.train_and_evaluate(spec, EvalSpec(source.eval_input_fn, every_steps=1))
     assert [entry["step"] for entry in logged(tmp_path, "eval")] == [1, 2, 3, 4, 5, 6]
-    assert read_best(str(tmp_path / "best")).step == 6
+    assert BestRecord.load(str(tmp_path / "best")).step == 6
 
 
 def test_logged_operations_are_those_of_the_trained_layers(folder):

@@ -21,7 +21,7 @@ from albert_tf.tasks.glue.scores import majority_metrics, score_table
 from albert_tf.tasks.glue.submission import ANSWERS, PREDICTIONS, server_answers, server_file
 from albert_tf.tasks.prediction_tables import write_predictions
 from albert_tf.tasks.runner import Examples
-from albert_tf.weights.model_folders import model_folder
+from albert_tf.weights.run_folder import model_folder
 
 
 def read_texts(

@@ -9,14 +9,13 @@ and with fewer layers at first (docs/results/time_to_quality.md).
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
 from albert_tf.io.json_values import from_json
 from albert_tf.training.specs import RunConfig
+from albert_tf.weights.run_folder import RUN_CONFIG, RunFolder
 
 #: Positions of a training step, at least; longer runs have larger batches, up to the largest one.
 _POSITIONS, _MOST_POSITIONS = 2048, 1 << 15
@@ -176,14 +175,11 @@ def recorded_plan(folder: str, seconds: float, is_compact: bool) -> Plan | None:
     Raises:
       AlbertError: the run was not planned, or for another time; or its record is damaged.
     """
-    # TensorFlow takes seconds to import.
-    from albert_tf.training.run_identity import RUN_CONFIG, recorded_run
-    from albert_tf.weights.checkpoint_files import has_checkpoint
-
-    path = os.path.join(folder, RUN_CONFIG)
-    if not (files.exists(path) or has_checkpoint(folder)):
+    run_folder = RunFolder(folder)
+    recorded = run_folder.recorded()
+    if recorded is None:
+        run_folder.check_no_remains()
         return None
-    recorded = recorded_run(folder)
     run, train = recorded["run"], recorded["train"]
     planned = train.get("time_budget")
     if planned != seconds:
@@ -196,4 +192,4 @@ def recorded_plan(folder: str, seconds: float, is_compact: bool) -> Plan | None:
     values["num_train_steps"] = train.get("max_steps")
     values["neighbor_attention"] = bool(recorded["task"].get("neighbor_attention"))
     values = {"seconds": seconds, **values, **masks(is_compact)}
-    return from_json(Plan, values, path)
+    return from_json(Plan, values, run_folder.file(RUN_CONFIG))

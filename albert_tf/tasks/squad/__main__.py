@@ -127,7 +127,7 @@ def ensemble_command() -> None:
     """Averages the answers of several runs."""
     from albert_tf.tasks.squad import answer_files
     from albert_tf.tasks.squad.ensemble import ensemble
-    from albert_tf.training.results import RESULTS_FILE
+    from albert_tf.weights.run_folder import RESULTS_FILE
 
     check_threshold(FLAGS.version, FLAGS.null_score_diff_threshold)
     run_dirs = ensemble_flags.member_dirs()

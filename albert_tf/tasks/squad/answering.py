@@ -23,7 +23,7 @@ from albert_tf.tasks.squad.thresholds import DEFAULT, Threshold, check_threshold
 from albert_tf.tasks.squad.windows import make_windows
 from albert_tf.tokenization.sequences import pad_sequences
 from albert_tf.tokenization.tokenizer import checked_text
-from albert_tf.weights.model_folders import model_folder
+from albert_tf.weights.run_folder import model_folder
 
 #: Of the only question in a search.
 _ID = "question"

@@ -33,7 +33,7 @@ from albert_tf.tasks.squad.windows import Windows, make_windows
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, correct, rows_to_show
-from albert_tf.weights.model_folders import model_folder
+from albert_tf.weights.run_folder import model_folder
 
 if TYPE_CHECKING:
     from albert_tf.export.publish import Export

@@ -77,7 +77,7 @@ def load_threshold(folder: str) -> Threshold | None:
 
 def _checkpoint(folder: str) -> str | None:
     """Returns the name of the weights that are used, relative to the folder; None without any."""
-    from albert_tf.weights.checkpoint_files import find_checkpoint
+    from albert_tf.weights.run_folder import find_checkpoint
 
     try:
         return os.path.relpath(find_checkpoint(folder), folder)

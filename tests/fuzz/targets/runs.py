@@ -17,9 +17,16 @@ from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tasks.squad.thresholds import THRESHOLDS_FILE, load_threshold
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import CheckpointStore
-from albert_tf.training.monitors import METRICS_FILE, MetricsLog
-from albert_tf.weights.checkpoint_files import BestRecord, find_checkpoint
-from albert_tf.weights.model_folders import SEEDS_FILE, TASK_FILE, model_folder
+from albert_tf.training.monitors import MetricsLog
+from albert_tf.weights.run_folder import (
+    METRICS_FILE,
+    SEEDS_FILE,
+    TASK_FILE,
+    BestRecord,
+    RunFolder,
+    find_checkpoint,
+    model_folder,
+)
 from tests.fuzz.targets.models import golden_weights
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, written
 
@@ -89,13 +96,13 @@ def _run_folder(name: str) -> Callable[[Path], Path]:
 
 def _store(folder: Path, weights: dict[str, tf.Variable]) -> CheckpointStore:
     optimizer = keras.optimizers.legacy.SGD()
-    return CheckpointStore(str(folder), weights, optimizer, {}, keep_max=2)
+    return CheckpointStore(RunFolder(str(folder)), weights, optimizer, {}, keep_max=2)
 
 
 def _restore(path: Path) -> None:
     weights = golden_weights()
     store = _store(path.parents[1], {name: weights[name] for name in sorted(weights)[:2]})
-    if store.latest():
+    if store.folder.newest():
         store.restore_newest()
 
 

@@ -17,8 +17,9 @@ from albert_tf.tasks.pretraining.time_budget import (
     shallow_layers,
     smallest_batch,
 )
-from albert_tf.training.run_identity import RUN_CONFIG, RunIdentity
+from albert_tf.training.run_identity import RunIdentity
 from albert_tf.training.specs import RunConfig, TrainSpec
+from albert_tf.weights.run_folder import RUN_CONFIG, RunFolder
 from tests.support.builders import tiny_config
 
 
@@ -109,7 +110,8 @@ def record_run(folder, plan, time_budget):
     source = SimpleNamespace(manifest=None, masking=None)
     task = PretrainingTask(tiny_config(40), source, neighbor_attention=plan.neighbor_attention)
     spec = TrainSpec(None, plan.num_train_steps, "data", time_budget=time_budget)
-    RunIdentity(plan.run_config(RunConfig(str(folder))), task, spec).write(str(folder))
+    identity = RunIdentity(plan.run_config(RunConfig(str(folder))), task, spec)
+    RunFolder(str(folder)).claim(identity.record, identity.data, task.save_files)
     return folder / RUN_CONFIG
 
 

@@ -1,0 +1,411 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of a run: what is in it, and the only code that changes checkpoints there."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from albert_tf.errors import AlbertError, DamagedError, StoppedError
+from albert_tf.io import files, removal, storage
+from albert_tf.io.folders import names_below
+from albert_tf.io.json_values import from_json, shown, shown_names
+from albert_tf.io.storage import exists, isdir, listdir
+from albert_tf.pretrained.locate import no_model
+
+RUN_CONFIG = "run_config.json"
+TRAINING_DATA = "training_data.json"
+TASK_FILE = "task.json"
+SEEDS_FILE = "seeds.json"
+METRICS_FILE = "metrics.jsonl"
+RESULTS_FILE = "eval_results.json"
+CHECKPOINTS = "checkpoints"
+BEST = "best"
+BEST_RECORD = "best.json"
+#: TensorFlow's list of the checkpoints in a folder.
+CHECKPOINT_LIST = "checkpoint"
+#: What a run leaves in its folder, beside run_config.json.
+_OF_A_RUN = (CHECKPOINTS, BEST, TASK_FILE, SEEDS_FILE, METRICS_FILE)
+#: The settings for a vocabulary, in errors.
+VOCABULARY_SETTINGS = "`spm_model_file` or `vocab_file`"
+
+
+@dataclasses.dataclass(frozen=True)
+class BestRecord:
+    """The best evaluation of a run.
+
+    Attributes:
+      step: of the training.
+      metric, value: what was compared.
+      checkpoint: the name of the weights beside the record.
+      data: identifies what was evaluated on; empty if that is unknown.
+    """
+
+    step: int
+    metric: str
+    value: float
+    checkpoint: str
+    data: str = ""
+
+    def is_of(self, data: str) -> bool:
+        """Returns whether the evaluation was on this data; True if either is unknown (empty)."""
+        return not (self.data and data and self.data != data)
+
+    def save(self, folder: str) -> None:
+        """Writes the record with a checksum, because a damaged value may look valid."""
+        values = {**dataclasses.asdict(self), "crc32": self._crc32()}
+        files.write_json(os.path.join(folder, BEST_RECORD), values)
+
+    @classmethod
+    def load(cls, folder: str) -> BestRecord | None:
+        """Returns the record in a folder, None if there is none.
+
+        Raises:
+          DamagedError: it is cut off, or does not match its checksum.
+          StoppedError: it cannot be read for now, which says nothing about it.
+        """
+        path = os.path.join(folder, BEST_RECORD)
+        if not exists(path):
+            return None
+        try:
+            values = files.read_object(path, "record of the best weights")
+            stored = values.pop("crc32", None)
+            record = from_json(cls, values, path)
+            files.join_named(folder, record.checkpoint, path)
+            if stored != record._crc32():
+                raise AlbertError(f"{path} does not match its checksum.")
+        except StoppedError:
+            raise
+        except AlbertError as error:
+            raise DamagedError(
+                f"The record of the best weights is damaged. {error} Put it back, or move {folder} "
+                "away."
+            ) from error
+        return record
+
+    def _crc32(self) -> int:
+        return zlib.crc32(json.dumps(dataclasses.asdict(self), sort_keys=True).encode())
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The output directory of one run; docs/reliability.md has the rules for changing it.
+
+      run_config.json, training_data.json   whose run it is; written first, never replaced
+      task.json, tokenizer.json, …          what the task needs to use the weights
+      checkpoints/ckpt-<step>               all that resuming needs; `checkpoint` lists them
+      best/ckpt-<step>, best/best.json      the weights of the best evaluation, and its record
+      metrics.jsonl, events/                the log
+      eval_results.json, predictions, …     results, written again by every evaluation
+      seeds.json, seed-<seed>/              the runs with several seeds, and the name of the best
+      .lock                                 while a process trains
+
+    Attributes:
+      path: of the folder; it may be missing.
+    """
+
+    path: str
+
+    def __str__(self) -> str:
+        """Returns the path."""
+        return self.path
+
+    def file(self, *names: str) -> str:
+        """Returns the path of something in the folder."""
+        return os.path.join(self.path, *names)
+
+    def has(self, *names: str) -> bool:
+        """Returns whether something is in the folder."""
+        return exists(self.file(*names))
+
+    # Whose run it is.
+
+    def recorded(self) -> dict[str, Any] | None:
+        """Returns run_config.json, with `run`, `task` and `train`; None if there is none.
+
+        Raises:
+          AlbertError: it is damaged.
+        """
+        if not self.has(RUN_CONFIG):
+            return None
+        path = self.file(RUN_CONFIG)
+        recorded = files.read_object(path, "run configuration")
+        for part in ("run", "task", "train"):
+            if not isinstance(recorded.get(part), dict):
+                raise AlbertError(
+                    f"The run configuration {path} is damaged: it lacks {part!r}. Put it back, or "
+                    "give another `output_dir`."
+                )
+        return recorded
+
+    def check_no_remains(self) -> None:
+        """Raises AlbertError if there is anything of a run that nobody knows."""
+        there = [name for name in _OF_A_RUN if self.has(name)]
+        if there:
+            start = f", or start from its weights with `init_checkpoint`={self.file(BEST)}"
+            raise AlbertError(
+                f"{self} holds {shown_names(there, 80)} of a run, but no {RUN_CONFIG} that says "
+                f"of which; give another `output_dir`{start if BEST in there else ''}."
+            )
+
+    def claim(
+        self,
+        record: Mapping[str, object],
+        data: Mapping[str, object],
+        save_files: Callable[[str], None],
+    ) -> None:
+        """Makes this the folder of a run.
+
+        Args:
+          record: for run_config.json.
+          data: for training_data.json.
+          save_files: writes the files of the task to a folder.
+
+        Raises:
+          AlbertError: there are others of these names.
+        """
+        temporary = removal.temporary_name(self.file("files"))
+        try:
+            storage.makedirs(temporary)
+            save_files(temporary)
+            names = names_below(temporary)
+            for name in names:
+                path, new = self.file(name), os.path.join(temporary, name)
+                if exists(path) and files.read_bytes(path) != files.read_bytes(new):
+                    raise AlbertError(
+                        f"{path} is not of this run, which has another file of this name; give "
+                        "another `output_dir`, or move the file away."
+                    )
+            files.write_json(self.file(TRAINING_DATA), data)
+            files.write_json(self.file(RUN_CONFIG), record)  # Last of the two: it claims.
+            for name in names:
+                storage.makedirs(os.path.dirname(self.file(name)))
+                storage.rename(os.path.join(temporary, name), self.file(name))
+        finally:
+            removal.remove_temporary(temporary)
+
+    def own_temporaries(self, run: str) -> contextlib.AbstractContextManager[None]:
+        """See `removal.own_temporaries`; for all folders in which this run makes them."""
+        return removal.own_temporaries(run, self.path, self.file(CHECKPOINTS), self.file(BEST))
+
+    # What it holds: models and seeds.
+
+    def check_model(self) -> None:
+        """Raises AlbertError unless the folder holds a fine-tuned model."""
+        if not self.has(TASK_FILE):
+            raise AlbertError(
+                f"{self} holds no fine-tuned model (it has no {TASK_FILE}); give the output "
+                "directory of a training run, or train with `do_train`."
+            )
+
+    def task(self, name: str) -> dict[str, object]:
+        """Reads task.json; `name` is the expected task.
+
+        Raises:
+          AlbertError: the folder holds no model fine-tuned for the task.
+        """
+        self.check_model()
+        path = self.file(TASK_FILE)
+        values = files.read_object(path, "task description")
+        task = values.pop("task", None)
+        if task != name:
+            raise AlbertError(f"{path} describes a model for the task {shown(task)}, not {name!r}.")
+        return values
+
+    def best_seed(self) -> RunFolder:
+        """Returns the folder of the best of several seeds; this one if it has one run."""
+        if not self.has(SEEDS_FILE):
+            return self
+        path = self.file(SEEDS_FILE)
+        best = files.read_object(path, "record of the seeds").get("best")
+        return RunFolder(files.join_named(self.path, best, path))
+
+    def check_same_seeds(self, seeds: Collection[str]) -> None:
+        """Checks that the folder holds no other runs than those that are to be trained there.
+
+        Args:
+          seeds: names of the runs with several seeds; empty for a run with one seed.
+
+        Raises:
+          AlbertError: the folder holds a run with one seed and not several, vice versa, or runs
+            with other seeds.
+        """
+        if self.has(SEEDS_FILE):
+            record = files.read_object(self.file(SEEDS_FILE), "record of the seeds")
+            values = record.get("values")
+            others = {*(values if isinstance(values, dict) else ())} - {*seeds}
+            if others or not seeds:
+                raise AlbertError(
+                    f"{self} holds runs with several seeds ({SEEDS_FILE}), such as "
+                    f"{shown(min(others, default=BEST))}; give another output directory, or the "
+                    "same `num_seeds`."
+                )
+        elif seeds and any(map(self.has, (RUN_CONFIG, TASK_FILE, CHECKPOINTS, BEST))):
+            raise AlbertError(
+                f"{self} holds a run with one seed; give another output directory for "
+                f"`num_seeds`={len(seeds)}."
+            )
+
+    # Checkpoints and best weights. `part` is CHECKPOINTS or BEST.
+
+    def checkpoints(self, part: str = CHECKPOINTS) -> dict[int, str]:
+        """Returns the prefixes of the checkpoints by ascending step; some may be damaged."""
+        return checkpoints_in(self.file(part))
+
+    def newest(self) -> str | None:
+        """Returns the prefix of the newest checkpoint, which may be damaged; None without any."""
+        return next(reversed(self.checkpoints().values()), None)
+
+    def has_saved(self) -> bool:
+        """Returns whether there are checkpoints, or were: then TensorFlow's list names them."""
+        return self.has(CHECKPOINTS, CHECKPOINT_LIST) or bool(self.checkpoints())
+
+    def best(self) -> BestRecord | None:
+        """Returns the record of the best weights; see `BestRecord.load`."""
+        return BestRecord.load(self.file(BEST))
+
+    @contextlib.contextmanager
+    def new_checkpoint(self, part: str, step: int) -> Iterator[str]:
+        """Yields a prefix to write a checkpoint to, which appears only if the block succeeds."""
+        folder, name = self.file(part), f"ckpt-{step}"
+        temporary = removal.temporary_name(os.path.join(folder, name))
+        try:
+            storage.makedirs(temporary)
+            prefix = os.path.join(temporary, name)
+            yield prefix
+            for name in reversed(files_of(prefix)):  # The index comes last.
+                storage.rename(os.path.join(temporary, name), os.path.join(folder, name))
+        finally:
+            removal.remove_temporary(temporary)
+
+    def delete_checkpoints(self, part: str, keep: Collection[int]) -> None:
+        """Deletes the checkpoints except those of some steps, which were read back."""
+        for step, prefix in self.checkpoints(part).items():
+            if step not in keep:
+                removal.remove_files(self.file(part), files_of(prefix))
+
+    def list_checkpoints(self) -> None:
+        """Lists the checkpoints for tf.train.latest_checkpoint and other programs."""
+        names = [os.path.basename(prefix) for prefix in self.checkpoints().values()]
+        lines = [f'model_checkpoint_path: "{names[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+        files.write_text(self.file(CHECKPOINTS, CHECKPOINT_LIST), "\n".join(lines) + "\n")
+
+    def set_aside_checkpoints(self, prefixes: Collection[str]) -> None:
+        """Renames the files of damaged checkpoints; their own data stays in them."""
+        for prefix in prefixes:
+            for name in files_of(prefix):
+                new = removal.set_aside(os.path.join(os.path.dirname(prefix), name))
+                print(f"The damaged {name} is now {new}.")
+        if prefixes:
+            self.list_checkpoints()
+
+
+def find_checkpoint(path: str) -> str:
+    """Returns the name of the checkpoint to read.
+
+    The checkpoint is not opened, so it may be damaged.
+
+    Args:
+      path: an output directory, which means its best weights or else its newest checkpoint; a
+        folder of checkpoints; the folder of a release with a single one; a checkpoint's name.
+
+    Raises:
+      DamagedError: the record of the best weights is damaged.
+      AlbertError: there is no checkpoint, or there are several of unknown order.
+    """
+    if exists(path + ".index"):
+        return path
+    for folder in (os.path.join(path, BEST), path):
+        if record := BestRecord.load(folder):
+            return os.path.join(folder, record.checkpoint)
+    for folder in (os.path.join(path, CHECKPOINTS), path):
+        if steps := checkpoints_in(folder):
+            return steps[max(steps)]
+        name = _newest_listed(folder)
+        if name and exists(os.path.join(folder, f"{name}.index")):
+            return os.path.join(folder, name)
+    names = [name[: -len(".index")] for name in listdir(path) if name.endswith(".index")]
+    if len(names) == 1:
+        return os.path.join(path, names[0])
+    if names:
+        listed = ", ".join(names)
+        raise AlbertError(f"{path} holds several checkpoints; name one of them: {listed}.")
+    raise no_model(path)
+
+
+def has_checkpoint(path: str) -> bool:
+    """Returns whether `find_checkpoint` finds a checkpoint, damaged or not."""
+    try:
+        find_checkpoint(path)
+    except DamagedError:
+        return True
+    except StoppedError:
+        raise  # Nobody knows.
+    except AlbertError:
+        return False
+    return True
+
+
+def checkpoints_in(folder: str) -> dict[int, str]:
+    """Returns the prefixes of a run's checkpoints in a folder by ascending step.
+
+    A checkpoint has an index, which appears last; its data may be damaged all the same.
+    """
+    matches = (re.fullmatch(r"(ckpt-(\d{1,18}))\.index", name) for name in listdir(folder))
+    found = {int(match[2]): os.path.join(folder, match[1]) for match in matches if match}
+    return dict(sorted(found.items()))
+
+
+def files_of(prefix: str) -> list[str]:
+    """Returns the names of a checkpoint's files in its folder, the index first."""
+    folder, name = os.path.split(prefix)
+    pattern = re.compile(rf"{re.escape(name)}\.(index|data-\d{{5}}-of-\d{{5}})")
+    names = [other for other in listdir(folder or os.curdir) if pattern.fullmatch(other)]
+    return sorted(names, key=lambda other: (not other.endswith(".index"), other))
+
+
+def _newest_listed(folder: str) -> str:
+    """Returns the newest name in TensorFlow's list of the checkpoints in a folder; "" without it.
+
+    Names in the list may be absolute, from where the folder was when it was written; only their
+    last part is used.
+    """
+    path = os.path.join(folder, CHECKPOINT_LIST)
+    if not exists(path) or isdir(path):
+        return ""
+    line = re.search(rb'^model_checkpoint_path: "([^"\n]+)"', files.read_bytes(path), re.M)
+    return os.path.basename(line.group(1).decode("utf-8", "replace")) if line else ""
+
+
+def find_beside(checkpoint: str, name: str) -> str | None:
+    """Returns the path of a file beside a checkpoint or up to two folders above, if there is one.
+
+    Args:
+      checkpoint: an output directory, a folder of checkpoints in it, or a checkpoint's name.
+      name: of the file.
+    """
+    folder = checkpoint
+    for _ in range(3):
+        path = os.path.join(folder, name)
+        if exists(path):
+            return path
+        if storage.is_local(folder):  # Above "runs" is ".", and above that "..".
+            folder = os.path.normpath(os.path.join(folder, os.pardir))
+        else:
+            folder = os.path.dirname(folder)
+            if "://" not in folder:  # Above a bucket there is nothing.
+                return None
+    return None
+
+
+def model_folder(output_dir: str) -> str:
+    """Returns the folder of the model in an output directory: itself, or that of its best seed."""
+    return RunFolder(files.path_of(output_dir, "model's output directory")).best_seed().path
