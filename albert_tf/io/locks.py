@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import json
 import os
 import socket
 import stat
@@ -24,45 +23,27 @@ from collections.abc import Iterator
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import storage
-from albert_tf.io.json_values import from_json, parse_json
 
 LOCK_FILE = ".lock"
-#: How long to wait for the holder of a lock to write its name into the file.
-_NAME_SECONDS = 0.5
 #: Errors of `flock` if another process has the lock; others mean that it is not supported.
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+#: Not through a link, which could lead to any file. Not inherited by programs that this one starts,
+#: or they would keep the lock.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+#: Begins the text in a lock's file, which names its holder.
+_MARK = b"process "
+#: How long to wait for the holder of a lock to write that text.
+_NAME_SECONDS = 0.5
 
 
-@dataclasses.dataclass(frozen=True)
-class _Holder:
-    """The holder of a lock, as written to its file."""
-
-    doing: str
-    host: str
-    pid: int
-    since: str
-
-
-@dataclasses.dataclass
-class _Held:
-    """A lock that this process holds.
-
-    Attributes:
-      file: the open file; None if the file system has no locks.
-      thread: the owner.
-      created: folders that were created for it, the innermost one first.
-      blocks: number of with blocks of this thread that hold it.
-    """
-
-    file: int | None
+@dataclasses.dataclass(eq=False)
+class _Lock:
     thread: int
-    created: list[str]
-    blocks: int = 1
+    file: int = -1
 
 
 #: The locks of this process, by the path of the lock's file.
-_held: dict[str, _Held] = {}
-_guard = threading.Lock()
+_held: dict[str, _Lock] = {}
 
 
 def is_lock_file(path: str) -> bool:
@@ -101,111 +82,91 @@ def _holding(path: str, output: str, doing: str) -> Iterator[None]:
         yield
         return
     folder, name = os.path.split(path)
-    path = os.path.join(os.path.realpath(folder), name)
-    thread = threading.get_ident()
-    with _guard:
-        held = _held.get(path)
-        if held and held.thread != thread:
-            raise AlbertError(
-                f"{output} is in use by another thread of this process; give another path."
-            )
-        if held:
-            held.blocks += 1
-        else:
-            _held[path] = _acquire(path, output, doing)
+    folder = os.path.realpath(folder)
+    path = os.path.join(folder, name)
+    lock = _Lock(threading.get_ident())
+    held = _held.setdefault(path, lock)  # In one step, whatever other threads do.
+    if held.thread != lock.thread:
+        raise AlbertError(
+            f"{output} is in use by another thread of this process; give another path."
+        )
+    if held is not lock:
+        yield
+        return
+    created: list[str] = []
     try:
+        try:
+            lock.file = storage.retried(_acquire, path, output, doing, created)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise AlbertError(
+                f"{output} cannot be written ({error.strerror}: {error.filename}); give a path "
+                "where this user may write."
+            ) from error
         yield
     finally:
-        with _guard:
-            held = _held.get(path)
-            if held is not None:  # None: in a fork, see `_leave_locks_to_parent`.
-                held.blocks -= 1
-                if not held.blocks:
-                    del _held[path]
-                    _release(path, held)
+        if _held.get(path) is lock:  # Not in a fork, see `_leave_locks_to_parent`.
+            with contextlib.suppress(OSError):
+                if lock.file >= 0:
+                    os.unlink(path)  # While it is locked, so that who has opened it notices.
+                    os.close(lock.file)
+            del _held[path]
+            with contextlib.suppress(OSError):
+                for folder in created:
+                    os.rmdir(folder)
 
 
-def _acquire(path: str, output: str, doing: str) -> _Held:
-    """Acquires a lock, or raises AlbertError."""
-    folder, created = os.path.dirname(path), []
-    try:
-        while True:
-            created += _create_folder(folder)
-            try:
-                file = storage.retried(_lock, path, output, doing)
-                return _Held(file, threading.get_ident(), created)
-            except FileNotFoundError:
-                if os.path.isdir(folder):
-                    raise
-                # The process that created the folder has just removed it.
-    except AlbertError:
-        _remove_empty(created)
-        raise
-    except OSError as error:
-        _remove_empty(created)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise AlbertError(
-            f"{output} cannot be written ({error.strerror}: {error.filename}); give a path "
-            "where this user may write."
-        ) from error
-
-
-def _lock(path: str, output: str, doing: str) -> int | None:
-    """Opens and locks a file; returns None if its file system has no locks.
+def _acquire(path: str, output: str, doing: str, created: list[str]) -> int:
+    """Opens, locks and signs a file; notes the folders it has created, the innermost one first.
 
     Raises:
       AlbertError: another process holds it, or it is a link or a file of another program.
-      FileNotFoundError: the folder is gone.
     """
     while True:
+        folder = os.path.dirname(path)
+        while not os.path.exists(folder):
+            created.append(folder)
+            folder = os.path.dirname(folder)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
-            # Not through a link, which could lead to any file. Not inherited by programs that this
-            # one starts, or they would keep the lock.
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            file = os.open(path, flags, 0o666)
+            file = os.open(path, _FLAGS, 0o666)
+        except FileNotFoundError:  # The process that created the folder has just removed it.
+            if os.path.isdir(os.path.dirname(path)):
+                raise
+            continue
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise _not_a_lock(path) from None
             raise
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _BUSY:
+                raise _in_use(file, output) from None
+        try:
             # Its former holder may have deleted the file after it was opened here.
             if os.path.samestat(os.fstat(file), os.stat(path, follow_symlinks=False)):
                 _sign(file, path, doing)
                 return file
         except FileNotFoundError:
             pass
-        except OSError as error:
-            if error.errno in _BUSY:
-                text = _read_holder(file)
-                os.close(file)
-                raise _in_use(output, text) from None
-            if not os.fstat(file).st_size:
-                os.unlink(path)  # Created here.
-            os.close(file)
-            return None
-        except BaseException:
+        except AlbertError:
             os.close(file)
             raise
         os.close(file)
 
 
 def _sign(file: int, path: str, doing: str) -> None:
-    """Writes the holder's name into a locked file, for the errors of other processes.
-
-    Raises:
-      AlbertError: the file is not a lock.
-    """
-    mark = b'{"doing": '
-    beginning = os.pread(file, len(mark), 0) if stat.S_ISREG(os.fstat(file).st_mode) else b"?"
-    if not mark.startswith(beginning):  # The first write of a killed process may be cut off.
+    """Writes who holds a lock into its file; raises AlbertError if it is not a lock."""
+    is_file = stat.S_ISREG(os.fstat(file).st_mode)
+    if not is_file or not _MARK.startswith(os.pread(file, len(_MARK), 0)):
         raise _not_a_lock(path)
     since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    holder = _Holder(doing, socket.gethostname(), os.getpid(), since)
+    text = f"process {os.getpid()} on {socket.gethostname()} has been {doing} there since {since}"
     with contextlib.suppress(OSError):  # A full disk does not matter.
         os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps(dataclasses.asdict(holder)).encode(), 0)
+        os.pwrite(file, text.encode(), 0)
 
 
 def _not_a_lock(path: str) -> AlbertError:
@@ -214,61 +175,25 @@ def _not_a_lock(path: str) -> AlbertError:
     )
 
 
-def _read_holder(file: int) -> bytes:
+def _in_use(file: int, output: str) -> AlbertError:
+    """Closes a file that another process has locked; returns an error with its text."""
     end = time.monotonic() + _NAME_SECONDS
-    while time.monotonic() < end:
-        content = os.pread(file, 1 << 16, 0)
-        if content:
-            return content
+    while not (text := os.pread(file, 300, 0)) and time.monotonic() < end:
         time.sleep(0.02)
-    return b""
-
-
-def _in_use(output: str, content: bytes) -> AlbertError:
-    """Returns an error that says who holds an output, from the content of the lock's file."""
-    where, who = f"the lock of {output}", "in use by another process"
-    with contextlib.suppress(AlbertError):
-        holder = from_json(_Holder, parse_json(content.decode("utf-8", "replace"), where), where)
-        who = (
-            f"in use: process {holder.pid} on {holder.host} has been {holder.doing} there since "
-            f"{holder.since}"
-        )
-    return AlbertError(f"{output} is {who}; wait until it ends, stop it, or give another path.")
-
-
-def _release(path: str, held: _Held) -> None:
-    """Deletes the file while it is locked, so that whoever has opened it notices."""
-    if held.file is not None:
-        for release in (lambda: os.unlink(path), lambda: os.close(held.file)):
-            with contextlib.suppress(OSError):  # Closed or not, the work is done.
-                release()
-    _remove_empty(held.created)
-
-
-def _create_folder(folder: str) -> list[str]:
-    """Creates a local folder; returns those that were missing, the innermost one first."""
-    missing = []
-    while not os.path.exists(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    if missing:
-        os.makedirs(missing[0], exist_ok=True)
-    return missing
-
-
-def _remove_empty(folders: list[str]) -> None:
-    with contextlib.suppress(OSError):
-        for folder in folders:
-            os.rmdir(folder)
+    os.close(file)
+    who = " by another process"
+    if text.startswith(_MARK):
+        who = f": {''.join(filter(str.isprintable, text.decode('utf-8', 'replace')))}"
+    return AlbertError(
+        f"{output} is in use{who}; wait until it ends, stop it, or give another path."
+    )
 
 
 def _leave_locks_to_parent() -> None:
     """Runs in every fork of this process, which holds none of its locks."""
-    global _guard
-    _guard = threading.Lock()
-    for held in _held.values():
-        if held.file is not None:
-            os.close(held.file)
+    for lock in _held.values():
+        if lock.file >= 0:
+            os.close(lock.file)
     _held.clear()
 
 
