@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from albert_tf import RunConfig
 from albert_tf.data.pipeline import length_buckets
-from albert_tf.training import compilation, devices
+from albert_tf.training import compilation
 from albert_tf.training.compilation import can_compile, chooses_xla, missing_compiler
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import TrainSpec
+from albert_tf.training.strategy import print_once
 from tests.support.builders import tiny_config
 from tests.support.small_tasks import PIECES, open_small_task
 from tests.training.conftest import HEADS_ALONE
@@ -30,7 +31,7 @@ def gpu(monkeypatch):
     def gpu(*details, lacking=""):
         monkeypatch.setattr(compilation, "gpu_details", lambda strategy: list(details))
         monkeypatch.setattr(compilation, "missing_compiler", lambda: lacking)
-        devices.print_once.cache_clear()
+        print_once.cache_clear()
 
     return gpu
 
@@ -80,7 +81,7 @@ def test_a_device_that_xla_cannot_compile_for_is_found_out(monkeypatch, capsys):
     assert can_compile("/cpu:0")
     monkeypatch.setattr(tf.math, "rsqrt", tf.strings.as_string)  # Unknown to XLA.
     can_compile.cache_clear()
-    devices.print_once.cache_clear()
+    print_once.cache_clear()
     assert not can_compile("/cpu:0")
     printed = capsys.readouterr().out
     assert printed.startswith("Steps run without XLA, which cannot compile for /cpu:0: ")
