@@ -22,8 +22,8 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
 from albert_tf.export.weight_formats import FORMATS, HF, WEIGHTS_DTYPES, check_weights_dtype
+from albert_tf.huggingface.hub import check_hub_id, push_to_hub
 from albert_tf.io import folders
-from albert_tf.pretrained.hugging_face_hub import check_hub_id, push_to_hub
 from albert_tf.pretrained.locate import NAMES, check_model
 
 FLAGS = flags.FLAGS

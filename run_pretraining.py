@@ -28,7 +28,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import scaled_learning_rate
 from albert_tf.pretrained import NONE
-from albert_tf.pretrained.locate import find_local
+from albert_tf.pretrained.locate import local_config
 from albert_tf.tasks.pretraining.time_budget import (
     Plan,
     make_plan,
@@ -45,7 +45,6 @@ from albert_tf.tasks.training_flags import (
     run_settings,
 )
 from albert_tf.training.specs import MAX_STEPS, RunConfig, check_number
-from albert_tf.weights.config_files import config_in
 
 FLAGS = flags.FLAGS
 #: Flags that only training reads, beside those of all runners.
@@ -250,8 +249,8 @@ def _check_settings(run_config: RunConfig) -> None:
             config = AlbertConfig.load(FLAGS.albert_config_file)
     elif not run_config.init_checkpoint:
         raise missing_setting("--albert_config_file")
-    elif path := find_local(run_config.init_checkpoint):
-        config = config_in(path)
+    else:
+        config = local_config(run_config.init_checkpoint)
     if config and length:
         config.check_length(length)
     if FLAGS.do_train and not FLAGS.time_budget:

@@ -30,8 +30,8 @@ _HOME = {
     "TrainSpec": "albert_tf.training.specs",
     "export_saved_model": "albert_tf.tasks.export",
     "keras": "albert_tf.keras2",
-    "load_pretrained": "albert_tf.weights.load",
-    "push_to_hub": "albert_tf.pretrained.hugging_face_hub",
+    "load_pretrained": "albert_tf.weights.pretrained_model",
+    "push_to_hub": "albert_tf.huggingface.hub",
 }
 
 __all__ = [*_HOME, "__version__"]

@@ -269,6 +269,28 @@ class AlbertConfig:
         # differs from layer * G // L, and released weights depend on it.
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
+    def shared_by_groups(self) -> AlbertConfig:
+        """Returns the configuration of the same model for programs without `parameter_sharing`.
+
+        Layers that share nothing become one group each, under the same names.
+
+        Raises:
+          AlbertError: only attention or only the feed-forward network is shared, or such programs
+            would assign layers to other groups.
+        """
+        if self.parameter_sharing == "all":
+            return self
+        layers = self.num_hidden_layers
+        grouped = dataclasses.replace(self, parameter_sharing="all", num_hidden_groups=layers)
+        same = all(grouped.attention_group(layer) == layer for layer in range(layers))
+        if self.parameter_sharing != "none" or not same:
+            raise AlbertError(
+                f"A model with parameter_sharing={self.parameter_sharing!r} and {layers} layers "
+                "has no counterpart in the TF1 release and at Hugging Face; keep it in the format "
+                "tf2."
+            )
+        return grouped
+
     def with_layers(self, num_hidden_layers: int | None) -> AlbertConfig:
         """Returns the configuration of a model with fewer layers and the same weights.
 

@@ -76,7 +76,7 @@ def open_pretrained(path: str) -> PretrainedModel:
     check_model(path)
     _shorten_warnings()
     # TensorFlow takes seconds to import; wrong arguments and --help should not wait for it.
-    from albert_tf.weights.load import load_pretrained
+    from albert_tf.weights.pretrained_model import load_pretrained
 
     warnings.filterwarnings("ignore", message=".* was loaded in part")
     return load_pretrained(path, allow_partial=True)

@@ -23,12 +23,12 @@ from albert_tf.export.weight_formats import (
     TFHUB,
     check_weights_dtype,
 )
+from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.io import folders
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1, write_tf2
-from albert_tf.weights.huggingface import write_hugging_face
-from albert_tf.weights.load import load_pretrained, open_source
-from albert_tf.weights.source import LoadReport
+from albert_tf.weights.load import LoadReport, open_source
+from albert_tf.weights.pretrained_model import load_pretrained
 
 Writer = Callable[[str, AlbertConfig, "Tokenizer | None", Mapping[str, np.ndarray]], None]
 

@@ -22,7 +22,7 @@ from albert_tf.pretrained.locate import is_name, locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.specs import FLOAT32
-from albert_tf.weights.load import open_source
+from albert_tf.weights.load import POOLER, SENTENCE_ORDER, open_source
 from albert_tf.weights.run_folder import (
     CHECKPOINTS,
     RESULTS_FILE,
@@ -33,7 +33,7 @@ from albert_tf.weights.run_folder import (
     find_beside,
     model_folder,
 )
-from albert_tf.weights.source import POOLER, SENTENCE_ORDER, Source
+from albert_tf.weights.source import Source
 
 
 @dataclasses.dataclass(frozen=True)

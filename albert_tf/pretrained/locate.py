@@ -14,12 +14,15 @@ import re
 import urllib.parse
 
 from albert_tf import pretrained
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, first_line
+from albert_tf.huggingface import CONFIG, hub
+from albert_tf.huggingface.config import read_config
 from albert_tf.io import files
-from albert_tf.pretrained import hugging_face_hub
 from albert_tf.pretrained.downloads import cache_folder, download
 
+#: The file that makes a folder a SavedModel.
+SAVED_MODEL = "saved_model.pb"
 #: Begins the id of a model on Hugging Face; without it an id is recognised by its form.
 HUGGING_FACE = "hf://"
 _WEB = ("https://", "http://")
@@ -70,14 +73,14 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
     """
     path = files.path_of(name, what)
     if path.startswith(HUGGING_FACE):
-        return hugging_face_hub.snapshot(path[len(HUGGING_FACE) :], weights)
+        return hub.snapshot(path[len(HUGGING_FACE) :], weights)
     if path.startswith(_WEB):
         path = _fetch(path)
     elif files.is_local(path) and not _exists(path):
         if _is_bundled(path):
             return os.path.join(pretrained.FOLDER, path)
         if _is_hub_id(path):
-            return hugging_face_hub.snapshot(path, weights)
+            return hub.snapshot(path, weights)
         if path in RELEASES:
             archive = f"{path}.tar.gz"
             path = download(RELEASES_URL + archive, os.path.join(cache_folder(), archive))
@@ -97,6 +100,25 @@ def find_local(name: str) -> str | None:
     if _is_bundled(name):
         return os.path.join(pretrained.FOLDER, name)
     return None if is_name(name) or not files.is_local(name) else name
+
+
+def local_config(name: str) -> AlbertConfig | None:
+    """Returns the configuration in a model's folder, without TensorFlow.
+
+    None if the model is not local, or its configuration is not directly in its folder.
+
+    Raises:
+      AlbertError: it is malformed, or of another architecture than ALBERT.
+    """
+    folder = find_local(name)
+    if folder is None or files.exists(os.path.join(folder, SAVED_MODEL)):
+        return None
+    # Ours first: beside it, config.json may belong to something else.
+    for file, read in ((CONFIG_FILE, AlbertConfig.from_json), (CONFIG, read_config)):
+        path = os.path.join(folder, file)
+        if files.exists(path):
+            return read(path)
+    return None
 
 
 def is_name(path: str) -> bool:
@@ -128,7 +150,7 @@ def _is_known(path: str) -> bool:
     if not is_name(path):
         return _exists(path)
     if _is_hub_id(path):
-        hugging_face_hub.check_installed(path)
+        hub.check_installed(path)
     return True
 
 
@@ -179,7 +201,7 @@ def _fetch(url: str) -> str:
 def _resolve_handle(handle: str) -> str:
     """Returns the folder of a module, which TF-Hub's library downloads unless it is cached."""
     try:
-        import tensorflow_hub as hub
+        import tensorflow_hub
     except ImportError as error:
         raise AlbertError(
             f"{handle} is a handle of TF-Hub, which needs tensorflow_hub ({first_line(error)}); "
@@ -187,7 +209,7 @@ def _resolve_handle(handle: str) -> str:
         ) from error
 
     try:
-        return hub.resolve(handle)
+        return tensorflow_hub.resolve(handle)
     except Exception as error:  # Network, HTTP and archives have no common type of error.
         raise AlbertError(
             f"Cannot get {handle} from TF-Hub ({first_line(error)}); download it yourself, and "

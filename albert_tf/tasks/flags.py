@@ -15,7 +15,7 @@ from albert_tf.config import AlbertConfig, missing_setting
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, NONE
-from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary, find_local
+from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary, local_config
 from albert_tf.tasks.fine_tune_config import FineTuneConfig, check_seeds
 from albert_tf.tasks.training_flags import (
     check_modes,
@@ -24,7 +24,6 @@ from albert_tf.tasks.training_flags import (
     run_settings,
 )
 from albert_tf.training.specs import FREEZABLE, MAX_STEPS
-from albert_tf.weights.config_files import config_in
 from albert_tf.weights.run_folder import (
     VOCABULARY_SETTINGS,
     RunFolder,
@@ -257,5 +256,4 @@ def _local_model_config() -> AlbertConfig | None:
     if path:
         return AlbertConfig.load(path) if files.is_local(path) else None
     path = FLAGS.init_checkpoint or DEFAULT
-    path = find_local(DEFAULT if path == NONE else path)
-    return config_in(path) if path else None
+    return local_config(DEFAULT if path == NONE else path)

@@ -14,20 +14,16 @@ from typing import Any
 import numpy as np
 
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface import tokenizer as hugging_face
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, shown
-from albert_tf.pretrained.locate import locate
-from albert_tf.tokenization import hugging_face_files as hugging_face
+from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.tokenization.sentencepiece_model import SentencePieceModel
 from albert_tf.tokenization.wordpiece import WordPieceModel
 
 SENTENCEPIECE = "sentencepiece"
 WORDPIECE = "wordpiece"
 SPEC_FILE = "tokenizer.json"
-#: Names of vocabulary files in releases.
-VOCABULARIES = ("*.model", "*vocab*.txt")
-#: The folder with the files of a SavedModel, and its graph.
-_ASSETS, _SAVED_MODEL = "assets", "saved_model.pb"
 
 
 def find_vocabulary(folder: str) -> str | None:
@@ -36,12 +32,12 @@ def find_vocabulary(folder: str) -> str | None:
     That is tokenizer.json, ours or Hugging Face's; or the only SentencePiece model, or else the
     only WordPiece vocabulary. In a SavedModel these are among the assets.
     """
-    if files.exists(os.path.join(folder, _SAVED_MODEL)):
-        folder = os.path.join(folder, _ASSETS)
+    if files.exists(os.path.join(folder, SAVED_MODEL)):
+        folder = os.path.join(folder, "assets")
     path = os.path.join(folder, SPEC_FILE)
     if files.exists(path):
         return path
-    return hugging_face.vocabulary_file(folder) or files.find_only(folder, *VOCABULARIES)
+    return hugging_face.vocabulary_file(folder) or files.find_only(folder, "*.model", "*vocab*.txt")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,8 +178,9 @@ class Tokenizer:
 
         Args:
           path: any path that tf.io.gfile can read; a model's folder, archive or name, for its own
-            vocabulary (see `albert_tf.pretrained.locate`). Of a Hugging Face folder, spiece.model
-            or vocab.txt is read with its settings, tokenizer.json only if there is neither.
+            vocabulary (see `albert_tf.pretrained.locate`). Hugging Face's tokenizer.json is read
+            only if neither spiece.model nor vocab.txt is beside it, which are read with the
+            settings in tokenizer_config.json.
           lower_case: whether to lower-case text; True by default.
           strip_accents: whether to drop accents; by default True for SentencePiece (in the official
             code also for cased models), and `lower_case` for WordPiece.
@@ -211,13 +208,15 @@ class Tokenizer:
                     "one; give the file."
                 )
             path = found
-            if os.path.basename(path) in hugging_face.VOCABULARY_FILES:
-                return cls._from_data(hugging_face.read_vocabulary_file(path), path, given)
         if path.endswith(".json"):
-            return cls._from_json_file(path, given)
-        data = files.read_bytes(path, "vocabulary")
-        file = hugging_face.VocabularyFile(os.path.basename(path), data)
-        return cls._from_data(file, path, given)
+            values = files.read_json(path, "tokenizer spec")
+            if not hugging_face.is_pipeline(values):
+                return cls._from_spec(TokenizerSpec.from_dict(values, path), path, given)
+            vocabulary = hugging_face.vocabulary_file(os.path.dirname(path))
+            if vocabulary is None:
+                return cls._from_data(hugging_face.read_pipeline(values, path), path, given)
+            path = vocabulary
+        return cls._from_data(hugging_face.read_vocabulary_file(path), path, given)
 
     @classmethod
     def _from_data(
@@ -245,14 +244,7 @@ class Tokenizer:
         return cls(spec, data, path)
 
     @classmethod
-    def _from_json_file(cls, path: str, given: Mapping[str, bool]) -> Tokenizer:
-        values = files.read_json(path, "tokenizer spec")
-        if hugging_face.is_pipeline(values):
-            beside = hugging_face.vocabulary_file(os.path.dirname(path))
-            if beside:
-                return cls._from_data(hugging_face.read_vocabulary_file(beside), beside, given)
-            return cls._from_data(hugging_face.read_pipeline(values, path), path, given)
-        spec = TokenizerSpec.from_dict(values, path)
+    def _from_spec(cls, spec: TokenizerSpec, path: str, given: Mapping[str, bool]) -> Tokenizer:
         for name, value in given.items():
             if getattr(spec, name) != value:
                 raise AlbertError(

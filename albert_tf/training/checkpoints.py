@@ -16,15 +16,15 @@ from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files, removal, storage
 from albert_tf.keras2 import keras
 from albert_tf.weights.checkpoint import check_checkpoint
-from albert_tf.weights.load import open_source
-from albert_tf.weights.run_folder import BEST, CHECKPOINTS, BestRecord, RunFolder
-from albert_tf.weights.source import (
+from albert_tf.weights.load import (
     POOLER,
     SENTENCE_ORDER,
     LoadReport,
-    Source,
     assign_weights,
+    open_source,
 )
+from albert_tf.weights.run_folder import BEST, CHECKPOINTS, BestRecord, RunFolder
+from albert_tf.weights.source import Source
 
 
 class CheckpointStore:

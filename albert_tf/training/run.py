@@ -33,8 +33,8 @@ from albert_tf.training.specs import (
     check_train_batch,
 )
 from albert_tf.training.task import trainable_weights
+from albert_tf.weights.load import ENCODER_SCOPE
 from albert_tf.weights.run_folder import BEST
-from albert_tf.weights.source import ENCODER_SCOPE
 
 if TYPE_CHECKING:
     from albert_tf.training.estimator import Estimator

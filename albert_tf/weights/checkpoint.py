@@ -16,8 +16,7 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files
 from albert_tf.io.storage import retried
-from albert_tf.tokenization.tokenizer import SPEC_FILE, VOCABULARIES, Tokenizer
-from albert_tf.weights.names import shared_by_groups
+from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer, find_vocabulary
 from albert_tf.weights.run_folder import (
     BEST,
     CHECKPOINT_LIST,
@@ -26,7 +25,7 @@ from albert_tf.weights.run_folder import (
     find_beside,
     find_checkpoint,
 )
-from albert_tf.weights.source import Source, bytes_in, open_tokenizer
+from albert_tf.weights.source import Source, bytes_in
 
 _T = TypeVar("_T")
 #: The release's name for its checkpoints.
@@ -134,12 +133,8 @@ def _lengths(prefix: str) -> dict[str, int]:
 class CheckpointSource(Source):
     """A checkpoint of ours or of the TF1 release, with the files beside it.
 
-    Args:
-      path: anything that `run_folder.find_checkpoint` accepts.
+    Its path is anything that `run_folder.find_checkpoint` accepts.
     """
-
-    def __init__(self, path: str) -> None:
-        self._path = path.rstrip("/")
 
     @functools.cached_property
     def location(self) -> str:
@@ -162,44 +157,41 @@ class CheckpointSource(Source):
 
     @functools.cached_property
     def shapes(self) -> dict[str, list[int]]:
-        """See Source."""
+        """Shapes by official name."""
         stored = self._reader.get_variable_to_shape_map()
         return {name: stored[key] for name, key in self._keys.items()}
 
     @functools.cached_property
     def state(self) -> list[str]:
-        """See Source."""
+        """Keys of optimizer slots and counters."""
         return sorted({*self._reader.get_variable_to_shape_map()} - {*self._keys.values()})
 
     def read(self, name: str) -> np.ndarray:
-        """See Source."""
+        """Returns the weight with that official name."""
         return read_checkpoint(self.location, lambda: self._reader.get_tensor(self._keys[name]))
 
-    def _find(self, name: str, *patterns: str) -> str | None:
-        """Returns the path of a file: in the checkpoint's folder, under its own name or as the only
-        one of the patterns; or else under its own name up to two folders above."""
-        folder = self._path
-        if not files.isdir(folder):
-            folder = os.path.dirname(folder) or os.curdir
-        path = os.path.join(folder, name)
-        if files.exists(path):
-            return path
-        return files.find_only(folder, *patterns) or find_beside(self._path, name)
+    @property
+    def _folder(self) -> str:
+        return self._path if files.isdir(self._path) else os.path.dirname(self._path) or os.curdir
 
     def _read_config(self) -> AlbertConfig | None:
-        """Reads albert_config.json beside the checkpoint, or the only file of a similar name."""
-        path = self._find(CONFIG_FILE, "albert_config*.json")
+        """Reads albert_config.json beside the checkpoint, or the only file of a similar name there;
+        or else albert_config.json up to two folders above."""
+        path = os.path.join(self._folder, CONFIG_FILE)
+        if not files.exists(path):
+            path = files.find_only(self._folder, "albert_config*.json")
+        path = path or find_beside(self._path, CONFIG_FILE)
         return AlbertConfig.from_json(path) if path else None
 
     def _stored_bytes(self) -> int:
-        """See Source; of all checkpoints where `location` may be."""
+        """Returns the size of all checkpoints where `location` may be."""
         below = (os.path.join(self._path, name) for name in (BEST, CHECKPOINTS))
         folders = (self._path, os.path.dirname(self._path) or os.curdir, *below)
         return sum(bytes_in(folder, ".data-") for folder in folders)
 
-    def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
-        """Opens tokenizer.json beside the checkpoint, or else a release's vocabulary."""
-        return open_tokenizer(self._find(SPEC_FILE, *VOCABULARIES), lower_case)
+    def _find_vocabulary(self) -> str | None:
+        """Finds a vocabulary beside the checkpoint, or tokenizer.json up to two folders above."""
+        return find_vocabulary(self._folder) or find_beside(self._path, SPEC_FILE)
 
 
 def weight_keys(keys: Mapping[str, object]) -> dict[str, str]:
@@ -236,7 +228,7 @@ def write_tf1(
             "The TF1 release has GELU in its tanh approximation only, and this model has the "
             "exact one (hidden_act 'gelu_erf'); keep it in the format tf2 or hf."
         )
-    values = shared_by_groups(config).to_dict()
+    values = config.shared_by_groups().to_dict()
     del values["parameter_sharing"]  # A key that the release does not have.
     files.write_json(os.path.join(folder, CONFIG_FILE), values)
     tf.raw_ops.SaveV2(

@@ -1,29 +1,42 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""load_pretrained: loads a pretrained ALBERT of any format, and checks every variable."""
+"""Recognises the format of pretrained weights, and assigns them to a model by name."""
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import functools
 import os
-import warnings
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import AlbertError, printable
+from albert_tf.errors import AlbertError, DamagedError, DivergedError, first_line, printable
+from albert_tf.huggingface import CONFIG, TORCH_WEIGHTS, WEIGHTS
+from albert_tf.huggingface.config import read_config
+from albert_tf.huggingface.weights import HuggingFaceWeights
 from albert_tf.io import files
-from albert_tf.pretrained.hugging_face_hub import TORCH_WEIGHTS, WEIGHTS
-from albert_tf.pretrained.locate import locate
+from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.weights.checkpoint import CheckpointSource
-from albert_tf.weights.config_files import HUGGING_FACE_CONFIG, SAVED_MODEL
-from albert_tf.weights.huggingface import HuggingFaceSource
-from albert_tf.weights.pretrained_model import PretrainedModel
-from albert_tf.weights.source import (
-    POOLER,
-    SENTENCE_ORDER,
-    LoadReport,
-    Source,
-    assign_weights,
-)
+from albert_tf.weights.source import Source, bytes_in
 from albert_tf.weights.tfhub import SavedModelSource
+
+#: The scope of all variables of the encoder.
+ENCODER_SCOPE = "bert/"
+_LAYERS_SCOPE = f"{ENCODER_SCOPE}encoder/transformer/"
+#: A checkpoint may have fewer of these than the model.
+POSITIONS = f"{ENCODER_SCOPE}embeddings/position_embeddings"
+#: An encoder may lack these: Hugging Face saves models for token-level tasks (masked LM, question
+#: answering) without a pooler.
+POOLER = frozenset({"bert/pooler/dense/kernel", "bert/pooler/dense/bias"})
+#: A masked LM may lack these; Hugging Face's published ALBERTs are masked LMs.
+SENTENCE_ORDER = frozenset(
+    {"cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"}
+)
 
 
 def open_source(path: str) -> Source:
@@ -49,9 +62,38 @@ def open_source(path: str) -> Source:
     if holds(SAVED_MODEL):
         return SavedModelSource(path)
     # Beside our own configuration, config.json may belong to something else.
-    if holds(HUGGING_FACE_CONFIG) and not holds(CONFIG_FILE):
-        return HuggingFaceSource(path)
+    if holds(CONFIG) and not holds(CONFIG_FILE):
+        return _HuggingFaceSource(path)
     return CheckpointSource(path)
+
+
+class _HuggingFaceSource(Source):
+    """An ALBERT in a folder that Hugging Face's `save_pretrained` wrote."""
+
+    @functools.cached_property
+    def _weights(self) -> HuggingFaceWeights:
+        return HuggingFaceWeights(self._path, self._read_config())
+
+    @property
+    def location(self) -> str:
+        return self._path
+
+    @property
+    def shapes(self) -> Mapping[str, Sequence[int]]:
+        return self._weights.shapes
+
+    @property
+    def state(self) -> Sequence[str]:
+        return self._weights.state
+
+    def read(self, name: str) -> np.ndarray:
+        return self._weights.read(name)
+
+    def _read_config(self) -> AlbertConfig:
+        return read_config(os.path.join(self._path, CONFIG))
+
+    def _stored_bytes(self) -> int:
+        return sum(bytes_in(self._path, name) for name in (WEIGHTS, TORCH_WEIGHTS))
 
 
 def check_architecture(config: AlbertConfig, path: str) -> None:
@@ -77,69 +119,162 @@ def check_architecture(config: AlbertConfig, path: str) -> None:
             )
 
 
-def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
-    """Loads a pretrained ALBERT of any format, and checks every variable.
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """The result of `assign_weights`: names by outcome.
 
-    The model has the attributes `config` (read from the source, never guessed), `tokenizer` (None
-    if the source has none) and `load_report`. `embed`, `fill_mask` and `score` take texts. If the
-    source is a masked LM without the sentence order head (or without the pooler too), these keep
-    their random weights, and a warning lists them.
+    Names in `missing` include both shapes if the shapes differ. `repeated` is the number of the
+    checkpoint's positions, if the model has more; see `repeat_positions`.
+    """
 
-    Args:
-      path: a folder, checkpoint or archive in a format of docs/checkpoints.md; or the name of a
-        model that is bundled ("albert_tiny_books") or downloaded ("albert/albert-base-v2").
-      allow_partial: accept a source with other heads, such as a fine-tuned model. Missing heads
-        and a missing pooler keep their random weights, and a warning lists the differences. The
-        rest of the encoder must match.
+    checkpoint: str
+    matched: tuple[str, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    state: tuple[str, ...] = ()
+    repeated: int | None = None
+
+    @property
+    def missing_of_encoder(self) -> list[str]:
+        """Names in `missing` of the encoder's weights, without the pooler."""
+        return [n for n in self.missing if n.startswith(ENCODER_SCOPE) and n not in POOLER]
+
+    @property
+    def unexpected_of_encoder(self) -> list[str]:
+        """Names in `unexpected` of layers that the model does not have."""
+        return [n for n in self.unexpected if n.startswith(_LAYERS_SCOPE)]
+
+    @property
+    def difference_in_groups(self) -> str:
+        """Describes how groups of shared weights differ from the model's; "" if they do not."""
+        other_shape = [n.split(" ")[0] for n in self.missing if " " in n]
+        in_checkpoint = _count_groups([*self.matched, *self.unexpected, *other_shape])
+        in_model = _count_groups([*self.matched, *(n.split(" ")[0] for n in self.missing)])
+        differences = [
+            f"{count} {kind.format('group' if count == 1 else 'groups')} (the model {ours})"
+            for (kind, count), ours in zip(in_checkpoint.items(), in_model.values())
+            if count != ours
+        ]
+        return f"it has {' and '.join(differences)}" if differences else ""
+
+    @property
+    def positions_note(self) -> str:
+        """Says which positions are repeated ones."""
+        return f"positions from {self.repeated} on repeat the checkpoint's"
+
+    def __str__(self) -> str:
+        """A few lines for the terminal."""
+        lines = [f"Weights from {self.checkpoint}: {len(self.matched)} variables matched"]
+        for what, names in (
+            ("not in the checkpoint, left at random", self.missing),
+            ("in the checkpoint, not in the model", self.unexpected),
+        ):
+            if names:
+                shown = printable(f"{what}: {', '.join(_by_scope(names))}")
+                indent = {"initial_indent": "  ", "subsequent_indent": "    "}
+                lines += textwrap.wrap(shown, 78, break_on_hyphens=False, **indent)
+        if self.repeated:
+            lines.append(f"  {self.positions_note}")
+        return "\n".join(lines)
+
+
+def _count_groups(names: Sequence[str]) -> dict[str, int]:
+    """Returns the numbers of groups that variables with these names belong to."""
+    paths = [n[len(_LAYERS_SCOPE) :].split("/") for n in names if n.startswith(_LAYERS_SCOPE)]
+    parts = [path[:3] for path in paths if len(path) >= 3]
+    return {
+        "{} of attention weights": len({g for g, _, part in parts if part.startswith("attention")}),
+        "{} of feed-forward weights": len({g for g, _, part in parts if part.startswith("ffn")}),
+        "inner {}": len({inner for _, inner, _ in parts}),
+    }
+
+
+def _by_scope(names: Sequence[str]) -> list[str]:
+    """Returns names, with those of a common scope (two levels) merged if there are many."""
+    scopes = ["/".join(name.split("/")[:2]) for name in names]
+    counts = collections.Counter(scopes)
+    return list(
+        dict.fromkeys(
+            f"{scope}/* ({counts[scope]})" if counts[scope] > 2 else name
+            for name, scope in zip(names, scopes)
+        )
+    )
+
+
+def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
+    """Assigns to every variable the source's weight with the same name and shape.
+
+    A model for longer sequences repeats the source's positions; see `repeat_positions`.
 
     Raises:
-      AlbertError: there is no model at `path`, it cannot be read, it has no configuration, its
-        vocabulary has another size than its tokenizer, or variables are missing, unexpected or of
-        another shape. All such variables are listed.
       DivergedError: a weight is not finite.
-
-    Example:
-      model = albert_tf.load_pretrained("albert_tiny_books")
-      model.embed(["It was the best of times."])
-      model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["mlm_logits"]
+      AlbertError: the source is damaged or cannot be read, or a weight is not a float tensor.
     """
-    source = open_source(path)
-    config, tokenizer = source.config(), source.tokenizer()
-    if config is None:
+    try:
+        return _assign(source, named_weights)
+    except DamagedError as error:
+        raise DamagedError(f"{error} Get it again, or name another checkpoint.") from error
+    except AlbertError:
+        raise
+    except (OSError, ValueError, tf.errors.OpError) as error:
         raise AlbertError(
-            f"There is no albert_config.json with {source.location}; put it there. The number of "
-            "attention heads cannot be derived from the weights."
+            f"The checkpoint {source.location} cannot be read: {first_line(error)}."
+        ) from error
+
+
+def _assign(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:
+    left = dict(source.shapes)
+    matched, missing, repeated = [], [], None
+    for name, variable in named_weights.items():
+        shape, wanted = left.pop(name, None), variable.shape.as_list()
+        shape = None if shape is None else list(shape)
+        if shape == wanted:
+            variable.assign(_read_finite(source, name))
+            matched.append(name)
+        elif name == POSITIONS and shape and 2 < shape[0] < wanted[0] and shape[1:] == wanted[1:]:
+            repeated = shape[0]
+            variable.assign(repeat_positions(_read_finite(source, name), wanted[0]))
+            matched.append(name)
+        else:
+            note = "" if shape is None else f" (shape {shape}, not {wanted})"
+            missing.append(name + note)
+    names = (tuple(matched), tuple(missing), tuple(sorted(left)), tuple(source.state))
+    return LoadReport(source.location, *names, repeated)
+
+
+def _read_finite(source: Source, name: str) -> np.ndarray:
+    """Returns a weight as float32."""
+    values = source.read(name)
+    dtype = tf.as_dtype(values.dtype)
+    if not dtype.is_floating:
+        raise AlbertError(
+            f"The weight {name} of {source.location} is not float, but {dtype.name}; it is not an "
+            "ALBERT's: get it again."
         )
-    if tokenizer:
-        config.check_vocabulary(tokenizer.vocab_size, f"of {source.location}")
-    model = PretrainedModel(config)
-    report = assign_weights(source, model.named_weights())
-    _check_report(report, allow_partial)
-    model.tokenizer, model.load_report = tokenizer, report
-    return model
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32, copy=False)
+    if not np.isfinite(values).all():
+        raise DivergedError(
+            f"The weight {name} of {source.location} is not finite: its training has diverged, or "
+            "the file is damaged. Use another checkpoint, or train again with a lower learning "
+            "rate."
+        )
+    return values
 
 
-def _check_report(report: LoadReport, allow_partial: bool) -> None:
-    """Raises AlbertError for variables that do not match, or warns of them."""
-    if report.repeated:
-        warnings.warn(f"{report.checkpoint}: {report.positions_note}.", stacklevel=3)
-    parts = []
-    encoder_matches = not (report.missing_of_encoder or report.unexpected_of_encoder)
-    if not encoder_matches and report.difference_in_groups:
-        parts.append(report.difference_in_groups)
-    if report.missing:
-        parts.append(f"it lacks {', '.join(report.missing)}")
-    if report.unexpected:
-        parts.append(f"it also has {', '.join(report.unexpected)}")
-    if not parts:
-        return
-    differences = printable("; ".join(parts))
-    is_masked_lm = not report.unexpected and {*report.missing} <= POOLER | SENTENCE_ORDER
-    if is_masked_lm or (allow_partial and encoder_matches):
-        warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)
-        return
-    hint = " A model with other heads can be loaded in part (allow_partial)."
-    raise AlbertError(
-        f"The checkpoint {report.checkpoint} is not a whole pretrained model: {differences}."
-        f"{hint if encoder_matches else ''}"
-    )
+def repeat_positions(embeddings: np.ndarray, number: int) -> np.ndarray:
+    """Extends position embeddings to longer sequences.
+
+    All but the first, where [CLS] is, and the last, where [SEP] often is, are repeated, similar to
+    Longformer's from RoBERTa's (Beltagy et al., 2020, section 5). Attention to neighbours, which
+    takes long to learn, then works at all positions from the first step.
+
+    Args:
+      embeddings: float [n, E], n > 2.
+      number: of positions, at least n.
+
+    Returns:
+      [number, E].
+    """
+    rows, trained = np.arange(number), len(embeddings)
+    return embeddings[np.where(rows < trained, rows, 1 + (rows - trained) % (trained - 2))]

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""PretrainedModel: vectors of texts, fillings of masks and scores of texts."""
+"""load_pretrained, and PretrainedModel: vectors of texts, fillings of masks, scores of texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.length_batches import length_batches
-from albert_tf.errors import AlbertError
+from albert_tf.errors import AlbertError, printable
 from albert_tf.io.forks import check_not_forked
 from albert_tf.io.json_values import shown
 from albert_tf.keras2 import keras
@@ -25,7 +25,13 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.sentencepiece_model import WORD_START
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer, checked_text, checked_texts
-from albert_tf.weights.source import LoadReport
+from albert_tf.weights.load import (
+    POOLER,
+    SENTENCE_ORDER,
+    LoadReport,
+    assign_weights,
+    open_source,
+)
 
 POOLINGS = ("mean", "cls")
 MASK = "[MASK]"
@@ -46,6 +52,74 @@ class FilledMask:
     words: tuple[str, ...]
     score: float
     text: str
+
+
+def load_pretrained(path: str, allow_partial: bool = False) -> PretrainedModel:
+    """Loads a pretrained ALBERT of any format, and checks every variable.
+
+    The model has the attributes `config` (read from the source, never guessed), `tokenizer` (None
+    if the source has none) and `load_report`. `embed`, `fill_mask` and `score` take texts. If the
+    source is a masked LM without the sentence order head (or without the pooler too), these keep
+    their random weights, and a warning lists them.
+
+    Args:
+      path: a folder, checkpoint or archive in a format of docs/checkpoints.md; or the name of a
+        model that is bundled ("albert_tiny_books") or downloaded ("albert/albert-base-v2").
+      allow_partial: accept a source with other heads, such as a fine-tuned model. Missing heads
+        and a missing pooler keep their random weights, and a warning lists the differences. The
+        rest of the encoder must match.
+
+    Raises:
+      AlbertError: there is no model at `path`, it cannot be read, it has no configuration, its
+        vocabulary has another size than its tokenizer, or variables are missing, unexpected or of
+        another shape. All such variables are listed.
+      DivergedError: a weight is not finite.
+
+    Example:
+      model = albert_tf.load_pretrained("albert_tiny_books")
+      model.embed(["It was the best of times."])
+      model(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["mlm_logits"]
+    """
+    source = open_source(path)
+    config, tokenizer = source.config(), source.tokenizer()
+    if config is None:
+        raise AlbertError(
+            f"There is no albert_config.json with {source.location}; put it there. The number of "
+            "attention heads cannot be derived from the weights."
+        )
+    if tokenizer:
+        config.check_vocabulary(tokenizer.vocab_size, f"of {source.location}")
+    model = PretrainedModel(config)
+    report = assign_weights(source, model.named_weights())
+    _check_report(report, allow_partial)
+    model.tokenizer, model.load_report = tokenizer, report
+    return model
+
+
+def _check_report(report: LoadReport, allow_partial: bool) -> None:
+    """Raises AlbertError for variables that do not match, or warns of them."""
+    if report.repeated:
+        warnings.warn(f"{report.checkpoint}: {report.positions_note}.", stacklevel=3)
+    parts = []
+    encoder_matches = not (report.missing_of_encoder or report.unexpected_of_encoder)
+    if not encoder_matches and report.difference_in_groups:
+        parts.append(report.difference_in_groups)
+    if report.missing:
+        parts.append(f"it lacks {', '.join(report.missing)}")
+    if report.unexpected:
+        parts.append(f"it also has {', '.join(report.unexpected)}")
+    if not parts:
+        return
+    differences = printable("; ".join(parts))
+    is_masked_lm = not report.unexpected and {*report.missing} <= POOLER | SENTENCE_ORDER
+    if is_masked_lm or (allow_partial and encoder_matches):
+        warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)
+        return
+    hint = " A model with other heads can be loaded in part (allow_partial)."
+    raise AlbertError(
+        f"The checkpoint {report.checkpoint} is not a whole pretrained model: {differences}."
+        f"{hint if encoder_matches else ''}"
+    )
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")

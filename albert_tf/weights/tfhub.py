@@ -22,12 +22,34 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.io import files
-from albert_tf.tokenization.tokenizer import Tokenizer, find_vocabulary
 from albert_tf.weights.checkpoint import open_checkpoint, read_checkpoint, weight_keys
-from albert_tf.weights.names import model_garden_name
-from albert_tf.weights.source import Source, bytes_in, open_tokenizer
+from albert_tf.weights.source import Source, bytes_in
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_BLOCK = "bert/encoder/transformer/group_0/inner_group_0"
+#: Official names by those of TF Model Garden, which TF-Hub's TF2 encoders were made with. It has
+#: neither groups nor inner groups.
+_MODEL_GARDEN = {
+    "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
+    "position_embedding/embeddings": "bert/embeddings/position_embeddings",
+    "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
+    "embeddings/layer_norm": "bert/embeddings/LayerNorm",
+    "embedding_projection": "bert/encoder/embedding_hidden_mapping_in",
+    "transformer/self_attention/query": f"{_BLOCK}/attention_1/self/query",
+    "transformer/self_attention/key": f"{_BLOCK}/attention_1/self/key",
+    "transformer/self_attention/value": f"{_BLOCK}/attention_1/self/value",
+    "transformer/self_attention/attention_output": f"{_BLOCK}/attention_1/output/dense",
+    "transformer/self_attention_layer_norm": f"{_BLOCK}/LayerNorm",
+    "transformer/intermediate": f"{_BLOCK}/ffn_1/intermediate/dense",
+    "transformer/output": f"{_BLOCK}/ffn_1/intermediate/output/dense",
+    "transformer/output_layer_norm": f"{_BLOCK}/LayerNorm_1",
+    "pooler_transform": "bert/pooler/dense",
+    "cls/predictions/transform/dense": "cls/predictions/transform/dense",
+    "cls/predictions/transform/LayerNorm": "cls/predictions/transform/LayerNorm",
+    "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
+}
+#: The scope that its pretraining model puts around its head.
+_MODEL_GARDEN_SCOPE = "bert/"
 
 
 class SavedModelSource(Source):
@@ -37,8 +59,10 @@ class SavedModelSource(Source):
       folder: with saved_model.pb.
     """
 
-    def __init__(self, folder: str) -> None:
-        self.location = self._path = folder.rstrip("/")
+    @property
+    def location(self) -> str:
+        """The folder."""
+        return self._path
 
     @functools.cached_property
     def _reader(self) -> Any:
@@ -64,7 +88,7 @@ class SavedModelSource(Source):
         for attribute in (a for node in graph.nodes for a in node.attributes):
             if attribute.name != "VARIABLE_VALUE" or not attribute.full_name:
                 continue
-            name = model_garden_name(attribute.full_name)
+            name = _official_name(attribute.full_name)
             if name in keys:
                 raise AlbertError(f"Two variables in {self.location} are called {name!r}.")
             keys[name] = attribute.checkpoint_key
@@ -72,7 +96,7 @@ class SavedModelSource(Source):
 
     @functools.cached_property
     def shapes(self) -> dict[str, list[int]]:
-        """See Source."""
+        """Shapes by official name, without an axis for the heads."""
         stored = self._reader.get_variable_to_shape_map()
         return {
             name: _without_heads(name, stored[key])
@@ -82,11 +106,11 @@ class SavedModelSource(Source):
 
     @functools.cached_property
     def state(self) -> list[str]:
-        """See Source: variables that are not float, such as do_lower_case."""
+        """Variables that are not float, such as do_lower_case."""
         return sorted({*self._keys} - {*self.shapes})
 
     def read(self, name: str) -> np.ndarray:
-        """See Source."""
+        """Returns a weight in its official shape."""
         value = read_checkpoint(self._prefix, lambda: self._reader.get_tensor(self._keys[name]))
         return value.reshape(self.shapes[name])
 
@@ -105,7 +129,6 @@ class SavedModelSource(Source):
         return None
 
     def _stored_bytes(self) -> int:
-        """See Source."""
         return bytes_in(os.path.dirname(self._prefix), ".data-")
 
     def _check_heads(self, config: AlbertConfig, path: str) -> None:
@@ -119,9 +142,15 @@ class SavedModelSource(Source):
                     f"{path} says num_attention_heads={heads}, but the model has {shape[1]}."
                 )
 
-    def tokenizer(self, lower_case: bool | None = None) -> Tokenizer | None:
-        """Opens tokenizer.json or the only vocabulary in the assets."""
-        return open_tokenizer(find_vocabulary(self.location), lower_case)
+
+def _official_name(name: str) -> str:
+    """Returns the official name of a TF Model Garden variable; other names unchanged."""
+    if name.startswith(f"{_MODEL_GARDEN_SCOPE}cls/"):
+        name = name[len(_MODEL_GARDEN_SCOPE) :]
+    module, _, variable = name.rpartition("/")
+    if name in _MODEL_GARDEN:
+        return _MODEL_GARDEN[name]
+    return f"{_MODEL_GARDEN[module]}/{variable}" if module in _MODEL_GARDEN else name
 
 
 def _without_heads(name: str, shape: list[int]) -> list[int]:

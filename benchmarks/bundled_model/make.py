@@ -28,7 +28,7 @@ from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.text_files import read_lines
 from albert_tf.version import __version__
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 from albert_tf.weights.run_folder import BEST, RUN_CONFIG, TRAINING_DATA, BestRecord
 from benchmarks import machine
 from benchmarks.bundled_model import heldout

@@ -32,7 +32,7 @@ from albert_tf.tasks.export import export_ids, task_export
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.checkpoint import write_tf2
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 
 #: Words that fill texts up; any vocabulary has them in one or two pieces.
 _SHORT_WORDS = ("a", "the", "and", ".")

@@ -180,7 +180,7 @@ def main() -> None:
     if bool(FLAGS.input_file) == bool(FLAGS.records):
         raise AlbertError("Give either --input_file or --records.")
     text_files = files.expand_globs(FLAGS.input_file, "text file") if FLAGS.input_file else []
-    from albert_tf.weights.load import load_pretrained
+    from albert_tf.weights.pretrained_model import load_pretrained
 
     models = []
     for name, path in paths.items():

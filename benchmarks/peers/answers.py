@@ -63,7 +63,7 @@ def saved_model_text(path: str, inputs: dict[str, np.ndarray], threads: int) -> 
 
 def python(path: str, inputs: dict[str, np.ndarray], threads: int) -> Callable:
     """The model in Python, in a tf.function, as a program of one's own would call it."""
-    from albert_tf.weights.load import load_pretrained
+    from albert_tf.weights.pretrained_model import load_pretrained
 
     model, arguments = load_pretrained(path).encoder, _ids(inputs)
     function = tf.function(lambda values: model(values)["pooled_output"], autograph=False)

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 
 #: Words of a passage. With 2.6 pieces a word it still fits into 128 positions.
 _WORDS = 48

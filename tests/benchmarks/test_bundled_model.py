@@ -19,7 +19,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.tasks import recipes
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 from albert_tf.weights.run_folder import BestRecord
 from benchmarks.bundled_model import curve, finetune, heldout, make, report
 from data_prep.pretraining_options import PretrainingOptions

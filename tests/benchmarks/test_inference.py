@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 from benchmarks.inference.__main__ import parse_shape, table
 from benchmarks.inference.models import make_texts
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 from benchmarks.json_lines import read_lines
 from benchmarks.time_to_quality import scoring
 from benchmarks.time_to_quality.plot import draw

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from albert_tf.commands.fill_mask import _percentage
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 
 PAGE = Path(__file__).parents[2] / "docs/command_line.md"
 MODEL = "albert_tiny_books"

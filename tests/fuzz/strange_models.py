@@ -19,8 +19,8 @@ import numpy as np
 from sentencepiece import sentencepiece_model_pb2 as pb2
 
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.tokenizer import tokenizer_json
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights.hugging_face_tokenizer import sentencepiece_pipeline
 
 BUNDLED = Path(__file__).parents[2] / "albert_tf/pretrained/albert_tiny_books/spiece.model"
 TEXTS = ("In 2013, ﬁne ½ e\u0301 ｱﾞ ㌔ ﷺ \0", "a" * 300, "<x>" * 40, "")
@@ -124,7 +124,7 @@ def use(path: Path) -> str:
 
 
 def main(count: int) -> None:
-    pipeline = sentencepiece_pipeline(Tokenizer.from_file(str(BUNDLED)))
+    values = tokenizer_json(Tokenizer.from_file(str(BUNDLED)))
     with tempfile.TemporaryDirectory() as folder:
         for name, alter in _models(count):
             model = pb2.ModelProto.FromString(BUNDLED.read_bytes())
@@ -135,10 +135,10 @@ def main(count: int) -> None:
             path.write_bytes(model.SerializeToString())
             print(use(path), flush=True)
         table = base64.b64encode((179200).to_bytes(4, "little") + b"\xff\xff\xff\x7f" * 60_000)
-        steps = pipeline["normalizer"]["normalizers"]
+        steps = values["normalizer"]["normalizers"]
         steps[-1]["precompiled_charsmap"] = table.decode()
         path = Path(folder, "tokenizer.json")
-        path.write_text(json.dumps(pipeline))
+        path.write_text(json.dumps(values))
         print("tokenizer.json", end=": ", flush=True)
         print(use(path), flush=True)
 

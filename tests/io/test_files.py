@@ -15,12 +15,12 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_files import record_files
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.weights import SafetensorsFile
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files, read_lines
 from albert_tf.pretrained.archive import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.run_folder import find_checkpoint, model_folder
-from albert_tf.weights.safetensors import SafetensorsFile
 from data_prep.record_files import find_records
 from tests.support.builders import write_tokenizer, write_vocabulary
 

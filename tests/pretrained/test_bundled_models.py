@@ -13,10 +13,10 @@ import pytest
 
 import albert_tf
 from albert_tf import pretrained
+from albert_tf.huggingface.weights import SafetensorsFile
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
-from albert_tf.weights.safetensors import SafetensorsFile
 
 ROOT = Path(__file__).resolve().parents[2]
 HELD_OUT = str(ROOT / "benchmarks/data/books_heldout.txt.gz")

@@ -21,7 +21,7 @@ import run_squad
 from albert_tf import pretrained
 from albert_tf.errors import AlbertError
 from albert_tf.tasks import flags as shared
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 from tests.pretrained.conftest import CONFIG, PIECES, WORDS
 from tests.support.script_flags import parsed_flags
 

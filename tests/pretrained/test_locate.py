@@ -18,12 +18,14 @@ import convert_checkpoint
 import run_classifier
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_folder import ModelFolder
+from albert_tf.huggingface import hub
 from albert_tf.io import files
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretrained import hugging_face_hub, locate
+from albert_tf.pretrained import locate
 from albert_tf.tasks import flags as shared
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights.load import load_pretrained, open_source
+from albert_tf.weights.load import open_source
+from albert_tf.weights.pretrained_model import load_pretrained
 from tests.support.builders import vocabulary
 from tests.support.releases import write_release
 from tests.support.script_flags import parsed_flags
@@ -62,8 +64,8 @@ def released(server, cache, tmp_path, monkeypatch):
 def downloaded(monkeypatch):
     """Replaces downloads from Hugging Face; returns what was asked for."""
     asked = []
-    monkeypatch.setattr(hugging_face_hub, "snapshot", lambda *given: asked.append(given) or "/hf")
-    monkeypatch.setattr(hugging_face_hub, "check_installed", asked.append)
+    monkeypatch.setattr(hub, "snapshot", lambda *given: asked.append(given) or "/hf")
+    monkeypatch.setattr(hub, "check_installed", asked.append)
     return asked
 
 

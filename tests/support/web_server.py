@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+_REVISIONS = ("main", "v2", COMMIT)
 
 
 class WebServer(http.server.ThreadingHTTPServer):
@@ -86,18 +87,40 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if path in self.server.files:
             self._send_file(self.server.files[path], {})
             return
+        if path.startswith("/api/models/"):
+            self._list(*path[len("/api/models/") :].split("/")[:4])
+            return
         model, separator, rest = path[1:].partition("/resolve/")
         revision, _, name = rest.partition("/")
         if not separator:
             self._answer(404, b"")
         elif model not in self.server.models:
             self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
-        elif revision not in ("main", "v2", COMMIT):
+        elif revision not in _REVISIONS:
             self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
         elif name not in self.server.models[model]:
             self._answer(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
         else:
             self._send_file(self.server.models[model][name], {"X-Repo-Commit": COMMIT})
+
+    def _list(self, owner: str, name: str, action: str, revision: str) -> None:
+        """Answers what a revision is, or which files it has."""
+        model = f"{owner}/{name}"
+        if model not in self.server.models:
+            self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
+        elif revision not in _REVISIONS:
+            self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
+        elif action == "tree":
+            files = self.server.models[model].items()
+            self._answer_json(
+                [
+                    {"type": "file", "path": path, "size": len(data), "oid": ""}
+                    for path, data in files
+                ]
+            )
+        else:
+            siblings = [{"rfilename": path} for path in self.server.models[model]]
+            self._answer_json({"id": model, "sha": COMMIT, "siblings": siblings})
 
     def _send_file(self, data: bytes, headers: dict[str, str]) -> None:
         tag = f'"{hashlib.sha256(data).hexdigest()}"'

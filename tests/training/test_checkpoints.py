@@ -12,8 +12,8 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
+from albert_tf.weights.load import LoadReport
 from albert_tf.weights.run_folder import BestRecord, RunFolder, find_checkpoint
-from albert_tf.weights.source import LoadReport
 
 
 def variables(value, **shapes):

@@ -10,21 +10,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
-from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 
 import albert_tf
 import convert_checkpoint
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import WRITERS, ConversionOptions, convert
 from albert_tf.export.weight_formats import FORMATS
+from albert_tf.huggingface.weights import SafetensorsFile
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1
-from albert_tf.weights.hugging_face_tokenizer import sentencepiece_pipeline
-from albert_tf.weights.names import shared_by_groups
-from albert_tf.weights.safetensors import SafetensorsFile
 from tests.support.builders import tiny_config
 from tests.support.releases import write_release
 from tests.support.self_checks import checked_in_this_process
@@ -147,7 +143,7 @@ def test_a_model_that_shares_nothing_becomes_groups(tmp_path):
 )
 def test_sharing_that_other_formats_do_not_support_is_refused(values):
     with pytest.raises(AlbertError, match="no counterpart"):
-        shared_by_groups(tiny_config(9, **{"num_hidden_layers": 3, **values}))
+        tiny_config(9, **{"num_hidden_layers": 3, **values}).shared_by_groups()
 
 
 def test_the_exact_gelu_is_not_written_for_tf1(hf_tiny, tmp_path):
@@ -181,27 +177,6 @@ def test_a_digit_comma_rule_that_is_off_stays_off_at_hugging_face(released_model
     WRITERS["hf"](str(tmp_path), model.config, tokenizer, weights_of(model))
     found = albert_tf.load_pretrained(str(tmp_path)).tokenizer
     assert found.encode("In 2013, 9,000") == tokenizer.encode("In 2013, 9,000")
-
-
-def test_the_pipeline_for_hugging_face_segments_as_the_digit_comma_rule_does(released_model):
-    tokenizer = Tokenizer.from_file(released_model)
-    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.data)
-    vocabulary = sentencepiece_pipeline(tokenizer)["model"]["vocab"]
-    for piece, (text, score) in zip(model.pieces, vocabulary):
-        assert piece.piece == text
-        piece.score = score
-    plain = SentencePieceProcessor(model_proto=model.SerializeToString())
-    cases = json.loads((GOLDEN / "tokenization_cases.json").read_text("utf-8"))
-    for text in [*(case["text"] for case in cases), "1,234 20,5 x9, (12,) 1999,2000,"]:
-        assert plain.encode(normalize(text, True, True)) == tokenizer.encode(text)
-
-
-def test_the_pipeline_for_hugging_face_matches_only_special_pieces_first(released_model):
-    pipeline = sentencepiece_pipeline(Tokenizer.from_file(released_model, lower_case=False))
-    added = {token["content"]: token["id"] for token in pipeline["added_tokens"]}
-    assert added == {"<pad>": 0, "<unk>": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
-    steps = [step["type"] for step in pipeline["normalizer"]["normalizers"]]
-    assert steps == ["NFKD", "StripAccents", "Precompiled"]
 
 
 def test_float16_holds_each_weight_rounded_and_reads_back_as_float32(run_script, release, tmp_path):

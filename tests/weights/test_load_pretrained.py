@@ -17,11 +17,11 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import load_weights
 from albert_tf.weights.checkpoint import write_tf1, write_tf2
-from albert_tf.weights.huggingface import write_hugging_face
 from tests.support.builders import SPECIAL_PIECES
 from tests.support.cases import slow
 from tests.support.weights import golden_outputs, weights_of, write_model

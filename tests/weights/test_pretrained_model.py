@@ -10,9 +10,8 @@ import pytest
 from albert_tf.errors import AlbertError
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.weights.load import load_pretrained
-from albert_tf.weights.pretrained_model import PretrainedModel, _encode_parts
-from albert_tf.weights.source import LoadReport
+from albert_tf.weights.load import LoadReport
+from albert_tf.weights.pretrained_model import PretrainedModel, _encode_parts, load_pretrained
 from tests.support.builders import tiny_config, write_tokenizer
 from tests.support.forked import assert_refused_in_a_fork
 

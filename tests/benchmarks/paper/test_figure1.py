@@ -13,9 +13,9 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.data import records
+from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1
-from albert_tf.weights.huggingface import write_hugging_face
 from benchmarks.paper.figure1 import LayerChanges, measure, table, text_batches
 from tests.benchmarks.paper.conftest import sentences
 

@@ -10,7 +10,7 @@ import pytest
 from absl import flags
 
 from albert_tf.io import files
-from albert_tf.weights.load import load_pretrained
+from albert_tf.weights.pretrained_model import load_pretrained
 from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 from benchmarks.paper.tables import collect

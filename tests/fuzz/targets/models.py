@@ -17,14 +17,13 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.huggingface.config import read_config
+from albert_tf.huggingface.tokenizer import tokenizer_json
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import archive
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
-from albert_tf.weights.config_files import read_hugging_face_config
-from albert_tf.weights.hugging_face_tokenizer import sentencepiece_pipeline
-from albert_tf.weights.load import open_source
-from albert_tf.weights.source import assign_weights
+from albert_tf.weights.load import assign_weights, open_source
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, vocabulary, written
 from tests.fuzz.targets.texts import TEXT
 
@@ -67,10 +66,10 @@ def _tokenizer_json(folder: Path) -> Path:
 
 def _hugging_face_tokenizer(folder: Path) -> Path:
     model = _sentencepiece(folder)
-    pipeline = sentencepiece_pipeline(Tokenizer.from_file(str(model)))
+    values = tokenizer_json(Tokenizer.from_file(str(model)))
     model.unlink()
     path = folder / "tokenizer.json"
-    path.write_text(json.dumps(pipeline))
+    path.write_text(json.dumps(values))
     return path
 
 
@@ -173,7 +172,7 @@ def _zip_archive(folder: Path) -> Path:
 TARGETS = {
     "model configuration": Target(written("albert_config.json", CONFIG), _config, True),
     "Hugging Face configuration": Target(
-        _hugging_face("config.json"), lambda path: read_hugging_face_config(str(path)), True
+        _hugging_face("config.json"), lambda path: read_config(str(path)), True
     ),
     "Hugging Face tokenizer configuration": Target(
         _hugging_face("tokenizer_config.json"), _load, True

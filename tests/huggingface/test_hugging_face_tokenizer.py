@@ -11,11 +11,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sentencepiece import sentencepiece_model_pb2
+from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.tokenizer import tokenizer_json
+from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights.hugging_face_tokenizer import sentencepiece_pipeline
 from tests.tokenization.conftest import RELEASED_MODEL, WORDPIECES, needs_release, random_texts
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -24,7 +25,7 @@ USER_DEFINED = 4
 
 def ours(model):
     """Returns the tokenizer.json that conversion writes for a SentencePiece model."""
-    return sentencepiece_pipeline(Tokenizer.from_file(model))
+    return tokenizer_json(Tokenizer.from_file(model))
 
 
 def theirs(model, recent):
@@ -95,7 +96,7 @@ def test_tokenizer_json_alone_has_the_ids_of_its_sentencepiece_model(model, form
 
 def test_settings_of_the_normalizer_are_kept(small_model, tmp_path):
     cased = Tokenizer.from_file(small_model, False, strip_accents=False)
-    values = sentencepiece_pipeline(cased)
+    values = tokenizer_json(cased)
     tokenizer = Tokenizer.from_file(write(tmp_path, values))
     assert not (tokenizer.spec.lower_case or tokenizer.spec.strip_accents)
     assert tokenizer.encode("The Né") == cased.encode("The Né")
@@ -194,3 +195,24 @@ def test_another_wordpiece_tokenizer_is_refused(keys, value, message, tmp_path):
     path = write(tmp_path, changed(wordpiece_values(), *keys, value=value))
     with pytest.raises(AlbertError, match=message):
         Tokenizer.from_file(path)
+
+
+def test_the_written_one_segments_as_the_digit_comma_rule_does(released_model):
+    tokenizer = Tokenizer.from_file(released_model)
+    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.data)
+    vocabulary = tokenizer_json(tokenizer)["model"]["vocab"]
+    for piece, (text, score) in zip(model.pieces, vocabulary):
+        assert piece.piece == text
+        piece.score = score
+    plain = SentencePieceProcessor(model_proto=model.SerializeToString())
+    cases = json.loads((GOLDEN / "tokenization_cases.json").read_text("utf-8"))
+    for text in [*(case["text"] for case in cases), "1,234 20,5 x9, (12,) 1999,2000,"]:
+        assert plain.encode(normalize(text, True, True)) == tokenizer.encode(text)
+
+
+def test_the_written_one_matches_only_special_pieces_first(released_model):
+    values = tokenizer_json(Tokenizer.from_file(released_model, lower_case=False))
+    added = {token["content"]: token["id"] for token in values["added_tokens"]}
+    assert added == {"<pad>": 0, "<unk>": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
+    steps = [step["type"] for step in values["normalizer"]["normalizers"]]
+    assert steps == ["NFKD", "StripAccents", "Precompiled"]

@@ -8,22 +8,15 @@ HF_HUB_OFFLINE, HF_ENDPOINT, HF_TOKEN or `hf auth login`).
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 
 from albert_tf.errors import AlbertError, first_line
+from albert_tf.huggingface import CONFIG, TOKENIZER_CONFIG, TORCH_WEIGHTS, VOCABULARIES, WEIGHTS
 from albert_tf.io import files
 
-CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
-#: A pickle, which PyTorch can read as weights alone.
-TORCH_WEIGHTS = "pytorch_model.bin"
-#: The first of these is the vocabulary.
-VOCABULARIES = ("spiece.model", "vocab.txt", "tokenizer.json")
-TOKENIZER_CONFIG = "tokenizer_config.json"
 _UPLOADED = (CONFIG, WEIGHTS, *VOCABULARIES, TOKENIZER_CONFIG, "README.md", "LICENSE")
-#: The folders of models that this process has looked up.
-_snapshots: dict[tuple[str, bool], str] = {}
 
 
 def check_installed(model: str) -> None:
@@ -35,6 +28,7 @@ def check_installed(model: str) -> None:
         )
 
 
+@functools.cache
 def snapshot(model: str, weights: bool = True) -> str:
     """Returns the folder in Hugging Face's cache with the files of a model that we read.
 
@@ -50,88 +44,53 @@ def snapshot(model: str, weights: bool = True) -> str:
       AlbertError: huggingface_hub is not installed, there is no such model or revision, it needs a
         token, it has no weights that can be read safely, or Hugging Face cannot be reached.
     """
-    if (model, weights) not in _snapshots:
-        check_installed(model)
-        _snapshots[model, weights] = _Model(model).download(weights)
-    return _snapshots[model, weights]
+    check_installed(model)
+    folder = _download(model, [CONFIG, *VOCABULARIES, TOKENIZER_CONFIG, *[WEIGHTS] * weights])
 
+    def lacks(name: str) -> bool:
+        return not os.path.exists(os.path.join(folder, name))
 
-class _Model:
-    """A model on Hugging Face, at a commit that its first file decides."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._id, _, revision = name.partition("@")
-        self._revision = revision or None
-
-    def download(self, weights: bool) -> str:
-        """See `snapshot`."""
-        config = self._file(CONFIG)
-        if config is None:
-            raise AlbertError(f"{self._name} on Hugging Face is no model: it has no {CONFIG}.")
-        folder = os.path.dirname(config)
-        # The same for all files, even if a new version is uploaded meanwhile.
-        self._revision = os.path.basename(folder)
-        if weights and not self._file(WEIGHTS):
-            self._torch_weights()
-        if any(self._file(name) for name in VOCABULARIES):
-            self._file(TOKENIZER_CONFIG)
-        return folder
-
-    def _torch_weights(self) -> None:
+    if lacks(CONFIG):
+        raise AlbertError(f"{model} on Hugging Face is no model: it has no {CONFIG}.")
+    if weights and lacks(WEIGHTS):
         if importlib.util.find_spec("torch") is None:
             raise AlbertError(
-                f"{self._name} on Hugging Face has no {WEIGHTS}. Its {TORCH_WEIGHTS}, if it has "
-                "one, is a pickle, which only PyTorch can read safely: install torch>=2.6."
+                f"{model} on Hugging Face has no {WEIGHTS}. Its {TORCH_WEIGHTS}, if it has one, is "
+                "a pickle, which only PyTorch can read safely: install torch>=2.6."
             )
-        if not self._file(TORCH_WEIGHTS):
-            raise AlbertError(
-                f"{self._name} on Hugging Face has neither {WEIGHTS} nor {TORCH_WEIGHTS}."
-            )
+        # At the same commit, even if a new version is uploaded meanwhile.
+        _download(f"{model.partition('@')[0]}@{os.path.basename(folder)}", [TORCH_WEIGHTS])
+        if lacks(TORCH_WEIGHTS):
+            raise AlbertError(f"{model} on Hugging Face has neither {WEIGHTS} nor {TORCH_WEIGHTS}.")
+    return folder
 
-    def _file(self, name: str) -> str | None:
-        """Returns the path of a file; None if the model, or offline the cache, has none."""
-        from huggingface_hub import (
-            _CACHED_NO_EXIST,
-            constants,
-            errors,
-            hf_hub_download,
-            try_to_load_from_cache,
-        )
 
-        try:
-            return hf_hub_download(self._id, name, revision=self._revision)
-        except errors.LocalEntryNotFoundError as error:
-            # A request that failed does not tell whether the model has the file.
-            cached = try_to_load_from_cache(self._id, name, revision=self._revision)
-            if name != CONFIG and (constants.HF_HUB_OFFLINE or cached is _CACHED_NO_EXIST):
-                return None
-            raise AlbertError(
-                f"{name} of {self._name} is not in Hugging Face's cache, and cannot be downloaded "
-                f"({_cause(error)}); check the network and HF_HUB_OFFLINE, or download the model "
-                "elsewhere and give its folder."
-            ) from error
-        except errors.EntryNotFoundError:
-            return None
-        except errors.GatedRepoError as error:
-            raise AlbertError(
-                f"{self._name} needs the consent of its owner on Hugging Face: ask for it there, "
-                "and log in (`hf auth login`, or HF_TOKEN)."
-            ) from error
-        except errors.RepositoryNotFoundError as error:
-            raise AlbertError(
-                f"There is no file or folder {self._name}, and Hugging Face has no model of this "
-                "name that you may read; check the name, or log in (`hf auth login`, or HF_TOKEN) "
-                "if it is private."
-            ) from error
-        except errors.RevisionNotFoundError as error:
-            raise AlbertError(
-                f"{self._id} on Hugging Face has no revision {self._revision!r}."
-            ) from error
-        except Exception as error:  # The library's HTTP clients raise errors of many types.
-            raise AlbertError(
-                f"Cannot get {name} of {self._name} from Hugging Face ({_cause(error)})."
-            ) from error
+def _download(model: str, names: list[str]) -> str:
+    """Returns the folder in the cache with those of the named files that the model has."""
+    from huggingface_hub import errors, snapshot_download
+
+    repo_id, _, revision = model.partition("@")
+    try:
+        return snapshot_download(repo_id, revision=revision or None, allow_patterns=names)
+    except errors.GatedRepoError as error:
+        raise AlbertError(
+            f"{model} needs the consent of its owner on Hugging Face: ask for it there, and log in "
+            "(`hf auth login`, or HF_TOKEN)."
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise AlbertError(
+            f"There is no file or folder {model}, and Hugging Face has no model of this name that "
+            "you may read; check the name, or log in (`hf auth login`, or HF_TOKEN) if it is "
+            "private."
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise AlbertError(f"{repo_id} on Hugging Face has no revision {revision!r}.") from error
+    except Exception as error:  # The library's HTTP clients raise errors of many types.
+        raise AlbertError(
+            f"{model} is not in Hugging Face's cache as a whole, and cannot be downloaded "
+            f"({_cause(error)}); check the network and HF_HUB_OFFLINE, or download the model "
+            "elsewhere and give its folder."
+        ) from error
 
 
 def check_hub_id(repo_id: str) -> None:

@@ -16,10 +16,9 @@ import pytest
 
 import albert_tf
 from albert_tf.errors import AlbertError
+from albert_tf.huggingface.config import read_config
+from albert_tf.huggingface.weights import SafetensorsFile, write_hugging_face, write_safetensors
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.weights.config_files import read_hugging_face_config
-from albert_tf.weights.huggingface import PROJECTION, write_hugging_face
-from albert_tf.weights.safetensors import SafetensorsFile, write_safetensors
 from tests.support.weights import golden_outputs, weights_of, write_model
 
 WEIGHTS = "model.safetensors"
@@ -81,7 +80,7 @@ def test_groups_have_hugging_faces_names_and_shapes(grouped, tmp_path):
     ("theirs", "ours"), [("gelu", "gelu_erf"), ("gelu_new", "gelu"), ("relu", "relu")]
 )
 def test_activations_keep_their_meaning(folder, theirs, ours):
-    assert read_hugging_face_config(change_config(folder, hidden_act=theirs)).hidden_act == ours
+    assert read_config(change_config(folder, hidden_act=theirs)).hidden_act == ours
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_activations_keep_their_meaning(folder, theirs, ours):
 )
 def test_an_unsupported_configuration_is_refused(folder, values, message):
     with pytest.raises(AlbertError, match=message):
-        read_hugging_face_config(change_config(folder, **values))
+        read_config(change_config(folder, **values))
 
 
 def test_copies_of_tied_weights_must_equal_them(folder):
@@ -143,7 +142,9 @@ def test_a_model_of_equal_widths_gets_an_identity_projection(grouped, tmp_path):
 def test_an_identity_projection_without_its_bias_is_refused(grouped, tmp_path):
     config = dataclasses.replace(grouped.config, embedding_size=grouped.config.hidden_size)
     write_model(tmp_path, AlbertPretrainer(config), write_hugging_face)
-    change_tensors(tmp_path, lambda tensors: tensors.pop(f"{PROJECTION}.bias"))
+    change_tensors(
+        tmp_path, lambda tensors: tensors.pop("albert.encoder.embedding_hidden_mapping_in.bias")
+    )
     with pytest.raises(AlbertError, match=r"has .*\.weight, but not .*\.bias; get it again"):
         albert_tf.load_pretrained(str(tmp_path))
 
@@ -222,7 +223,7 @@ def test_tensors_are_contiguous_as_not_every_safetensors_keeps_the_logical_order
 ):
     """Version 0.8 writes the bytes as they are in memory, 0.7 does not."""
     saved = {}
-    monkeypatch.setattr("albert_tf.weights.safetensors.save", lambda x, **_: saved.update(x) or b"")
+    monkeypatch.setattr("albert_tf.huggingface.weights.save", lambda x, **_: saved.update(x) or b"")
     write_safetensors(str(tmp_path / "x"), {"x": np.arange(6).reshape(2, 3).T})
     assert saved["x"].flags.c_contiguous and saved["x"].tolist() == [[0, 3], [1, 4], [2, 5]]
 

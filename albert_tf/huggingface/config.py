@@ -1,34 +1,20 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the configurations that lie beside weights, ours and Hugging Face's, without TensorFlow."""
+"""Reads and writes config.json, without TensorFlow."""
 
 from __future__ import annotations
 
-import os
+import dataclasses
+from typing import Any
 
-from albert_tf.config import CONFIG_FILE, LAYER_NORM_EPSILON, AlbertConfig
+from albert_tf.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import shown
 
-#: The file that makes a folder a SavedModel.
-SAVED_MODEL = "saved_model.pb"
-HUGGING_FACE_CONFIG = "config.json"
 #: Keys with the same name and meaning in albert_config.json.
-SAME_KEYS = (
-    "attention_probs_dropout_prob",
-    "embedding_size",
-    "hidden_dropout_prob",
-    "hidden_size",
-    "initializer_range",
-    "inner_group_num",
-    "intermediate_size",
-    "max_position_embeddings",
-    "num_attention_heads",
-    "num_hidden_groups",
-    "num_hidden_layers",
-    "type_vocab_size",
-    "vocab_size",
+_SAME_KEYS = sorted(
+    {field.name for field in dataclasses.fields(AlbertConfig)} - {"hidden_act", "parameter_sharing"}
 )
 #: Values that other models of Hugging Face may have differently.
 _REQUIRED = {
@@ -37,7 +23,7 @@ _REQUIRED = {
     "tie_word_embeddings": True,
 }
 #: Hugging Face's "gelu" is the exact function, not the approximation of the TF1 release.
-ACTIVATIONS = {
+_ACTIVATIONS = {
     "gelu_new": "gelu",
     "gelu_pytorch_tanh": "gelu",
     "gelu": "gelu_erf",
@@ -47,24 +33,7 @@ ACTIVATIONS = {
 }
 
 
-def config_in(folder: str) -> AlbertConfig | None:
-    """Returns the configuration in a model's folder, None if it has none at the top level.
-
-    Raises:
-      AlbertError: it is malformed, or of another architecture than ALBERT.
-    """
-    if files.exists(os.path.join(folder, SAVED_MODEL)):
-        return None  # The configuration is in a folder below, with the assets.
-    # Ours first: beside it, config.json may belong to something else.
-    readers = {CONFIG_FILE: AlbertConfig.from_json, HUGGING_FACE_CONFIG: read_hugging_face_config}
-    for name, read in readers.items():
-        path = os.path.join(folder, name)
-        if files.exists(path):
-            return read(path)
-    return None
-
-
-def read_hugging_face_config(path: str) -> AlbertConfig:
+def read_config(path: str) -> AlbertConfig:
     """Reads Hugging Face's config.json.
 
     Raises:
@@ -79,17 +48,40 @@ def read_hugging_face_config(path: str) -> AlbertConfig:
         if values.get(key, value) != value:
             raise AlbertError(f"{path}: {key} must be {value!r}, not {shown(values[key])}.")
     activation = values.get("hidden_act", "gelu_new")
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise AlbertError(
-            f"{path}: hidden_act must be one of {', '.join(ACTIVATIONS)}, not {shown(activation)}."
+            f"{path}: hidden_act must be one of {', '.join(_ACTIVATIONS)}, not {shown(activation)}."
         )
-    ours = {key: values[key] for key in SAME_KEYS if key in values}
-    config = AlbertConfig.from_dict({**ours, "hidden_act": ACTIVATIONS[activation]}, source=path)
-    check_groups(config)
+    ours = {key: values[key] for key in _SAME_KEYS if key in values}
+    config = AlbertConfig.from_dict({**ours, "hidden_act": _ACTIVATIONS[activation]}, source=path)
+    _check_groups(config)
     return config
 
 
-def check_groups(config: AlbertConfig) -> None:
+def config_values(config: AlbertConfig) -> dict[str, Any]:
+    """Returns the content of config.json, without the ids of special pieces.
+
+    Args:
+      config: with parameter_sharing "all"; see AlbertConfig.shared_by_groups.
+
+    Raises:
+      AlbertError: Hugging Face's code has no such model.
+    """
+    _check_groups(config)
+    values = config.to_dict()
+    activations = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
+    return {
+        **{key: values[key] for key in _SAME_KEYS},
+        "architectures": ["AlbertForPreTraining"],
+        "classifier_dropout_prob": 0.1,  # As in the TF1 release's classifier.
+        "hidden_act": activations[config.hidden_act],
+        "layer_norm_eps": LAYER_NORM_EPSILON,
+        "model_type": "albert",
+        "tie_word_embeddings": True,
+    }
+
+
+def _check_groups(config: AlbertConfig) -> None:
     """Raises AlbertError if Hugging Face would assign a layer to another group.
 
     Hugging Face divides where the TF1 release multiplies, which rounds differently for some sizes.
