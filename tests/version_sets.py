@@ -36,7 +36,7 @@ from albert_tf.export.tflite import interpreter_class, lite_format
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.pretrained.archive import unpack
+from albert_tf.pretrained.archives import unpack
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.export import export_ids, export_task
 from albert_tf.tasks.pretraining.data import open_records

@@ -19,13 +19,14 @@ from albert_tf.errors import AlbertError, first_line
 from albert_tf.huggingface import CONFIG, hub
 from albert_tf.huggingface.config import read_config
 from albert_tf.io import files
-from albert_tf.pretrained.downloads import cache_folder, download
+from albert_tf.pretrained.archives import cache_folder, download, unpack
 
 #: The file that makes a folder a SavedModel.
 SAVED_MODEL = "saved_model.pb"
 #: Begins the id of a model on Hugging Face; without it an id is recognised by its form.
 HUGGING_FACE = "hf://"
-_WEB = ("https://", "http://")
+#: Begins the addresses of archives and of TF-Hub.
+_WEB, _UNSAFE_WEB = "https://", "http://"
 #: Endings of archives that hold a model.
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 #: Where the README of google-research/albert links the archives of the release.
@@ -76,6 +77,8 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
         return hub.snapshot(path[len(HUGGING_FACE) :], weights)
     if path.startswith(_WEB):
         path = _fetch(path)
+    elif path.startswith(_UNSAFE_WEB):
+        raise AlbertError(f"What {path} sends can be changed on its way; give an https:// address.")
     elif files.is_local(path) and not _exists(path):
         if _is_bundled(path):
             return os.path.join(pretrained.FOLDER, path)
@@ -85,9 +88,6 @@ def locate(name: str, what: str = "pretrained model", weights: bool = True) -> s
             archive = f"{path}.tar.gz"
             path = download(RELEASES_URL + archive, os.path.join(cache_folder(), archive))
     if path.endswith(ARCHIVES) and not files.isdir(path):
-        # The reader of archives imports TensorFlow, for those on other file systems.
-        from albert_tf.pretrained.archive import unpack
-
         return unpack(path)
     return path
 
@@ -124,7 +124,7 @@ def local_config(name: str) -> AlbertConfig | None:
 def is_name(path: str) -> bool:
     """Returns whether `locate` looks for a model elsewhere than at a path."""
     if not files.is_local(path):
-        return path.startswith((HUGGING_FACE, *_WEB))
+        return path.startswith((HUGGING_FACE, _WEB, _UNSAFE_WEB))
     return not _exists(path) and (_is_bundled(path) or path in RELEASES or _is_hub_id(path))
 
 

@@ -18,7 +18,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.huggingface.weights import SafetensorsFile
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files, read_lines
-from albert_tf.pretrained.archive import unpack
+from albert_tf.pretrained.archives import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.run_folder import find_checkpoint, model_folder
 from data_prep.record_files import find_records

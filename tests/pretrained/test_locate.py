@@ -46,6 +46,7 @@ def archive(folder, name=""):
 def cache(tmp_path, monkeypatch):
     """An empty cache folder, and an empty working folder."""
     monkeypatch.setenv("ALBERT_TF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(locate, "_WEB", "http://")  # The server's scheme.
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "cache"
@@ -101,9 +102,15 @@ def test_archives_of_one_name_from_two_places_are_two_files(server, cache, tmp_p
 
 def test_without_a_network_the_error_names_the_file_to_put_there(cache, monkeypatch):
     monkeypatch.setattr(locate, "RELEASES_URL", "http://127.0.0.1:9/")
-    monkeypatch.setattr("albert_tf.pretrained.downloads._PAUSE", 0.0)
+    monkeypatch.setattr("albert_tf.pretrained.archives._PAUSE", 0.0)
     with pytest.raises(AlbertError, match=rf"copy it to {cache}/albert_large_zh\.tar\.gz\.$"):
         open_source("albert_large_zh")
+
+
+def test_only_https_is_safe():
+    for call in (load_pretrained, Tokenizer.from_file):
+        with pytest.raises(AlbertError, match="changed on its way; give an https:// address"):
+            call("http://a.b/model.tar.gz")
 
 
 def test_the_releases_are_those_of_the_readme():

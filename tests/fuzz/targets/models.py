@@ -20,7 +20,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.tokenizer import tokenizer_json
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretrained import archive
+from albert_tf.pretrained import archives
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
 from albert_tf.weights.load import assign_weights, open_source
@@ -150,8 +150,8 @@ def _archive(folder: Path) -> Path:
 
 
 def _unpack(path: Path) -> None:
-    archive._unpacked.clear()
-    archive.unpack(str(path))
+    archives._unpacked.clear()
+    archives.unpack(str(path))
 
 
 def _plain_archive(folder: Path) -> Path:

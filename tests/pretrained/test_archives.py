@@ -4,19 +4,25 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import os
+import random
+import socket
 import stat
+import subprocess
+import sys
 import tarfile
-import warnings
 import zipfile
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 import albert_tf
 from albert_tf.errors import AlbertError
-from albert_tf.pretrained import archive
+from albert_tf.pretrained import archives
+from albert_tf.pretrained.archives import download
 from tests.support.releases import CHINESE_PIECES, write_release, write_zip
 
 
@@ -67,28 +73,28 @@ def test_a_link_is_refused_before_anything_is_written_through_it(tmp_path):
     link = member("model", tarfile.SYMTYPE, str(tmp_path / "outside"))
     path = write(tmp_path / "link.tar.gz", link, member("model/file"))
     with pytest.raises(AlbertError, match="neither a file nor a folder"):
-        archive.unpack(path)
+        archives.unpack(path)
     assert not list((tmp_path / "outside").iterdir())
 
 
 @pytest.mark.parametrize(("name", "limit"), [("_MAX_MEMBERS", 8), ("_MAX_BYTES", 9 * 4 - 1)])
 def test_an_archive_above_the_limits_is_refused(name, limit, tmp_path, monkeypatch):
     path = write(tmp_path / "many.tar.gz", *(member(f"model/{i}") for i in range(9)))
-    monkeypatch.setattr(archive, name, limit)
+    monkeypatch.setattr(archives, name, limit)
     with pytest.raises(AlbertError, match="unpack it yourself"):
-        archive.unpack(path)
+        archives.unpack(path)
 
 
 def test_a_header_that_claims_much_memory_is_refused(tmp_path):
     path = write(tmp_path / "long.tar.gz", member("a" * 2_000_000))
     with pytest.raises(AlbertError, match="is damaged"):
-        archive.unpack(path)
+        archives.unpack(path)
     name = tarfile.TarInfo("x")
     name.type, name.size = tarfile.GNUTYPE_LONGNAME, 1 << 60
     header = name.tobuf(tarfile.GNU_FORMAT)
     (tmp_path / "long.tar.gz").write_bytes(gzip.compress(header + bytes(10240)))
     with pytest.raises(AlbertError, match="is damaged"):
-        archive.unpack(path)
+        archives.unpack(path)
 
 
 def test_a_damaged_archive_is_refused_in_one_sentence(tf1_archive, tmp_path):
@@ -97,15 +103,15 @@ def test_a_damaged_archive_is_refused_in_one_sentence(tf1_archive, tmp_path):
     for damaged in (data[: len(data) // 2], b"hello", b""):
         path.write_bytes(damaged)
         with pytest.raises(AlbertError, match="is damaged"):
-            archive.unpack(str(path))
+            archives.unpack(str(path))
     with pytest.raises(AlbertError, match="does not exist"):
-        archive.unpack(str(tmp_path / "none.tar.gz"))
+        archives.unpack(str(tmp_path / "none.tar.gz"))
 
 
 def test_an_archive_is_unpacked_once(tf1_archive):
-    folder = archive.unpack(str(tf1_archive))
+    folder = archives.unpack(str(tf1_archive))
     assert os.path.basename(folder) == "albert_tiny"
-    assert archive.unpack(str(tf1_archive)) == folder
+    assert archives.unpack(str(tf1_archive)) == folder
 
 
 def zip_member(name, mode=0, data=b"data"):
@@ -141,17 +147,17 @@ def test_a_malicious_member_of_a_zip_is_refused_and_nothing_is_written(bad, tmp_
 @pytest.mark.parametrize(("name", "limit"), [("_MAX_MEMBERS", 8), ("_MAX_BYTES", 9 * 4 - 1)])
 def test_a_zip_above_the_limits_is_refused(name, limit, tmp_path, monkeypatch):
     path = zip_of(tmp_path / "many.zip", *(zip_member(f"model/{i}") for i in range(9)))
-    assert len(os.listdir(archive.unpack(path))) == 9
+    assert len(os.listdir(archives.unpack(path))) == 9
     os.utime(path, (0, 0))
-    monkeypatch.setattr(archive, name, limit)
+    monkeypatch.setattr(archives, name, limit)
     with pytest.raises(AlbertError, match="unpack it yourself"):
-        archive.unpack(path)
+        archives.unpack(path)
 
 
 def test_a_small_archive_that_holds_much_is_refused_before_anything_is_written(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(archive, "_MAX_SMALL_BYTES", 1 << 16)
+    monkeypatch.setattr(archives, "_MAX_SMALL_BYTES", 1 << 16)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     zeros = bytes(1 << 20)
@@ -161,19 +167,14 @@ def test_a_small_archive_that_holds_much_is_refused_before_anything_is_written(
         f.add(tmp_path / "zeros", "zeros")
     for path in (zipped, str(tmp_path / "bomb.tar.gz")):
         with pytest.raises(AlbertError, match=r"bomb\.\S+ holds more than 6.1e-05 GiB or"):
-            archive.unpack(path)
+            archives.unpack(path)
     assert not list((tmp_path / "tmp").iterdir())
     # Trained weights hardly shrink.
     random = zip_of(tmp_path / "random.zip", zip_member("a", data=os.urandom(1 << 17)))
-    assert os.listdir(archive.unpack(random)) == ["a"]
+    assert os.listdir(archives.unpack(random)) == ["a"]
 
 
-def test_errors_name_the_archive(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # zipfile's, of the repeated name.
-        repeated = zip_of(tmp_path / "twice.zip", zip_member("file"), zip_member("file"))
-    with pytest.raises(AlbertError, match=r"twice\.zip is damaged \(File exists\); get it again"):
-        archive.unpack(repeated)
+def test_errors_of_a_model_name_its_archive(tmp_path):
     empty = zip_of(tmp_path / "empty.zip", zip_member("model/checkpoint"))
     with pytest.raises(AlbertError, match=r"/empty\.zip/model[;/ ]"):
         albert_tf.load_pretrained(empty)
@@ -189,13 +190,8 @@ def test_a_damaged_zip_is_refused_in_one_sentence(tmp_path):
     for damaged in (data[: len(data) // 2], b"hello", b"", encrypted, flipped):
         path.write_bytes(damaged)
         with pytest.raises(AlbertError, match="is damaged"):
-            archive.unpack(str(path))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # zipfile's, of the repeated name.
-        repeated = zip_of(tmp_path / "twice.zip", zip_member("file"), zip_member("file"))
-    with pytest.raises(AlbertError, match="is damaged"):
-        archive.unpack(repeated)
-    assert os.listdir(archive.unpack(whole)) == ["file"]
+            archives.unpack(str(path))
+    assert os.listdir(archives.unpack(whole)) == ["file"]
 
 
 #: The files of archives with Chinese models, as their users list them.
@@ -246,3 +242,125 @@ def test_a_chinese_model_of_another_architecture_is_recognised(tmp_path):
     path = write_zip(tmp_path / "albert_tiny.zip", folder)
     with pytest.raises(AlbertError, match="take one with `google` in its name"):
         albert_tf.load_pretrained(str(path))
+
+
+DATA = random.Random(0).randbytes(3 << 20)
+WHOLE = len(DATA)
+
+
+@pytest.fixture
+def url(server, monkeypatch):
+    monkeypatch.setattr(archives, "_PAUSE", 0.0)
+    server.files["/model.tar.gz"] = DATA
+    return f"{server.url}/model.tar.gz"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "cache" / "model.tar.gz"
+
+
+@pytest.fixture
+def part(server, url, path):
+    """The file of a download of which 1,000 bytes arrived."""
+    server.cut = [1000] + [0] * 8
+    with pytest.raises(AlbertError) as caught:
+        download(url, str(path))
+    message = str(caught.value)
+    assert "the connection ended after 1,000 of 3,145,728 bytes" in message
+    assert message.endswith(f"or download the file elsewhere and copy it to {path}.")
+    server.cut.clear()
+    server.requests.clear()
+    (part,) = path.parent.iterdir()
+    assert part.name.startswith(f"{path.name}.") and part.suffix == ".part"
+    return part
+
+
+def ranges(server):
+    return [asked for *_, asked in server.requests if asked]
+
+
+def test_a_file_is_downloaded_once_with_its_size_and_checksum(server, url, path, capsys):
+    assert download(url, str(path)) == str(path)
+    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
+    printed = capsys.readouterr()
+    digest = hashlib.sha256(DATA).hexdigest()
+    assert f"3,145,728 bytes, SHA-256 {digest}. It is kept as {path}." in printed.err
+    assert printed.out == ""  # Some scripts print JSON there.
+    download(url, str(path))
+    assert len(server.requests) == 1
+
+
+def test_a_connection_that_ends_early_is_continued_where_it_ended(server, url, path):
+    server.cut = [1_000_000, WHOLE, 500_000]
+    download(url, str(path))
+    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
+    assert ranges(server) == ["bytes=1000000-", "bytes=1500000-"]
+
+
+def test_a_later_call_continues(server, url, path, part):
+    download(url, str(path))
+    assert path.read_bytes() == DATA and not part.exists()
+    assert ranges(server) == ["bytes=1000-"]
+
+
+@pytest.mark.parametrize("data", [DATA, DATA + b"more"], ids=["complete", "too long"])
+def test_a_part_that_ends_elsewhere_than_a_transfer_is_no_harm(data, server, url, path, part):
+    part.write_bytes(data)
+    download(url, str(path))
+    assert path.read_bytes() == DATA and not ranges(server)
+
+
+def test_a_changed_file_and_a_server_without_ranges_begin_again(server, url, path, part):
+    server.files["/model.tar.gz"] = DATA[::-1]
+    download(url, str(path))
+    assert path.read_bytes() == DATA[::-1] and not ranges(server)
+    path.unlink()
+    server.files["/model.tar.gz"] = DATA
+    server.answers_ranges = False
+    download(url, str(path))
+    assert path.read_bytes() == DATA and len(ranges(server)) == 1
+
+
+def test_a_missing_file_is_one_sentence_at_once(server, path):
+    with pytest.raises(AlbertError, match=r"absent\.tar\.gz cannot be downloaded: the server"):
+        download(f"{server.url}/absent.tar.gz", str(path))
+    assert len(server.requests) == 1
+    assert not path.exists()
+
+
+def test_without_a_network_the_error_says_which_file_goes_where(path, monkeypatch):
+    monkeypatch.setattr(archives, "_PAUSE", 0.0)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/model.tar.gz"
+        with pytest.raises(AlbertError) as caught:
+            download(url, str(path))
+    message = str(caught.value)
+    assert message.startswith(f"{url} cannot be downloaded ([Errno 111] Connection refused); ")
+
+
+def test_processes_that_want_the_same_file_download_it_once(server, url, path):
+    program = (
+        "import sys; from albert_tf.pretrained.archives import download; download(*sys.argv[1:])"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, url, str(path)],
+            cwd=Path(__file__).parents[2],
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
+    printed = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert path.read_bytes() == DATA and [*path.parent.iterdir()] == [path]
+    assert all(b"3,145,728 bytes" in text for text in printed if text)
+
+
+def test_the_cache_folder_is_the_user_s_unless_the_environment_names_one(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("ALBERT_TF_CACHE", raising=False)
+    assert archives.cache_folder() == "/home/me/.cache/albert_tf"
+    monkeypatch.setenv("ALBERT_TF_CACHE", "~/models")
+    assert archives.cache_folder() == "/home/me/models"
