@@ -116,7 +116,7 @@ def define_flags() -> None:
         "output_file",
         None,
         "Instead of --output_dir: comma list of the shards' paths, all in one folder.",
-        check=files.check_output_file,
+        check=lambda path: files.check_output(path, overwrite=True),
     )
     define_path(
         "spm_model_file",

@@ -229,7 +229,7 @@ def define_flags() -> None:
         "Output file, one sentence per line, with a blank line between documents; compressed if "
         "the name ends in .gz, .bz2 or .xz.",
         required=True,
-        check=lambda path: files.check_output_file(path, flags.FLAGS.overwrite),
+        check=lambda path: files.check_output(path, overwrite=flags.FLAGS.overwrite),
     )
     flags.DEFINE_enum(
         "input_format",

@@ -353,7 +353,7 @@ def define_flags() -> None:
         "Path of the output files without their suffix: PREFIX.model, PREFIX.vocab and "
         "PREFIX.training.json; tokenizer.json goes into the same folder.",
         required=True,
-        check=lambda prefix: files.check_output_file(f"{prefix}.model"),
+        check=lambda prefix: files.check_output(f"{prefix}.model", overwrite=True),
     )
     flags.DEFINE_integer(
         "vocab_size",

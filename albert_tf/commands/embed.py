@@ -41,7 +41,7 @@ def define_flags() -> None:
 def _check_output(path: str) -> None:
     if not path.endswith(".npy"):
         raise AlbertError(f"The name {path} does not end in .npy; only this format is written.")
-    files.check_output_file(path, FLAGS.overwrite)
+    files.check_output(path, overwrite=FLAGS.overwrite)
 
 
 def _main(path: str, *given: str) -> None:

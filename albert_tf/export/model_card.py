@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from albert_tf.config import AlbertConfig
-from albert_tf.io.markdown import table
 from albert_tf.tokenization.tokenizer import TokenizerSpec
+from albert_tf.training.monitors import markdown_table
 from albert_tf.version import __version__
 
 CARD_FILE = "README.md"
@@ -77,7 +77,7 @@ def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, che
         for name, function in signatures.items()
     ]
     if rows:
-        sections += ["## Signatures", table(("signature", "inputs", "outputs"), rows)]
+        sections += ["## Signatures", markdown_table(("signature", "inputs", "outputs"), rows)]
     model = {"parameters": f"{facts.parameters:,}"} if facts.parameters else {}
     sections += _section("Model", {**model, **(facts.config.to_dict() if facts.config else {})})
     sections += _section("Vocabulary", facts.tokenizer.to_dict() if facts.tokenizer else {})
@@ -103,7 +103,7 @@ def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, che
 
 def _section(title: str, values: Mapping[str, Any], level: str = "##") -> list[str]:
     rows = list(_rows(values))
-    return [f"{level} {title}", table(("", ""), rows)] if rows else []
+    return [f"{level} {title}", markdown_table(("", ""), rows)] if rows else []
 
 
 def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

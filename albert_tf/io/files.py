@@ -9,7 +9,6 @@ paths and reading local files, so that bad input is refused at once.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import glob
 import hashlib
 import json
@@ -79,27 +78,10 @@ def check_folder(path: str) -> None:
 
 
 def check_pattern(pattern: str, what: str = "input file") -> None:
-    """Raises AlbertError if a local path or glob matches nothing; `what` describes the files."""
-    if not _matches_something(pattern):
-        raise _no_match(pattern, what)
+    """Raises AlbertError if nothing is at a path; `expand_globs` checks globs."""
+    if not glob.has_magic(pattern) and not exists(pattern):
+        raise AlbertError(f"No {what} matches {pattern!r}; check the path.")
     check_no_device(pattern, what)
-
-
-def _matches_something(pattern: str) -> bool:
-    """Returns whether a local path or glob matches anything; True if only TensorFlow can tell."""
-    if any(c in pattern for c in "[\\"):
-        return True  # Python treats brackets and backslashes slightly differently.
-    if not glob.has_magic(pattern):
-        return exists(pattern)
-    # Not glob.glob for the last part: unlike TensorFlow it skips hidden files.
-    folder, name = os.path.split(pattern)
-    folders = glob.glob(folder) if glob.has_magic(folder) else [folder or "."]
-    names = (other for f in folders if os.path.isdir(f) for other in os.listdir(f))
-    return any(fnmatch.fnmatchcase(other, name) for other in names)
-
-
-def _no_match(pattern: str, what: str) -> AlbertError:
-    return AlbertError(f"No {what} matches {pattern!r}; check the path.")
 
 
 def expand_globs(patterns: str | list[str], what: str = "input file") -> list[str]:
@@ -118,7 +100,7 @@ def expand_globs(patterns: str | list[str], what: str = "input file") -> list[st
     for pattern in patterns:
         matches = [pattern] if exists(pattern) else storage.glob(pattern)
         if not matches:
-            raise _no_match(pattern, what)
+            raise AlbertError(f"No {what} matches {pattern!r}; check the path.")
         for match in matches:
             check_no_device(match, what)
         files += [m for m in matches if m not in files]
@@ -139,7 +121,7 @@ def check_output_folder(path: str) -> None:
 
 
 def check_output(path: str, inputs: Iterable[str] = (), overwrite: bool = False) -> None:
-    """Checks that an output file neither exists nor is an input.
+    """Checks that an output file can be written, and neither exists nor is an input.
 
     Args:
       path: the file to be written.
@@ -147,7 +129,8 @@ def check_output(path: str, inputs: Iterable[str] = (), overwrite: bool = False)
       overwrite: accept an existing file, unless it is one of the inputs.
 
     Raises:
-      AlbertError: the file exists or is an input, or there is a folder of this name.
+      AlbertError: the file exists or is an input, there is a folder of this name, or a local folder
+        cannot be written to.
     """
     read = common_files(inputs, [path])
     if read:
@@ -157,12 +140,7 @@ def check_output(path: str, inputs: Iterable[str] = (), overwrite: bool = False)
         raise AlbertError(f"{path} is a folder; give the path of a file for the output.")
     if exists(path) and not overwrite:
         raise AlbertError(f"{path} already exists; give another path, or set `overwrite`.")
-
-
-def check_output_file(path: str, overwrite: bool = True) -> None:
-    """Raises AlbertError if a file cannot be written, or exists and `overwrite` is False."""
-    check_output(path, (), overwrite)
-    check_output_folder(os.path.dirname(path) or ".")
+    check_output_folder(os.path.dirname(path) or os.curdir)
 
 
 def find_only(folder: str, *patterns: str) -> str | None:
@@ -176,23 +154,21 @@ def find_only(folder: str, *patterns: str) -> str | None:
 
 def common_files(paths: Iterable[str], others: Iterable[str]) -> list[str]:
     """Returns those of `paths` that are among `others`, also under other names, such as links."""
-    identities: set[object] = set()
-    for other in others:
-        identities |= _identities(other)
-    return [path for path in paths if identities & _identities(path)]
+    there = set(map(_identity, others))
+    return [path for path in paths if _identity(path) in there]
 
 
-def _identities(path: str) -> set[object]:
+def _identity(path: str) -> object:
     """Returns what identifies a file under any of its names."""
     scheme, separator, rest = path.rpartition("://")
     if separator:
-        return {scheme + separator + os.path.normpath(rest)}
-    identities: set[object] = {os.path.realpath(path)}
-    with contextlib.suppress(OSError):
+        return scheme + separator + os.path.normpath(rest)
+    try:
         status = os.stat(path)
-        if status.st_ino:  # Some mounts have no inode numbers.
-            identities.add((status.st_dev, status.st_ino))
-    return identities
+    except OSError:
+        return os.path.realpath(path)
+    # Some mounts have no inode numbers.
+    return (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
 
 
 @contextlib.contextmanager

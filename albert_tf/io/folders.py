@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import tempfile
 from collections.abc import Iterator
 
@@ -59,7 +58,7 @@ def new_folder(path: str, overwrite: bool = False, source: str = "") -> Iterator
     if files.is_local(path) and os.path.islink(path):
         path = os.path.realpath(path)
     with lock_output(path, "writing"), files.space_for(path):
-        if source and files.common_files([path], _with_parents(source)):
+        if source and f"{_real(source)}/".startswith(f"{_real(path)}/"):
             raise AlbertError(f"{path} contains the input, {source}; give another path.")
         check_new_folder(path, overwrite)
         _report_leftovers(path)
@@ -118,11 +117,8 @@ def _everything_in(folder: str) -> set[str]:
     return found - {LOCK_FILE}
 
 
-def _with_parents(path: str) -> list[str]:
-    """Returns a path and the folders that contain it."""
-    scheme, separator, rest = path.rpartition("://")
-    pure = pathlib.PurePosixPath(rest if separator else os.path.realpath(path))
-    return [f"{scheme}{separator}{part}" for part in (pure, *pure.parents)]
+def _real(path: str) -> str:
+    return os.path.realpath(path) if files.is_local(path) else path.rstrip("/")
 
 
 def _report_leftovers(path: str) -> None:

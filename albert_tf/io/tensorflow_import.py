@@ -1,12 +1,17 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares the processes of our scripts for the import of TensorFlow."""
+"""Prepares the processes of our scripts for TensorFlow, and refuses models in forks."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from importlib import metadata
+
+from albert_tf.errors import AlbertError
+
+#: The process that has first used a model, or None.
+_user: int | None = None
 
 
 def prepare_tensorflow() -> None:
@@ -36,3 +41,19 @@ def _keras_2_is_a_package() -> bool:
         return not metadata.version("tf_keras").startswith("2.15.")
     except metadata.PackageNotFoundError:
         return False
+
+
+def check_not_forked() -> None:
+    """Notes that this process uses a model: in a fork of it, TensorFlow would wait for ever.
+
+    Raises:
+      AlbertError: a process of which this one is a fork has done so before.
+    """
+    global _user
+    _user = _user or os.getpid()
+    if _user != os.getpid():
+        raise AlbertError(
+            "This process is a fork of one that has used a model, and there TensorFlow would wait "
+            'for ever. Use spawn, as in multiprocessing.get_context("spawn"), or load the first '
+            "model after the fork."
+        )

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io.forks import check_not_forked
 from albert_tf.io.json_values import shown, shown_names
+from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import check_same_keras, keras
 from albert_tf.modeling.attention import Select, additive_mask
 from albert_tf.modeling.embeddings import EmbeddingProjection, Embeddings

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.io.files import path_of
-from albert_tf.io.forks import check_not_forked
 from albert_tf.io.json_values import shown
+from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.fine_tune_config import FineTuneConfig

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.data.context import InputContext, InputFn
 from albert_tf.errors import AlbertError
-from albert_tf.io.forks import check_not_forked
+from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.dropout import dropout_seed
 from albert_tf.modeling.kernels.fusion import freed_with_graph

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, first_line
-from albert_tf.io import files, markdown, storage
+from albert_tf.io import files, storage
 from albert_tf.io.json_values import JSON_ERRORS, finite_only
 from albert_tf.io.progress import Progress
 from albert_tf.weights.run_folder import METRICS_FILE
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Characters of a text among the predictions that TensorBoard shows.
 _SHOWN_TEXT = 300
+#: Warn if more than this share of the time goes to waiting for input, in two periods in a row.
+_INPUT_SHARE = 0.1
 
 
 class MetricsLog:
@@ -79,12 +81,6 @@ class MetricsLog:
             whole = [x for x in files.read_bytes(self._path).splitlines(True) if x.endswith(b"\n")]
             files.write_bytes(self._path, b"".join([*(x for x in whole if x != line), line]))
 
-    def describe(self, name: str, values: Mapping[str, Any]) -> None:
-        """Adds JSON values to TensorBoard's texts under a name, at step 0."""
-        text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False)
-        with self._summaries("train", f"the description of {name}"):
-            tf.summary.text(name, f"```json\n{text}\n```", step=0)
-
     def hyperparameters(self, values: Mapping[str, bool | int | float | str], run: str) -> None:
         """Adds the settings of a run to TensorBoard's HPARAMS, which compares runs by name.
 
@@ -100,7 +96,7 @@ class MetricsLog:
         """Adds a table to TensorBoard's texts; see `Task.shown_predictions`."""
         cells = [[_short_text(value) for value in row.values()] for row in rows]
         with self._summaries(split, f"the predictions of step {step}"):
-            tf.summary.text("predictions", markdown.table(list(rows[0]), cells), step=step)
+            tf.summary.text("predictions", markdown_table(list(rows[0]), cells), step=step)
 
     @contextlib.contextmanager
     def _summaries(self, split: str, what: str) -> Iterator[None]:
@@ -122,28 +118,6 @@ class MetricsLog:
         """Closes the event files."""
         for writer in self._writers.values():
             writer.close()
-
-
-class InputWatch:
-    """Warns, once a run, that training waits for its input."""
-
-    #: Warn of a larger share of the time in this many logged periods in a row.
-    _SHARE = 0.1
-    _PERIODS = 2
-
-    def __init__(self) -> None:
-        self._in_a_row, self._warned = 0, False
-
-    def update(self, step: int, share: float) -> str | None:
-        """Takes the share of the time spent waiting before `step`; may return a warning."""
-        self._in_a_row = self._in_a_row + 1 if share > self._SHARE else 0
-        if self._warned or self._in_a_row < self._PERIODS:
-            return None
-        self._warned = True
-        return (
-            f"Warning: before step {step}, {share:.0%} of the time went to waiting for input. Put "
-            "the records on a local disk, or leave more processor cores to this program."
-        )
 
 
 class RunMonitor:
@@ -174,10 +148,9 @@ class RunMonitor:
         self._task, self._identity = task, identity
         self._config, self._train_spec = config, train_spec
         self._flops, self._writes = flops, writes
-        self._input_watch = InputWatch()
         self._log: MetricsLog | None = None
-        self._progress: Progress | None = None
         self._tokens = self._positions = 0.0
+        self._waiting_periods, self._warned = 0, False
         self.first_step = 0
 
     def begin(self, step: int) -> None:
@@ -189,8 +162,6 @@ class RunMonitor:
             if not step:
                 values = self._identity.hyperparameters()
                 self._log.hyperparameters(values, self._config.output_dir)
-                if self._train_spec.data_description:
-                    self._log.describe("training_data", self._train_spec.data_description)
         self._progress = Progress("train", self._train_spec.max_steps, "steps", step)
 
     def _clear(self) -> None:
@@ -201,8 +172,7 @@ class RunMonitor:
 
     def close(self) -> None:
         """Closes the progress line and the event files."""
-        if self._progress:
-            self._progress.close()
+        self._progress.close()
         if self._log:
             self._log.close()
 
@@ -239,19 +209,7 @@ class RunMonitor:
             self._operations += steps * size * operations
         self._tokens += metrics["tokens"].sum()
         self._positions += metrics["positions"].sum()
-        overflowed = metrics.get("overflowed", np.zeros(steps)) > 0
-        bad = int(np.sum((metrics["finite"] == 0) & ~overflowed))
-        if overflowed.any():
-            scale = metrics["loss_scale"][overflowed][-1] / 2
-            self.note(
-                f"step {step}: {overflowed.sum()} step(s) skipped, gradient too large for float16; "
-                f"the loss scale is now {scale:,.0f} ({skipped} in all)"
-            )
-        if bad:
-            self.note(
-                f"step {step}: {bad} step(s) skipped, loss or gradient not finite "
-                f"({skipped} in all)"
-            )
+        self._note_skipped(step, metrics, skipped)
         means = self._means()
         rate = f"{means['learning_rate']:.1e}".replace("e-0", "e-")
         text = f"{self._task.progress(means)} lr {rate}"
@@ -260,13 +218,36 @@ class RunMonitor:
         self._progress.update(steps, text, show=seconds is None or last)
         # Not the first step after a resumption: the log is that of an uninterrupted run.
         if step % self._config.log_every_steps == 0 or step == 1 or last:
-            warning = self._input_watch.update(step, means.get("input_wait_share", 0.0))
-            if warning:
-                self.note(warning)
+            self._watch_input(step, means.get("input_wait_share", 0.0))
             corrupt = float(self._train_spec.corrupt_records)
             counts = {"skipped_steps": float(skipped), "corrupt_records": corrupt}
             self.log(step, "train", {**means, **counts})
             self._clear()
+
+    def _note_skipped(self, step: int, metrics: dict[str, np.ndarray], skipped: int) -> None:
+        bad = metrics["finite"] == 0
+        if "overflowed" in metrics and (overflowed := metrics["overflowed"] > 0).any():
+            scale = metrics["loss_scale"][overflowed][-1] / 2
+            self.note(
+                f"step {step}: {overflowed.sum()} step(s) skipped, gradient too large for float16; "
+                f"the loss scale is now {scale:,.0f} ({skipped} in all)"
+            )
+            bad &= ~overflowed
+        if bad.any():
+            self.note(
+                f"step {step}: {bad.sum()} step(s) skipped, loss or gradient not finite "
+                f"({skipped} in all)"
+            )
+
+    def _watch_input(self, step: int, share: float) -> None:
+        """Warns, once a run, that training waits for its input this share of the time."""
+        self._waiting_periods = self._waiting_periods + 1 if share > _INPUT_SHARE else 0
+        if self._waiting_periods >= 2 and not self._warned:
+            self._warned = True
+            self.note(
+                f"Warning: before step {step}, {share:.0%} of the time went to waiting for input. "
+                "Put the records on a local disk, or leave more processor cores to this program."
+            )
 
     def log(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes an entry of the log; see `MetricsLog.write`."""
@@ -295,12 +276,14 @@ class RunMonitor:
             means[name] = float(columns[name][-1])
         means["padding_share"] = 1.0 - float(tokens.sum() / positions.sum())
         if self._seconds:
-            rows = sum(len(m["tokens"]) for m in self._timed) * self._config.train_batch_size
-            means["examples_per_second"] = rows / self._seconds
-            seen = sum(float(np.sum(m["tokens"])) for m in self._timed)
-            means["tokens_per_second"] = seen / self._seconds
-            waited = sum(float(np.sum(m["input_wait"])) for m in self._timed)
-            means["input_wait_share"] = waited / self._seconds
+
+            def per_second(amounts: Callable[[dict[str, np.ndarray]], float]) -> float:
+                return sum(map(amounts, self._timed)) / self._seconds
+
+            size = self._config.train_batch_size
+            means["examples_per_second"] = per_second(lambda m: len(m["tokens"]) * size)
+            means["tokens_per_second"] = per_second(lambda m: float(np.sum(m["tokens"])))
+            means["input_wait_share"] = per_second(lambda m: float(np.sum(m["input_wait"])))
             if self._operations:
                 means["model_flops_per_second"] = self._operations / self._seconds
         return means
@@ -325,15 +308,12 @@ def logged_metrics(output_dir: str, split: str) -> dict[int, dict[str, float]]:
     """Returns the metrics of a split in metrics.jsonl by step; none if there is no such file."""
     if not files.exists(os.path.join(output_dir, METRICS_FILE)):
         return {}
-    entries = [entry for entry in read_metrics(output_dir) if entry.get("split") == split]
-    return {
-        entry["step"]: {
-            name: float("nan") if value is None else value
-            for name, value in entry.items()
-            if name not in ("step", "split")
-        }
-        for entry in entries
-    }
+    logged = {}
+    for entry in read_metrics(output_dir):
+        if entry.pop("split", None) == split:
+            step = entry.pop("step")
+            logged[step] = {k: float("nan") if v is None else v for k, v in entry.items()}
+    return logged
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
@@ -344,6 +324,14 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         return None
     intact = isinstance(entry, dict) and isinstance(entry.get("step"), int)
     return entry if intact else None
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table in Markdown, without a line end; `head` has the titles of the columns."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
 
 
 def _short_text(value: object) -> str:

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from albert_tf.data.length_batches import length_batches
 from albert_tf.errors import AlbertError, printable
-from albert_tf.io.forks import check_not_forked
 from albert_tf.io.json_values import shown
+from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.keras2 import keras
 from albert_tf.modeling.attention import Select
 from albert_tf.modeling.encoder import first_position

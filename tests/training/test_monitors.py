@@ -9,18 +9,8 @@ import shutil
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.training.monitors import InputWatch, MetricsLog, read_metrics
+from albert_tf.training.monitors import MetricsLog, read_metrics
 from tests.support.events import hyperparameters, summaries, text_of
-
-
-def told(shares):
-    watch = InputWatch()
-    return [step for step, share in enumerate(shares) if watch.update(step, share)]
-
-
-def test_waiting_for_input_is_warned_of_once_and_not_for_a_single_period():
-    assert told([0.5, 0.01, 0.5, 0.3, 0.5, 0.0, 0.9, 0.9]) == [3]
-    assert not told([0.09] * 50)
 
 
 def test_the_entries_of_a_run_are_read_without_damaged_ones(tmp_path):
@@ -56,25 +46,6 @@ def test_a_log_whose_folder_is_gone_is_one_sentence(tmp_path):
     sentence = r"^Cannot write the metrics of step 2, in .*metrics.jsonl \(.*No such file"
     with pytest.raises(AlbertError, match=sentence):
         log.write(2, "train", {"loss": 1.0})
-
-
-def test_descriptions_appear_among_tensorboard_texts(tmp_path):
-    log = MetricsLog(str(tmp_path), 0)
-    log.describe("training_data", {"statistics": {"span_words": {"1": 0.6, "2": 0.4}}})
-    log.write(1, "train", {"loss": 2.0})
-    log.close()
-    assert texts(tmp_path) == {
-        "training_data": {"statistics": {"span_words": {"1": 0.6, "2": 0.4}}}
-    }
-
-
-def texts(output_dir):
-    """What TensorBoard shows under Text of a run's training: JSON by name."""
-    return {
-        value.tag: json.loads(text_of(value).removeprefix("```json").removesuffix("```"))
-        for _, value in summaries(output_dir, "train")
-        if value.metadata.plugin_data.plugin_name == "text"
-    }
 
 
 def test_predictions_are_a_table_of_short_texts(tmp_path):

@@ -57,7 +57,7 @@ def define_submission_flags() -> None:
     )  # fmt: skip
     define_path(
         "output", "submission.zip", "The zip file to write.",
-        check=lambda path: files.check_output_file(path, FLAGS.overwrite),
+        check=lambda path: files.check_output(path, overwrite=FLAGS.overwrite),
     )  # fmt: skip
     flags.DEFINE_bool(
         "allow_missing", False, "Answer test sets without predictions with the most frequent label "
