@@ -139,35 +139,3 @@ def test_a_short_chain_runs_with_all_paths_below_ram(run):
     assert json.loads(files.read_text(f"{export}/self_check.json"))["probes"]
     encoder = tf.saved_model.load(export)
     assert encoder.do_lower_case.numpy() and not hasattr(encoder, "mlm")
-
-
-@pytest.mark.slow
-def test_the_demo_runs_with_all_paths_below_ram(run):
-    prepare_records(run, train="compact", heldout="masked")
-    pretraining = {
-        **PRETRAINING,
-        "eval_input_file": f"{ROOT}/records/heldout",
-        "do_eval": True,
-        "num_train_steps": 6,
-        "eval_every_steps": 3,
-        "keep_checkpoint_max": 2,
-        "max_eval_steps": 2,
-    }
-    run(run_pretraining, **pretraining)
-    assert "already trained to step 6" in run(run_pretraining, **pretraining)
-    check_checkpoints(4, 6)
-    run(run_classifier, **CLASSIFIER)
-    check_classifier()
-    for kind, folder in (("classifier", "classifier"), ("model_with_mlm", "pretrained")):
-        export = f"{ROOT}/export/{kind}"
-        run(
-            export_tfhub,
-            albert_directory=f"{ROOT}/{folder}",
-            export_type=kind,
-            export_path=export,
-        )
-        assert json.loads(files.read_text(f"{export}/self_check.json"))["probes"]
-    answer = tf.saved_model.load(f"{ROOT}/export/classifier")([b"The voyage of the Beagle."])
-    _, *rows = files.read_text(f"{ROOT}/authors/train.tsv").splitlines()
-    authors = {row.split("\t")[1] for row in rows}
-    assert answer["label"][0].numpy().decode() in authors

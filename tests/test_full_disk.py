@@ -22,8 +22,6 @@ import data_prep.split_sentences
 import data_prep.train_sentencepiece
 import run_classifier
 import run_pretraining
-from albert_tf.errors import StoppedError
-from albert_tf.io import files
 from albert_tf.weights.checkpoint import check_checkpoint
 from albert_tf.weights.run_folder import BestRecord, checkpoints_in
 from tests.support.builders import tiny_config, write_tokenizer
@@ -285,20 +283,6 @@ def test_a_full_disk_stops_a_program_that_then_continues(disk, inputs, run_scrip
     run_on_full_disks(name, disk, inputs, run_script, shares)
 
 
-@pytest.mark.slow
-def test_a_full_disk_stops_pretraining_that_then_resumes(disk, inputs, run_script, tmp_path):
-    program, out = PROGRAMS["run_pretraining"], disk.folder / "pretraining"
-    with disk.with_room_for(7_000_000):  # For one checkpoint.
-        done = run(run_script, program, inputs, out)
-        assert_one_sentence(done)
-        shutil.copytree(out, tmp_path / "stopped")
-    done = run(run_script, program, inputs, out).ok()
-    assert f"Resuming {out} at step 2." in done.stdout
-    assert_good_state(program, tmp_path / "stopped", whole=files_below(out))
-    assert max(checkpoints_in(str(out / "checkpoints"))) == 6
-    shutil.rmtree(out)
-
-
 def test_a_build_without_room_for_its_tokens_keeps_its_plan(disk, inputs, run_script):
     out = disk.folder / "build"
     with disk.with_room_for(3 * PAGE):
@@ -340,11 +324,3 @@ def test_a_limit_of_file_sizes_is_reported_like_a_full_disk(inputs, tmp_path, ru
     assert not checkpoints_in(str(out / "checkpoints"))
     assert not [p for p in out.rglob("*") if p.suffix == ".tfrecord" or ".tmp-" in p.name]
     assert run(run_script, program, inputs, out).returncode == 0
-
-
-def test_other_errors_pass_unchanged(tmp_path):
-    with pytest.raises(OSError, match="No such file"), files.space_for("x"):
-        open(tmp_path / "missing")  # noqa: SIM115
-    no_space = pytest.raises(StoppedError, match=r"space left for x \(No space left on device\)")
-    with no_space, files.space_for("x"):
-        raise OSError(28, "No space left on device")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shutil
@@ -67,17 +66,6 @@ def stop_one(folder, logs, index, number):
     assert steps[0] == steps[1]
     assert (folder / "checkpoints" / f"ckpt-{steps[0]}.index").exists()
     return int(steps[0])
-
-
-@pytest.mark.slow
-def test_a_signal_to_one_worker_stops_both_at_the_same_step(tmp_path):
-    step = stop_one(tmp_path / "run", tmp_path, 1, signal.SIGTERM)
-    assert 0 < step < 60
-    # Only the chief writes.
-    lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line)["step"] for line in lines]
-    assert steps == sorted(set(steps))
-    assert len(list((tmp_path / "run/events/train").iterdir())) == 1
 
 
 @pytest.mark.slow

@@ -252,16 +252,6 @@ def test_every_task_counts_every_example_once(runs, setup):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setup", TOGETHER)
-def test_every_task_is_given_the_batches_of_one_device(runs, setup):
-    jobs = [looking(task) for task in TASKS]
-    runs.do(ALONE, jobs)
-    runs.do(setup, jobs)
-    for job in jobs:
-        check_batches(runs, setup, job)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("after", SETUPS)
 def test_a_run_is_resumed_by_any_other_devices(runs, after):
     tasks = ("masked", "compact", "squad_2")

@@ -151,11 +151,8 @@ CONFIGURATIONS = {
     for c in (
         Configuration("offline masks", TRAIN, _pretraining()),
         Configuration("dynamic masks", TRAIN, _pretraining("--masking=dynamic", data="compact")),
-        Configuration("accumulation", TRAIN, _pretraining("--gradient_accumulation_steps=4")),
-        Configuration("recompute", TRAIN, _pretraining("--recompute")),
         Configuration("bfloat16", TRAIN, _pretraining("--precision=mixed_bfloat16")),
         Configuration("XLA", TRAIN, _pretraining("--jit_compile")),
-        Configuration("mirrored", TRAIN, _pretraining("--strategy=mirrored"), cpus=2),
         Configuration(
             "mirrored, dynamic masks, accumulation",
             TRAIN,
@@ -199,10 +196,6 @@ CONFIGURATIONS = {
         Configuration("SQuAD", "run_squad", _fine_tuning("squad", *_SQUAD), _EVALUATED),
         Configuration("multiple choice", "run_race", _fine_tuning("race", *_RACE), _EVALUATED),
         Configuration("builder", BUILD, _building("--dupe_factor=40"), _BUILT),
-        Configuration("builder, compact", BUILD, _building("--record_format=compact"), _BUILT),
-        Configuration(
-            "builder, 2 workers", BUILD, _building("--dupe_factor=40", "--num_workers=2"), _BUILT
-        ),
         Configuration(
             "builder, compact, 2 workers",
             BUILD,

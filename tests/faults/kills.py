@@ -54,7 +54,6 @@ class Figures:
     writing: Counter[str] = dataclasses.field(default_factory=Counter)
     runs: int = 0
     resumptions: int = 0
-    steps_again: int = 0
     compared: int = 0
     differences: list[str] = dataclasses.field(default_factory=list)
 
@@ -63,7 +62,7 @@ class Figures:
         within = ", ".join(f"{count} in {what}" for what, count in sorted(self.writing.items()))
         return (
             f"{name}: {self.kills} kills ({within or 'none while writing'}), {self.runs} runs "
-            f"finished, {self.resumptions} resumptions, {self.steps_again} steps done again, "
+            f"finished, {self.resumptions} resumptions, "
             f"{self.compared:,} bytes compared, {len(self.differences)} differences"
         )
 
@@ -119,7 +118,7 @@ class Series:
         """Runs the command; returns whether it was killed, as the moment came before its end."""
         c, log = self._configuration, self._folder / f"{output.name}.log"
         begin = log.stat().st_size if log.exists() else 0
-        before, logged = leftovers(output), logs(output)
+        before = leftovers(output)
         arguments = c.arguments(self._data, output)
         with self._server.running(c.script, arguments, log, cpus=c.cpus) as group:
             deadline = time.monotonic() + _LIMIT_SECONDS
@@ -139,9 +138,6 @@ class Series:
         if killed:
             self.figures.kills += 1
             self.figures.writing.update({_kind(name) for name in leftovers(output) - before})
-            # A process that did not write to its log has lost nothing.
-            new = {log: text for log, text in logs(output).items() if logged.get(log) != text}
-            self.figures.steps_again += sum(steps_lost(*item) for item in new.items())
         return killed
 
     def _moment(self, output: Path) -> Callable[[], bool]:
@@ -221,16 +217,3 @@ def _kind(left: str) -> str:
         if folder in left.split("/"):
             return f"{folder}/"
     return "records" if ".tfrecord" in left else "other files"
-
-
-def logs(output: Path) -> dict[Path, str]:
-    """Returns the contents of the metrics.jsonl files of a run, or of its seeds."""
-    names = [name for name in names_in(output) if os.path.basename(name) == "metrics.jsonl"]
-    return {output / name: (output / name).read_text() for name in names}
-
-
-def steps_lost(log: Path, text: str) -> int:
-    """Counts the steps that were logged after the newest checkpoint."""
-    steps = re.findall(r'^{"step": (\d+), "split": "train"', text, re.M)
-    saved = [int(name.rpartition("-")[2]) for name in _named(log.parent / _CHECKPOINTS)]
-    return max(0, int(steps[-1]) - max(saved, default=0)) if steps else 0

@@ -5,15 +5,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tests.faults.configurations import CONFIGURATIONS, write_data
 from tests.faults.kills import Series
-from tests.faults.same import compare
-from tests.support.script_server import ROOT, environment
 
 FEW, MANY = 1, 20
 SHORT = ("offline masks", "builder")
@@ -53,17 +49,3 @@ def test_a_repeatedly_killed_run_ends_like_the_uninterrupted_one(survive, name):
         steps = [json.loads(x)["step"] for x in (folder / "metrics.jsonl").read_text().splitlines()]
         best = json.loads((folder / "best/best.json").read_text())["step"]
         assert best > 2 and steps[-1] == best + 8 < 40
-
-
-@pytest.mark.slow
-def test_a_forked_process_behaves_like_any_other(script_server, data, tmp_path):
-    configuration = CONFIGURATIONS["offline masks"]
-    forked, plain = tmp_path / "forked", tmp_path / "plain"
-    with script_server.running(
-        configuration.script, configuration.arguments(data, forked), tmp_path / "log"
-    ):
-        assert script_server.status(100) == 0
-    command = [sys.executable, "-m", configuration.script, *configuration.arguments(data, plain)]
-    subprocess.run(command, cwd=ROOT, env=environment(), check=True, capture_output=True)
-    comparison = compare(plain, forked)
-    assert not comparison.differences and comparison.compared > 100_000

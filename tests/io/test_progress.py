@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 from pathlib import Path
 
-import pytest
 from tqdm import notebook, tqdm
 
 from albert_tf.io import progress
@@ -25,16 +23,6 @@ with Progress("train", 20, "steps") as outer:
             outer.note("A note.")
             with Progress("eval", 3, "batches") as inner:
                 inner.update(3)
-"""
-#: The part of ipywidgets that tqdm uses.
-WIDGETS = """
-class Widget:
-    bar_color = None
-    def __init__(self, children=(), min=0, max=1):
-        self.children, self.layout, self.style, self.bar_style = children, self, self, ""
-    def close(self):
-        pass
-HTML = FloatProgress = HBox = Widget
 """
 
 
@@ -84,28 +72,6 @@ def test_a_notebook_shows_widgets_and_keeps_the_outermost(monkeypatch):
 
 def test_elsewhere_there_are_lines_only():
     assert shown(io.StringIO()) == "A note.\n"
-
-
-@pytest.mark.tooling
-@pytest.mark.parametrize("widgets", ["raise ImportError", WIDGETS], ids=["text", "widget"])
-def test_a_kernel_shows_a_bar_and_no_warning(widgets, tmp_path):
-    import nbformat
-    from nbclient import NotebookClient
-
-    (tmp_path / "ipywidgets.py").write_text(widgets)
-    cell = nbformat.v4.new_code_cell(WORK)
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    client = NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=60)
-    client.execute(env={**os.environ, "PYTHONPATH": path})
-    text = "".join(part.text for part in cell.outputs if part.output_type == "stream")
-    displayed = [part.data["text/plain"] for part in cell.outputs if "data" in part]
-    if widgets == WIDGETS:
-        assert text == "A note.\n"
-        assert [line.split()[0] for line in displayed] == ["train", "eval"]
-    else:
-        assert displayed == []
-        assert text.endswith("\rtrain 100% 20/20 00:00 left  loss 19\n")
-        assert "Warning" not in text
 
 
 def test_after_a_change_of_speed_the_remaining_time_is_that_of_the_new_one(monkeypatch, capsys):

@@ -78,40 +78,6 @@ def folder(interrupted, tmp_path):
     return shutil.copytree(interrupted, tmp_path / "run")
 
 
-@pytest.mark.slow  # test_damaged_checkpoints.py has the same for the store of checkpoints.
-@pytest.mark.parametrize("kind", DAMAGE)
-@pytest.mark.parametrize("file", FILES)
-def test_a_run_with_a_damaged_checkpoint_ends_as_if_nothing_had_happened(
-    folder, train, uninterrupted, capsys, file, kind
-):
-    DAMAGE[kind](folder / file)
-    train(folder)
-    assert end(folder) == uninterrupted
-    out = capsys.readouterr().out
-    if (file, kind) != (FILES[0], "missing"):  # Without its index, it was never complete.
-        assert f"Resuming from {folder}/checkpoints/ckpt-3." in out
-    assert f"Resuming {folder} at step 3." in out
-    assert saved_steps(folder) == [3, 6, 8]
-
-
-@pytest.mark.slow  # test_damaged_checkpoints.py has the same for the store of checkpoints.
-def test_evaluation_refuses_damaged_best_weights_and_training_finds_new_ones(
-    folder, train, uninterrupted, capsys
-):
-    DAMAGE["zeros"](next((folder / "best").glob("*.data*")))
-    damaged = files_below(folder / "best")
-    estimator, held_out = train(folder)
-    assert f"They are now in {folder}/best.damaged" in capsys.readouterr().out
-    assert files_below(folder / "best.damaged") == damaged
-    state, curve, best, _ = end(folder)
-    assert (state, curve) == uninterrupted[:2]
-    assert json.loads(best)["step"] == 8  # Of those evaluated since.
-    DAMAGE["zeros"](next((folder / "best").glob("*.data*")))
-    with pytest.raises(AlbertError, match=r"best/ckpt-8 is damaged: .* name another checkpoint"):
-        estimator.evaluate(held_out)
-    estimator.evaluate(held_out, f"{folder}/checkpoints/ckpt-8")
-
-
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_without_its_configuration_no_run_is_resumed(folder, train, kind):
     DAMAGE[kind](folder / "run_config.json")
@@ -121,23 +87,13 @@ def test_without_its_configuration_no_run_is_resumed(folder, train, kind):
     assert files_below(folder) == before
 
 
-@pytest.mark.slow
-def test_damaged_lines_of_the_log_are_dropped_and_counted(folder, train, uninterrupted, capsys):
-    lines = (folder / "metrics.jsonl").read_bytes().splitlines()
-    lines[1:1] = [b'{"step": 1, "sp', b"\xff\xfe\0", b"[]"]
-    (folder / "metrics.jsonl").write_bytes(b"\n".join(lines) + b'\n{"step": 7, "spl')
-    train(folder)
-    assert end(folder) == uninterrupted
-    assert "metrics.jsonl has 3 damaged lines; they are dropped." in capsys.readouterr().out
-
-
 def state_of(run):
     """The state that determines how a run continues, bit for bit."""
     return [v.numpy().tobytes() for v in variables_of(run)], json.dumps(run.divergence.state)
 
 
 def variables_of(run):
-    weights = run.evaluator.model.named_weights()
+    weights = run.estimator.model.named_weights()
     return [*weights.values(), *run.optimizer.weights, run.skipped]
 
 

@@ -137,17 +137,6 @@ def test_the_graphs_of_a_run_are_freed(tmp_path, make, strategy):
     assert live_graphs() == kept
 
 
-@pytest.mark.slow  # In test_stopped_evaluations.py, the signal is sent during an evaluation.
-def test_sigterm_saves_and_the_run_resumes_to_the_same_end(tmp_path, make, uninterrupted):
-    estimator, spec, _ = make(tmp_path, steps_per_loop=1)
-    with pytest.raises(SystemExit) as exit_info:
-        estimator.train(interrupted_at(spec, 6, lambda: os.kill(os.getpid(), signal.SIGTERM)))
-    assert exit_info.value.code == 128 + signal.SIGTERM
-    resumed, spec, _ = make(tmp_path)
-    resumed.train(spec)
-    assert_same(weights_of(resumed), uninterrupted[1])
-
-
 def test_waiting_for_input_is_measured_and_warned_of_once(tmp_path, make, capsys):
     estimator, spec, _ = make(tmp_path, steps=7, **HEADS_ALONE)
     estimator.train(with_action(spec, lambda _: time.sleep(0.2)))
@@ -195,22 +184,6 @@ def test_auto_precision_keeps_that_of_an_existing_run(
     (tmp_path / "run_config.json").write_text(json.dumps(run))
     estimator, *_ = make(tmp_path, precision="auto")
     assert estimator.config.precision == "float32"
-
-
-@pytest.mark.slow  # By default, tests/distributed accumulates those of two devices.
-def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path, make):
-    # Without dropout, which differs by micro-batch. For replicas see tests/distributed.
-    results, logs = [], []
-    for parts in (1, 4):
-        values = {"log_every_steps": 1, "gradient_accumulation_steps": parts}
-        estimator, spec, _ = make(tmp_path / str(parts), NO_DROPOUT, **values)
-        estimator.train(spec)
-        results.append(weights_of(estimator))
-        logs.append(logged(tmp_path / str(parts)))
-    for entry, reference in zip(*reversed(logs)):
-        for key in ("loss", "masked_lm_loss", "sentence_order_accuracy", "gradient_norm"):
-            assert entry[key] == pytest.approx(reference[key], abs=1e-4), key
-    assert_same(*results, tolerance=2e-4)
 
 
 @pytest.mark.slow

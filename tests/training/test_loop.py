@@ -60,12 +60,12 @@ def new_run(make):
 
 
 def values_of(run):
-    return {name: value.numpy() for name, value in run.evaluator.model.named_weights().items()}
+    return {name: value.numpy() for name, value in run.estimator.model.named_weights().items()}
 
 
 def train(run):
     """Trains; returns the names of the weights and of the slots that changed."""
-    weights, slots = run.evaluator.model.named_weights(), run.optimizer.named_slots()
+    weights, slots = run.estimator.model.named_weights(), run.optimizer.named_slots()
     before = {name: value.numpy() for name, value in {**weights, **slots}.items()}
     run.run()
     return tuple(
@@ -81,7 +81,7 @@ def test_weights_without_a_gradient_keep_every_bit(way, tmp_path, new_run):
     task = functools.partial(PretrainingTask, sop_weight=0.0)
     run = new_run(tmp_path, task=task, **WAYS[way])
     weights, slots = train(run)
-    names = run.evaluator.model.named_weights()
+    names = run.estimator.model.named_weights()
     assert weights == {name for name in names if not name.startswith(OF_SENTENCES)}
     assert slots == {f"{name}/adam_{slot}" for name in weights for slot in "mv"}
 
@@ -107,7 +107,7 @@ def test_each_part_of_each_batch_has_other_dropout_masks(
     tf.config.run_functions_eagerly(True)
     try:
         for _ in range(2):
-            run.evaluator.strategy.run(run.loop.replica_step, args=(next(batches),))
+            run.estimator.strategy.run(run.loop.replica_step, args=(next(batches),))
     finally:
         tf.config.run_functions_eagerly(False)
     assert len(seeds) == len(set(seeds)) == 2 * parts
@@ -123,7 +123,7 @@ class InfiniteLossTask(PretrainingTask):
 
 def test_a_step_whose_loss_alone_is_not_finite_changes_nothing(tmp_path, new_run):
     run = new_run(tmp_path, task=InfiniteLossTask, freeze="encoder")
-    values = {**run.evaluator.model.named_weights(), **run.optimizer.named_slots()}
+    values = {**run.estimator.model.named_weights(), **run.optimizer.named_slots()}
     before = {name: value.numpy() for name, value in values.items()}
     metrics = run.loop.run(run._batches(0), 1)
     assert np.isfinite(metrics["gradient_norm"]) and metrics["gradient_norm"] > 0
@@ -155,7 +155,7 @@ FREEZING = {
 def test_frozen_weights_keep_every_bit_and_have_no_slots(frozen, way, tmp_path, new_run):
     settings, pattern = FREEZING[frozen]
     run = new_run(tmp_path, **settings, **WAYS[way])
-    names = run.evaluator.model.named_weights()
+    names = run.estimator.model.named_weights()
     trained = {name for name in names if not re.match(pattern, name)}
     assert 0 < len(trained) < len(names)
     weights, slots = train(run)
@@ -201,7 +201,7 @@ def products(function, *arguments):
 def backward_products(run):
     """Counts the matrix products of a step beyond those of the forward pass."""
     batch = dict(next(run._batches(0)))
-    task, model, strategy = run.task, run.evaluator.model, run.evaluator.strategy
+    task, model, strategy = run.task, run.estimator.model, run.estimator.strategy
     step = products(lambda batch: strategy.run(run.loop.replica_step, args=(batch,)), batch)
     return step - products(lambda batch: task.sums(model, batch, training=True), batch)
 
@@ -260,7 +260,7 @@ def test_a_run_is_resumed_with_the_same_frozen_weights_only(tmp_path, new_run):
 
 
 def test_frozen_weights_that_the_checkpoint_lacks_are_warned_of(tmp_path, new_run, capsys):
-    weights = new_run(tmp_path).evaluator.model.named_weights()
+    weights = new_run(tmp_path).estimator.model.named_weights()
     held = {name: weight for name, weight in weights.items() if "pooler" not in name}
     tf.train.Checkpoint(weights=tf.train.Checkpoint(**held)).write(str(tmp_path / "initial"))
     values = {"init_checkpoint": str(tmp_path / "initial"), "steps": 1}

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import signal
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import run_pretraining
 from tests.support.script_server import ROOT, environment
 from tests.training.conftest import pretraining_columns, write_records
 from tests.training.damage import stored
@@ -90,31 +88,6 @@ def uninterrupted(tmp_path_factory, arguments, script_server):
     with script_server.running("run_pretraining", arguments(folder), folder.parent / "log"):
         assert script_server.status(120) == 0
     return weights(folder)
-
-
-# By default, a run is sent a signal in test_stopped_evaluations.py.
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(
-    tmp_path, arguments, script_server, run_script, uninterrupted, number
-):
-    folder, files = tmp_path / "run", [tmp_path / "stdout", tmp_path / "stderr"]
-    flags = arguments(folder, steps_per_loop=1)
-    with script_server.running("run_pretraining", flags, *files) as process:
-        while not (files[1].exists() and "train 1/" in files[1].read_text()):
-            assert script_server.status(0.02) is None, files[1].read_text()
-        os.kill(process, number)
-        assert script_server.status(120) == 128 + number
-    out, err = (path.read_text() for path in files)
-    assert "Traceback" not in err
-    assert f"{number.name}: saving" in err
-    step = int(re.search(r"^Stopped at step (\d+) and saved", out, re.M)[1])
-    assert 0 < step < STEPS
-    assert saved_steps(folder) == [step]
-    resumed = run_script(run_pretraining, *arguments(folder))
-    assert resumed.returncode == 0
-    assert f"at step {step}." in resumed.stdout
-    assert uninterrupted and weights(folder) == uninterrupted
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ def test_the_other_steps_train_all_layers(tmp_path, new_run, folder):
     run.loop.run(run._batches(SHALLOW_STEPS), STEPS - SHALLOW_STEPS)
     finished = TrainingRun(*new_run(folder, **SHALLOW), None)
     finished.store.restore_newest()
-    assert_same(weights_of(run.evaluator), weights_of(finished.evaluator))
+    assert_same(weights_of(run.estimator), weights_of(finished.estimator))
 
 
 @pytest.mark.parametrize("step", [2, 3, 4])
@@ -107,8 +107,8 @@ def test_evaluations_use_all_layers(tmp_path, make):
     first = logged(tmp_path / "run", "eval")[0]
     deep = TrainingRun(*make(tmp_path / "deep", DEEP, **values)[:2], None)
     deep.store.restore(str(tmp_path / f"run/checkpoints/ckpt-{SHALLOW_STEPS}"))
-    outputs = deep.evaluator.outputs(held_out, lambda: None)
-    results = deep.evaluator.metrics(held_out, outputs)
+    outputs = deep.estimator.outputs(held_out, lambda: None)
+    results = deep.estimator.metrics(held_out, outputs)
     assert first == {"step": SHALLOW_STEPS, "split": "eval", **results}
 
 

@@ -11,13 +11,12 @@ import signal
 import time
 
 import pytest
-import tensorflow as tf
 
 from albert_tf import EvalSpec
 from albert_tf.io.signals import StopSignals
 from tests.faults.same import compare
 from tests.training.conftest import HEADS_ALONE
-from tests.training.runs import STEPS, fail, logged, saved_steps, with_action
+from tests.training.runs import STEPS, logged, saved_steps, with_action
 
 #: Steps between evaluations; between checkpoints there are 5.
 EVERY = 2
@@ -111,19 +110,6 @@ def test_a_checkpoint_that_is_due_is_saved_before_the_evaluation(
     assert saved_before_evaluations == [[], [], [5], [5], [10], [12]]
 
 
-@pytest.mark.slow
-def test_a_run_killed_in_an_evaluation_ends_like_the_uninterrupted_one(
-    tmp_path, start, uninterrupted
-):
-    step = 10  # A checkpoint is due.
-    estimator, train_spec, eval_spec = start(tmp_path)
-    killed = with_action_in_evaluation(eval_spec, step // EVERY, fail)
-    with pytest.raises(tf.errors.OpError):
-        estimator.train_and_evaluate(train_spec, killed)
-    assert saved_steps(tmp_path) == [step]
-    finish_and_compare(start, tmp_path, uninterrupted)
-
-
 def test_an_evaluation_that_was_not_logged_is_repeated_once(tmp_path, start, uninterrupted):
     """The log comes last: what was killed before it may have saved the best weights."""
     folder = tmp_path / "run"
@@ -151,27 +137,3 @@ def test_a_signal_ends_an_evaluation_outside_of_training_between_two_batches(
         estimator.evaluate(interrupted, str(uninterrupted))
     assert signals.received == signal.SIGTERM
     assert 4 <= len(asked) < BATCHES
-
-
-@pytest.mark.slow
-def test_a_run_stopped_in_its_last_evaluation_stops_early_as_well(tmp_path, start):
-    def open_run(folder):
-        opened = start(folder, early_stopping_evals=2)
-        # No evaluation is better than the first one.
-        opened[0].task.metrics = lambda *_: {"masked_lm_accuracy": 0.5}
-        return opened
-
-    ends = {}
-    for name in ("whole", "stopped"):
-        folder = tmp_path / name
-        estimator, train_spec, eval_spec = open_run(folder)
-        if name == "stopped":
-            with pytest.raises(SystemExit):
-                estimator.train_and_evaluate(
-                    train_spec, with_action_in_evaluation(eval_spec, 3, terminate)
-                )
-            estimator, *_ = open_run(folder)
-        estimator.train_and_evaluate(train_spec, eval_spec)
-        ends[name] = saved_steps(folder)
-    assert ends == {"whole": [6], "stopped": [6]}
-    assert not compare(tmp_path / "whole", tmp_path / "stopped").differences

@@ -38,12 +38,3 @@ def test_pauses_of_the_machine_change_neither_the_result_nor_the_time_it_takes(
     began = time.monotonic()
     assert timing.typical_seconds(steps_of(seconds, pauses)) == pytest.approx(seconds, rel=0.15)
     assert time.monotonic() - began < 5 + sum(pauses.values())
-
-
-def test_blocks_that_disagree_are_timed_for_longer(monkeypatch):
-    monkeypatch.setattr(timing, "_SECONDS", 0.5)
-    monkeypatch.setattr(timing, "_MOST_SECONDS", 3.0)
-    # Two of the first four blocks are slow: the middle of four is neither.
-    slow_at_first = {1: 0.5, 3: 0.5}
-    seconds = timing.typical_seconds(steps_of(0.25, slow_at_first))
-    assert seconds == pytest.approx(0.25, rel=0.15)
