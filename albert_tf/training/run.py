@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
 from collections.abc import Iterator
@@ -41,20 +40,6 @@ if TYPE_CHECKING:
 
 #: Seconds that one call of the loop may take, so that progress shows and signals are answered.
 LOOP_SECONDS = 5.0
-
-
-class _StateOf(tf.train.experimental.PythonState):
-    """Keeps the state of the divergence check in the run's checkpoints."""
-
-    def __init__(self, check: DivergenceCheck) -> None:
-        super().__init__()
-        self._check = check
-
-    def serialize(self) -> str:
-        return json.dumps(self._check.state)
-
-    def deserialize(self, serialized: str) -> None:
-        self._check.state = json.loads(serialized)
 
 
 class TrainingRun:
@@ -118,7 +103,7 @@ class TrainingRun:
         self.loop = TrainLoop(
             self.strategy, self.task, estimator.model, self.optimizer, schedule, config
         )
-        state = {"skipped_steps": self.skipped, "divergence": _StateOf(self.divergence)}
+        state = {"skipped_steps": self.skipped, "divergence": self.divergence}
         if self.loop.loss_scale:
             state["loss_scale"] = self.loop.loss_scale
         self.store = CheckpointStore(
@@ -130,8 +115,6 @@ class TrainingRun:
             self.chief,
         )
         self.results: dict[str, float] | None = None
-        # Evaluations since the best one.
-        self._not_better = 0
         self._stopping = False
 
     def run(self) -> dict[str, float] | None:
@@ -216,16 +199,12 @@ class TrainingRun:
         with self.strategy.scope():
             damaged = self.store.restore_newest()
         step = int(self.optimizer.iterations.numpy())
-        check_same_everywhere(
-            self.strategy,
-            step,
-            f"the step of the newest checkpoint in {self.folder}",
-        )
+        what = f"the step of the newest checkpoint in {self.folder}"
+        check_same_everywhere(self.strategy, step, what)
         if self.chief:  # All processes have read them.
             self.folder.set_aside_checkpoints(damaged)
         self.store.restore_best()
         self._check_best(step)
-        self._not_better = self._count_not_better(step)
         print(f"Resuming {self.folder} at step {step}.")
         if note := version_note(self.folder):
             print(note)
@@ -240,13 +219,6 @@ class TrainingRun:
                 "of those of the steps that follow; evaluate during training again (`do_eval`), or "
                 f"move {self.folder.file(BEST)} away."
             )
-
-    def _count_not_better(self, step: int) -> int:
-        """Returns the number of evaluations since the best one, of those logged up to a step."""
-        best, count = self.store.best, 0
-        if self.chief and self.eval_spec and best and best.is_of(self.eval_spec.fingerprint):
-            count = sum(best.step < logged <= step for logged in self._logged_evaluations())
-        return cluster_max(self.strategy, count)
 
     def _logged_evaluations(self) -> dict[int, dict[str, float]]:
         """Returns the metrics of all evaluations in the log, by step."""
@@ -353,7 +325,7 @@ class TrainingRun:
         return bool(stopped_early) or step == self.train_spec.max_steps
 
     def _compare_with_best(self, step: int, value: float) -> None:
-        """Saves the weights if the value of the metric is the best so far, or counts it."""
+        """Saves the weights if the value of the metric is the best so far."""
         best = self.store.best
         sign = 1 if self.task.best_metric_larger_is_better else -1
         if best and not best.is_of(self.eval_spec.fingerprint):
@@ -361,9 +333,6 @@ class TrainingRun:
             best = None
         if np.isfinite(value) and (best is None or sign * value > sign * best.value):
             self.store.save_best(step, self.task.best_metric, value, self.eval_spec.fingerprint)
-            self._not_better = 0
-        elif best is None or step > best.step:  # Else it is repeated after a resumption.
-            self._not_better += 1
 
     def _last_evaluation(self, step: int) -> dict[str, float]:
         """Returns the metrics of a finished run; evaluates again if they are of other data."""
@@ -374,8 +343,12 @@ class TrainingRun:
 
     def _stopped_early(self, step: int) -> str | None:
         """Returns why the run is over before its last step; None if it is not."""
-        patience, best = self.config.early_stopping_evals, self.store.best
-        if not (patience and best and self._not_better >= patience):
+        patience, best, count = self.config.early_stopping_evals, self.store.best, 0
+        if not (patience and best):
+            return None
+        if self.chief and best.is_of(self.eval_spec.fingerprint):
+            count = sum(best.step < logged <= step for logged in self._logged_evaluations())
+        if cluster_max(self.strategy, count) < patience:
             return None
         return (
             f"Stopped early at step {step}: no better {best.metric} than the {best.value:.4f} of "
