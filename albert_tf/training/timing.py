@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import statistics
 import time
 from collections.abc import Callable, Iterable
-
-import numpy as np
 
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.training.estimator import Estimator
@@ -20,12 +19,9 @@ from albert_tf.training.task import Task
 
 #: The first steps trace and compile.
 _WARM_UP_STEPS = 2
-#: Blocks of steps are timed that take at least so many seconds each; so many blocks, at least.
-_BLOCK_SECONDS, _FEWEST_BLOCKS = 0.2, 3
-#: How long to time blocks that agree, and others. Pauses of the machine do not count.
-_SECONDS, _MOST_SECONDS = 4.0, 10.0
-#: Blocks agree if the middle half of them differ by this share of the median, at most.
-_SPREAD = 0.1
+#: Blocks of steps are timed that take at least so many seconds each, for this long in all. Pauses
+#: of the machine do not count.
+_BLOCK_SECONDS, _SECONDS = 0.2, 6.0
 
 
 def step_seconds(
@@ -75,7 +71,6 @@ def typical_seconds(run: Callable[[int], object]) -> float:
             steps *= 2
             continue
         seconds.append(took / steps)
-        low, median, high = np.percentile(seconds, (25, 50, 75))
-        enough = _SECONDS if high - low <= _SPREAD * median else _MOST_SECONDS
-        if len(seconds) >= _FEWEST_BLOCKS and len(seconds) * steps * median >= enough:
-            return float(median)
+        median = statistics.median(seconds)
+        if len(seconds) >= 3 and len(seconds) * steps * median >= _SECONDS:
+            return median

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import AlbertError, DamagedError
+from albert_tf.errors import AlbertError
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training.checkpoints import CheckpointStore, load_weights
 from albert_tf.weights.load import LoadReport
@@ -172,20 +170,6 @@ def test_heads_may_be_missing_and_are_reported(tmp_path):
 def test_no_checkpoint_is_one_sentence(tmp_path):
     with pytest.raises(AlbertError, match="There is no checkpoint at"):
         find_checkpoint(str(tmp_path))
-
-
-@pytest.mark.parametrize("part", [".index", ".data-00000-of-00001"])
-def test_a_damaged_checkpoint_is_one_sentence(tmp_path, part):
-    weights = variables(1)
-    store = store_of(tmp_path, weights)
-    store.save(1)
-    prefix = store.folder.newest()
-    path = Path(prefix + part)
-    path.write_bytes(path.read_bytes()[:8])
-    with pytest.raises(AlbertError, match=r"ckpt-1 is damaged: .*Get it again"):
-        load_weights(prefix, variables(0))
-    with pytest.raises(DamagedError, match="ckpt-1 is damaged"):
-        store_of(tmp_path, variables(0)).restore(prefix)
 
 
 def test_a_report_groups_many_names_of_one_scope():

@@ -157,22 +157,6 @@ def test_a_pipe_in_place_of_a_file_is_refused(folder, part):
         open_checkpoint(str(folder / "checkpoints/ckpt-30"))
 
 
-def test_an_index_that_points_beyond_its_end_is_damaged(tmp_path):
-    prefix = tf.train.Checkpoint(weights=tf.Variable([1.0])).write(str(tmp_path / "ckpt"))
-    index = tmp_path / "ckpt.index"
-    content = bytearray(index.read_bytes())
-    content[-46:-44] = b"\xff\x7f"  # In the last 48 bytes: where the list of blocks lies.
-    index.write_bytes(content)
-    with pytest.raises(DamagedError, match="is damaged"):
-        open_checkpoint(prefix)
-
-
-def test_missing_indexes_do_not_start_the_run_afresh(folder):
-    for step in (10, 20, 30):
-        (folder / f"checkpoints/ckpt-{step}.index").unlink()
-    assert_refused_unchanged(folder, r"There is no good checkpoint")
-
-
 @pytest.mark.parametrize("damage", DAMAGE.values())
 def test_the_list_of_checkpoints_is_for_other_programs(folder, damage):
     listed = tf.train.get_checkpoint_state(str(folder / "checkpoints"))

@@ -282,17 +282,6 @@ def test_mixed_bfloat16_keeps_float32_weights(bfloat16_run):
     assert np.isfinite(logged(folder)[-1]["loss"])
 
 
-@pytest.mark.slow
-def test_jit_compile_trains_alike(tmp_path, make):
-    losses = []
-    for jit in (False, True):
-        folder = tmp_path / str(jit)
-        estimator, spec, _ = make(folder, NO_DROPOUT, jit_compile=jit, log_every_steps=1)
-        estimator.train(spec)
-        losses.append([entry["loss"] for entry in logged(folder)])
-    np.testing.assert_allclose(losses[1], losses[0], atol=1e-4)
-
-
 def test_a_batch_that_does_not_divide_is_refused(tmp_path, make):
     estimator, spec, _ = make(tmp_path, gradient_accumulation_steps=3)
     with pytest.raises(AlbertError, match="`train_batch_size`=8 is not divisible by 3"):
