@@ -70,8 +70,7 @@ class PretrainingTask(Task):
             "name": self.name,
             "config": self.config.to_dict(),
             "sop_weight": self.sop_weight,
-            # Runs of versions without it have no such entry.
-            "neighbor_attention": self.neighbor_attention or None,
+            "neighbor_attention": self.neighbor_attention,
         }
 
     def save_files(self, folder: str) -> None:

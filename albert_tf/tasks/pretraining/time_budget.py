@@ -190,6 +190,6 @@ def recorded_plan(folder: str, seconds: float, is_compact: bool) -> Plan | None:
         )
     values = {name: run.get(name) for name in _RECORDED}
     values["num_train_steps"] = train.get("max_steps")
-    values["neighbor_attention"] = bool(recorded["task"].get("neighbor_attention"))
+    values["neighbor_attention"] = recorded["task"].get("neighbor_attention")
     values = {"seconds": seconds, **values, **masks(is_compact)}
     return from_json(Plan, values, run_folder.file(RUN_CONFIG))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
+from albert_tf.weights.run_folder import find_checkpoint, has_checkpoint
 
 THRESHOLDS_FILE = "thresholds.json"
 
@@ -77,12 +78,7 @@ def load_threshold(folder: str) -> Threshold | None:
 
 def _checkpoint(folder: str) -> str | None:
     """Returns the name of the weights that are used, relative to the folder; None without any."""
-    from albert_tf.weights.run_folder import find_checkpoint
-
-    try:
-        return os.path.relpath(find_checkpoint(folder), folder)
-    except AlbertError:
-        return None
+    return os.path.relpath(find_checkpoint(folder), folder) if has_checkpoint(folder) else None
 
 
 def save_threshold(folder: str, value: float, f1: float, found_on: str) -> None:
