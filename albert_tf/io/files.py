@@ -78,8 +78,9 @@ def check_folder(path: str) -> None:
 
 
 def check_pattern(pattern: str, what: str = "input file") -> None:
-    """Raises AlbertError if nothing is at a path; `expand_globs` checks globs."""
-    if not glob.has_magic(pattern) and not exists(pattern):
+    """Raises AlbertError if a local path or glob matches nothing; `what` describes the files."""
+    # Python treats brackets and backslashes slightly differently from TensorFlow.
+    if not (exists(pattern) or glob.glob(pattern) or {*pattern} & {*"[\\"}):
         raise AlbertError(f"No {what} matches {pattern!r}; check the path.")
     check_no_device(pattern, what)
 

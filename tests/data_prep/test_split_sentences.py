@@ -199,5 +199,5 @@ def test_the_script_prints_counts_or_one_line_of_error(run_script, tmp_path):
     paths = [f"--input_file={tmp_path}/none*.txt", f"--output_file={tmp_path}/other.txt"]
     bad = run_script(split_sentences_module, *paths)
     assert bad.returncode == 1
-    assert bad.stderr.splitlines()[-1].startswith("error: No input file matches")
+    assert bad.stderr.splitlines()[-1].startswith("error: --input_file: No input file matches")
     assert "Traceback" not in bad.stderr
