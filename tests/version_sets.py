@@ -42,9 +42,9 @@ from albert_tf.tasks.export import export_ids, export_task
 from albert_tf.tasks.pretraining.data import open_records
 from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
+from albert_tf.weights.load import load_weights
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.train_sentencepiece import Settings, train_sentencepiece

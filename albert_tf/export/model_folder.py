@@ -20,9 +20,8 @@ from albert_tf.io import files, folders
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import is_name, locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
-from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.specs import FLOAT32
-from albert_tf.weights.load import POOLER, SENTENCE_ORDER, open_source
+from albert_tf.weights.load import POOLER, SENTENCE_ORDER, load_weights, open_source
 from albert_tf.weights.run_folder import (
     CHECKPOINTS,
     RESULTS_FILE,

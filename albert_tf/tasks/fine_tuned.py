@@ -17,9 +17,9 @@ from albert_tf.io.tensorflow_import import check_not_forked
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.tasks.base import FineTuningTask, load_model_files
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
-from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.cluster import output_lock
 from albert_tf.training.specs import RunConfig
+from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import model_folder
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a run, its best weights, and initial weights.
+"""Checkpoints of a run, and its best weights.
 
 Weights are stored under their official names (`named_weights()`), so a checkpoint outlives changes
 to the Python code, and checkpoints of the TF1 release are read by the same names.
@@ -8,7 +8,7 @@ to the Python code, and checkpoints of the TF1 release are read by the same name
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -16,15 +16,7 @@ from albert_tf.errors import AlbertError, DamagedError, StoppedError, first_line
 from albert_tf.io import files, removal, storage
 from albert_tf.keras2 import keras
 from albert_tf.weights.checkpoint import check_checkpoint
-from albert_tf.weights.load import (
-    POOLER,
-    SENTENCE_ORDER,
-    LoadReport,
-    assign_weights,
-    open_source,
-)
 from albert_tf.weights.run_folder import BEST, CHECKPOINTS, BestRecord, RunFolder
-from albert_tf.weights.source import Source
 
 
 class CheckpointStore:
@@ -171,45 +163,3 @@ class CheckpointStore:
             if not isinstance(error, StoppedError):
                 error = f"Cannot write {what}: {first_line(error)}."
             raise StoppedError(f"{error} {last}") from None
-
-
-def load_weights(
-    path: str | Source, named_weights: Mapping[str, tf.Variable], whole: bool = False
-) -> LoadReport:
-    """Assigns weights from a checkpoint by name.
-
-    Args:
-      path: anything `albert_tf.weights.load.open_source` recognises, or the Source it returns.
-      named_weights: the model's weights by official name.
-      whole: the checkpoint must hold every variable. Otherwise the pooler may be missing, and task
-        heads may be missing or have another shape; they keep their initial values.
-
-    Raises:
-      AlbertError: there is no readable checkpoint, a required variable is missing or has another
-        shape, or the checkpoint has layers that the model lacks.
-    """
-    source = path if isinstance(path, Source) else open_source(path)
-    report = assign_weights(source, named_weights)
-    required = report.missing if whole else report.missing_of_encoder
-    left_out = report.unexpected_of_encoder
-    if required or left_out:
-        parts, settings = [], ""
-        if report.difference_in_groups:
-            parts.append(report.difference_in_groups)
-            settings = " (num_hidden_groups, inner_group_num and parameter_sharing)"
-        if required:
-            parts.append(f"it lacks {_some(required)}")
-        if left_out:
-            parts.append(f"it also has {_some(left_out)}")
-        advice = f"Use the configuration the checkpoint was trained with{settings}."
-        if not left_out and {*required} <= POOLER | SENTENCE_ORDER:
-            advice = "Other libraries' masked LMs lack these weights; fine-tune the model first."
-        raise AlbertError(
-            f"The checkpoint {report.checkpoint} does not fit the model; {'; '.join(parts)}. "
-            f"{advice}"
-        )
-    return report
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

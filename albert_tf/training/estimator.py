@@ -18,7 +18,6 @@ from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.cluster import barrier, is_chief, lost_workers, output_lock
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.loop import Predictor, distribute
@@ -27,6 +26,7 @@ from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec, ch
 from albert_tf.training.strategy import announce_devices, fast_precisions, make_strategy
 from albert_tf.training.task import Task
 from albert_tf.training.tpu import check_tpu_run
+from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, has_checkpoint
 
 #: Held while random generators are seeded and used, as they belong to all threads.

@@ -17,7 +17,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.signals import StopSignals, stop_exception
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
-from albert_tf.training.checkpoints import CheckpointStore, load_weights
+from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.cluster import check_same_everywhere, cluster_max
 from albert_tf.training.data_errors import data_errors
 from albert_tf.training.divergence import DivergenceCheck
@@ -32,7 +32,7 @@ from albert_tf.training.specs import (
     check_train_batch,
 )
 from albert_tf.training.task import trainable_weights
-from albert_tf.weights.load import ENCODER_SCOPE
+from albert_tf.weights.load import ENCODER_SCOPE, load_weights
 from albert_tf.weights.run_folder import BEST
 
 if TYPE_CHECKING:

@@ -36,8 +36,6 @@ _WEIGHTS = "weights/"
 _TF1_STATE = ("/adam_m", "/adam_v", "global_step")
 #: Scope of all variables in the release's TF1 hub modules.
 _HUB_SCOPE = "module/"
-#: The shared layer of the models that brightmart/albert_zh trained before the release.
-_ALBERT_ZH_LAYER = "bert/encoder/layer_shared/"
 #: TensorFlow's errors on reading a checkpoint. IndexError: its data is cut off.
 _READ_ERRORS = (IndexError, ValueError, tf.errors.OpError)
 
@@ -147,13 +145,7 @@ class CheckpointSource(Source):
 
     @functools.cached_property
     def _keys(self) -> dict[str, str]:
-        keys = weight_keys(self._reader.get_variable_to_shape_map())
-        if any(name.startswith(_ALBERT_ZH_LAYER) for name in keys):
-            raise AlbertError(
-                f"The checkpoint {self.location} has an architecture of brightmart/albert_zh that "
-                "is not ALBERT's; of its models, take one with `google` in its name."
-            )
-        return keys
+        return weight_keys(self._reader.get_variable_to_shape_map())
 
     @functools.cached_property
     def shapes(self) -> dict[str, list[int]]:

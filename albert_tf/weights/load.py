@@ -20,6 +20,7 @@ from albert_tf.huggingface import CONFIG, TORCH_WEIGHTS, WEIGHTS
 from albert_tf.huggingface.config import read_config
 from albert_tf.huggingface.weights import HuggingFaceWeights
 from albert_tf.io import files
+from albert_tf.io.json_values import shown_names
 from albert_tf.pretrained.locate import SAVED_MODEL, locate
 from albert_tf.weights.checkpoint import CheckpointSource
 from albert_tf.weights.source import Source, bytes_in
@@ -144,18 +145,11 @@ class LoadReport:
         """Names in `unexpected` of layers that the model does not have."""
         return [n for n in self.unexpected if n.startswith(_LAYERS_SCOPE)]
 
-    @property
-    def difference_in_groups(self) -> str:
-        """Describes how groups of shared weights differ from the model's; "" if they do not."""
-        other_shape = [n.split(" ")[0] for n in self.missing if " " in n]
-        in_checkpoint = _count_groups([*self.matched, *self.unexpected, *other_shape])
-        in_model = _count_groups([*self.matched, *(n.split(" ")[0] for n in self.missing)])
-        differences = [
-            f"{count} {kind.format('group' if count == 1 else 'groups')} (the model {ours})"
-            for (kind, count), ours in zip(in_checkpoint.items(), in_model.values())
-            if count != ours
-        ]
-        return f"it has {' and '.join(differences)}" if differences else ""
+    def differences(self, missing: Sequence[str], unexpected: Sequence[str]) -> str:
+        """Describes some of the names in `missing` and `unexpected`; "" without any."""
+        parts = [f"it lacks {shown_names(missing, 2000)}"] if missing else []
+        parts += [f"it also has {shown_names(unexpected, 2000)}"] if unexpected else []
+        return "; ".join(parts)
 
     @property
     def positions_note(self) -> str:
@@ -178,17 +172,6 @@ class LoadReport:
         return "\n".join(lines)
 
 
-def _count_groups(names: Sequence[str]) -> dict[str, int]:
-    """Returns the numbers of groups that variables with these names belong to."""
-    paths = [n[len(_LAYERS_SCOPE) :].split("/") for n in names if n.startswith(_LAYERS_SCOPE)]
-    parts = [path[:3] for path in paths if len(path) >= 3]
-    return {
-        "{} of attention weights": len({g for g, _, part in parts if part.startswith("attention")}),
-        "{} of feed-forward weights": len({g for g, _, part in parts if part.startswith("ffn")}),
-        "inner {}": len({inner for _, inner, _ in parts}),
-    }
-
-
 def _by_scope(names: Sequence[str]) -> list[str]:
     """Returns names, with those of a common scope (two levels) merged if there are many."""
     scopes = ["/".join(name.split("/")[:2]) for name in names]
@@ -199,6 +182,35 @@ def _by_scope(names: Sequence[str]) -> list[str]:
             for name, scope in zip(names, scopes)
         )
     )
+
+
+def load_weights(
+    path: str | Source, named_weights: Mapping[str, tf.Variable], whole: bool = False
+) -> LoadReport:
+    """Assigns weights by name, and checks that they fit the model.
+
+    Args:
+      path: anything that `open_source` recognises, or the Source that it returns.
+      named_weights: the model's weights by official name.
+      whole: the source must hold every variable. Otherwise the pooler may be missing, and task
+        heads may be missing or have another shape; they keep their initial values.
+
+    Raises:
+      AlbertError: there are no readable weights, a required variable is missing or has another
+        shape, or the source has layers that the model lacks.
+    """
+    report = assign_weights(path if isinstance(path, Source) else open_source(path), named_weights)
+    required = report.missing if whole else report.missing_of_encoder
+    left_out = report.unexpected_of_encoder
+    if required or left_out:
+        advice = "Use the configuration the checkpoint was trained with."
+        if not left_out and {*required} <= POOLER | SENTENCE_ORDER:
+            advice = "Other libraries' masked LMs lack these weights; fine-tune the model first."
+        raise AlbertError(
+            f"The checkpoint {report.checkpoint} does not fit the model; "
+            f"{report.differences(required, left_out)}. {advice}"
+        )
+    return report
 
 
 def assign_weights(source: Source, named_weights: Mapping[str, tf.Variable]) -> LoadReport:

@@ -100,17 +100,10 @@ def _check_report(report: LoadReport, allow_partial: bool) -> None:
     """Raises AlbertError for variables that do not match, or warns of them."""
     if report.repeated:
         warnings.warn(f"{report.checkpoint}: {report.positions_note}.", stacklevel=3)
-    parts = []
-    encoder_matches = not (report.missing_of_encoder or report.unexpected_of_encoder)
-    if not encoder_matches and report.difference_in_groups:
-        parts.append(report.difference_in_groups)
-    if report.missing:
-        parts.append(f"it lacks {', '.join(report.missing)}")
-    if report.unexpected:
-        parts.append(f"it also has {', '.join(report.unexpected)}")
-    if not parts:
+    differences = printable(report.differences(report.missing, report.unexpected))
+    if not differences:
         return
-    differences = printable("; ".join(parts))
+    encoder_matches = not (report.missing_of_encoder or report.unexpected_of_encoder)
     is_masked_lm = not report.unexpected and {*report.missing} <= POOLER | SENTENCE_ORDER
     if is_masked_lm or (allow_partial and encoder_matches):
         warnings.warn(f"{report.checkpoint} was loaded in part: {differences}.", stacklevel=3)

@@ -37,10 +37,10 @@ from albert_tf.tasks.squad.features import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
 from albert_tf.tokenization.sequences import join_segments, pad_sequences
 from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import RunConfig
 from albert_tf.weights.checkpoint import write_tf2
+from albert_tf.weights.load import load_weights
 from tests.support.builders import tiny_config
 from tests.support.self_checks import checked_in_this_process
 from tests.support.small_tasks import write_run

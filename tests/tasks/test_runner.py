@@ -22,10 +22,10 @@ from albert_tf.tasks import runner
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.fine_tune_config import FineTuneConfig
 from albert_tf.tasks.runner import Examples, fine_tune, run
-from albert_tf.training.checkpoints import load_weights
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.loop import Predictor, TrainLoop
 from albert_tf.training.specs import RunConfig, TrainSpec
+from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import BestRecord, model_folder
 from tests.tasks.conftest import CONFIG
 from tests.training.damage import files_below

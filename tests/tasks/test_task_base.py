@@ -12,7 +12,7 @@ from albert_tf.export.conversion import WRITERS
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
-from albert_tf.training.checkpoints import load_weights
+from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder
 from tests.tasks.conftest import CONFIG
 

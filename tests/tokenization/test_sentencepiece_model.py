@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece: the ids of the official tokenizer, the digit-comma rule, and word starts."""
 
+import io
 import json
 import string
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece as spm
+from sentencepiece import sentencepiece_model_pb2 as pb2
 
-from albert_tf.tokenization.sentencepiece_model import starts_word
+from albert_tf.tokenization.sentencepiece_model import model_fault, starts_word
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.tokenization.conftest import RELEASED_MODEL, needs_release
 
@@ -109,3 +112,34 @@ def test_word_starts_are_indexed_by_id(small_model):
     assert tokenizer.word_starts[tokenizer.special_ids].all()
     expected = [starts_word(tokenizer.id_to_piece(i)) for i in range(5, tokenizer.vocab_size)]
     assert tokenizer.word_starts[5:].tolist() == expected
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"])
+def test_every_normalization_rule_is_accepted(rule):
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.Train(
+        sentence_iterator=iter(["abc def ghi"] * 20),
+        model_writer=model,
+        vocab_size=15,
+        normalization_rule_name=rule,
+        hard_vocab_limit=False,
+        user_defined_symbols=["<x>", "<xy>"],
+        minloglevel=2,
+    )
+    assert model_fault(pb2.ModelProto.FromString(model.getvalue())) == ""
+
+
+def test_a_rule_of_the_users_own_is_accepted(tmp_path):
+    rules = tmp_path / "rules.tsv"
+    lines = (f"{' '.join(f'{c:X}' for c in b'a' * n)}\t62" for n in range(1, 25))
+    rules.write_text("\n".join(lines))
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.Train(
+        sentence_iterator=iter(["bcd efg hij"] * 20),
+        model_writer=model,
+        vocab_size=15,
+        normalization_rule_tsv=str(rules),
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    assert model_fault(pb2.ModelProto.FromString(model.getvalue())) == ""

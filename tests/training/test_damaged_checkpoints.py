@@ -14,8 +14,9 @@ import tensorflow as tf
 from albert_tf.errors import AlbertError, DamagedError
 from albert_tf.optimization.optimizer import create_optimizer
 from albert_tf.training import checkpoints
-from albert_tf.training.checkpoints import CheckpointStore, load_weights
+from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.weights.checkpoint import open_checkpoint
+from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder, find_checkpoint
 from tests.training.damage import DAMAGE, files_below, flip
 from tests.training.runs import saved_steps
