@@ -13,7 +13,6 @@ they were. On SIGTERM or SIGINT (Ctrl-C) it finishes the current steps, saves, a
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 
 from absl import flags
@@ -107,14 +106,6 @@ def define_flags() -> None:
         "neighbor_attention", False, "Start from random weights with which two attention heads "
         "look at the previous and at the next token. Small models learn context several times "
         "sooner. The paper starts without."
-    )  # fmt: skip
-    flags.DEFINE_integer(
-        "max_corrupt_records", 0, "Skip up to this many corrupt records in --input_file, and as "
-        "many in --eval_input_file; a record is corrupt if it cannot be read or has impossible "
-        "numbers (data_prep/verify_records.py checks more, such as checksums). All records are "
-        "read once at the start, and corrupt ones are listed. In training, another record of the "
-        "same shard replaces each, so that the order of all others stays. 0: the first corrupt "
-        "record stops the run.", 0
     )  # fmt: skip
     flags.DEFINE_float("sop_weight", 1.0, "Weight of the sentence order loss; 0: none.", 0.0)
     flags.DEFINE_float(
@@ -228,7 +219,7 @@ def _plan(run_config: RunConfig) -> Plan:
 def _record_settings() -> dict[str, object]:
     """Returns the arguments of open_records that hold for training and for held-out records."""
     sizes = {name: FLAGS[name].value for name in ("max_seq_length", "max_predictions_per_seq")}
-    return {"expected": sizes, "max_corrupt_records": FLAGS.max_corrupt_records}
+    return {"expected": sizes}
 
 
 def _check_settings(run_config: RunConfig) -> None:
@@ -299,8 +290,6 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
     task = PretrainingTask(config, source, FLAGS.sop_weight, settings.neighbor_attention)
     estimator = Estimator(task, run_config)
     if FLAGS.do_train:
-        if source.manifest and (warning := source.manifest.order_warning()):
-            print(warning, file=sys.stderr)
         shallow = ""
         if layers := run_config.shallow_layers:
             shallow = f" (layers in the first {run_config.num_shallow_steps:,}: {layers})"
@@ -312,8 +301,6 @@ def _run(run_config: RunConfig, settings: Plan | flags.FlagValues) -> None:
         estimator.train_and_evaluate(
             TrainSpec.of(source, settings.num_train_steps, FLAGS.time_budget), eval_spec
         )
-        if source.num_corrupt:
-            print(f"Trained without {source.num_corrupt:,} corrupt records; they are listed above.")
     if FLAGS.do_eval:
         results = estimator.evaluate(eval_spec)
         print_metrics(results)

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from albert_tf.data.manifest import (
-    BUILDER_VERSION,
     COMPACT_PRETRAINING,
     FILE_NAME,
     PRETRAINING,
@@ -182,7 +181,6 @@ class _Build:
                 {"path": path, "bytes": status.length, "modified_nanoseconds": status.mtime_nsec}
             )
         return {
-            "builder_version": BUILDER_VERSION,
             "tokenizer": self._tokenizer.spec.to_dict(),
             "options": {
                 **self._options.to_dict(),
@@ -212,17 +210,10 @@ class _Build:
         if not files.exists(self._path(FILE_NAME)):
             return None
         manifest = Manifest.load(self._folder)
-        others = ""
         if not self._is_planned(manifest):
-            others = "records of another corpus, tokenizer or options"
-        elif manifest.order_warning():
-            others = (
-                f"records of this corpus that version {manifest.builder_version} of the builder "
-                "made, one part of the text after the other"
-            )
-        if others:
             raise AlbertError(
-                f"{self._folder} holds {others}; give another folder, or set `overwrite`."
+                f"{self._folder} holds records of another corpus, tokenizer or options; give "
+                "another folder, or set `overwrite`."
             )
         if not all(is_complete(self._folder, shard) for shard in manifest.shards):
             return None
@@ -243,7 +234,7 @@ class _Build:
         if not files.exists(self._path(FILE_NAME)):
             return
         manifest = Manifest.load(self._folder)
-        if self._is_planned(manifest) and not manifest.order_warning():
+        if self._is_planned(manifest):
             return
         # The manifest goes last: it names what is still to be moved if this is killed.
         names = [*(shard.name for shard in manifest.shards), FILE_NAME]
@@ -348,8 +339,8 @@ class _Build:
             return
         if files.read_json(self._plan_path, "build plan") != self._plan:
             raise AlbertError(
-                f"{self._folder} holds an unfinished build of another corpus, tokenizer, options "
-                "or version; give another folder, or set `overwrite`."
+                f"{self._folder} holds an unfinished build of another corpus, tokenizer or "
+                "options; give another folder, or set `overwrite`."
             )
 
     def _tokenize(self, runner: Runner) -> Spill:
@@ -434,5 +425,4 @@ class _Build:
             tokenizer=self._plan["tokenizer"],
             options=self._plan["options"],
             statistics=summarize(spill.counts, counts, self._options),
-            builder_version=BUILDER_VERSION,
         )

@@ -122,16 +122,8 @@ class PretrainingOptions:
         return self.sentence_objective == "nsp" or self.official
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the options as a manifest records them.
-
-        Without `whole_sentences` and `repeat_prob` where they are off: older manifests lack them,
-        and their records are the same.
-        """
-        options = dataclasses.asdict(self)
-        for name in ("whole_sentences", "repeat_prob"):
-            if not options[name]:
-                del options[name]
-        return options
+        """Returns the options as a manifest records them."""
+        return dataclasses.asdict(self)
 
     def warning(self) -> str | None:
         """Returns a warning if long instances cannot have all their predictions, or None."""

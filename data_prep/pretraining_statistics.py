@@ -17,6 +17,8 @@ _CUTTING = (
     "chunks_paired_with_another_document",
     "chunks_dropped_no_other_document",
     "documents_skipped_single_sentence",
+    "sentences_left_out",
+    "instances_repeated",
 )
 
 
@@ -30,11 +32,6 @@ def summarize(
       counts: counts of all shards, over all passes.
       options: the build's options.
     """
-    cutting = list(_CUTTING)
-    if options.whole_sentences or options.repeat_prob:
-        cutting.append("sentences_left_out")
-    if options.repeat_prob:
-        cutting.append("instances_repeated")
     return {
         "corpus": dict(corpus),
         "instances": counts["instances"],
@@ -42,7 +39,7 @@ def summarize(
             counts["sequence_tokens"], counts["instances"] * options.max_seq_length
         ),
         **({} if options.compact else _masking_statistics(counts, options)),
-        "cutting": {name: counts[name] for name in cutting},
+        "cutting": {name: counts[name] for name in _CUTTING},
     }
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.data.record_faults import scan_shard
+from albert_tf.data.record_errors import scan_shard
 from albert_tf.data.records import Section, ShardInfo
 from albert_tf.errors import AlbertError
 from albert_tf.io import files

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -19,8 +18,6 @@ import pytest
 import tensorflow as tf
 
 import run_pretraining
-from albert_tf.data.framing import read_frames
-from albert_tf.data.manifest import Manifest
 from albert_tf.export.conversion import convert
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
@@ -81,35 +78,6 @@ def metrics(folder):
     return [json.loads(x) for x in (folder / "run/metrics.jsonl").read_text().splitlines()]
 
 
-def damaged(folder, *numbers):
-    """The masked records, with damaged payloads of some of them."""
-    data = bytearray(MASKED.read_bytes())
-    path = folder / "damaged.tfrecord"
-    path.write_bytes(data)
-    for frame in list(read_frames(str(path))):
-        if frame.number in numbers:
-            data[frame.offset + 100] ^= 16
-    path.write_bytes(data)
-    return path
-
-
-@pytest.fixture(scope="module")
-def old_and_damaged(tmp_path_factory, compact):
-    """Folder and first shard of compact records of an older builder, with a damaged record."""
-    folder = tmp_path_factory.mktemp("old") / "records"
-    shutil.copytree(compact, folder)
-    manifest = Manifest.load(str(compact))
-    shards = [dataclasses.replace(shard, sections=()) for shard in manifest.shards]
-    options = {**manifest.options, "dupe_factor": 2}
-    old = dataclasses.replace(manifest, shards=shards, options=options, builder_version=1)
-    old.save(str(folder))
-    (shard, *_) = sorted(folder.glob("*.tfrecord"))
-    data = bytearray(shard.read_bytes())
-    data[40] ^= 1
-    shard.write_bytes(data)
-    return folder, shard
-
-
 @pytest.fixture(scope="module")
 def finished_runs():
     """Folder and outputs of the runs below by name; each is made once and never changed."""
@@ -136,42 +104,21 @@ def trained(finished_runs, run, tmp_path_factory, compact):
 
 
 @pytest.fixture
-def trained_without_two(finished_runs, run, tmp_path_factory):
-    """A run on masked records that skips two corrupt ones."""
-    if "without two" not in finished_runs:
-        folder = tmp_path_factory.mktemp("without-two")
-        records = damaged(folder, 3, 4)
-        done = run(folder, "--max_corrupt_records=2", records=records)
-        assert done.returncode == 0, done.stderr
-        finished_runs["without two"] = folder, done
-    return finished_runs["without two"]
-
-
-@pytest.fixture
-def with_warnings(finished_runs, run, tmp_path_factory, trained, old_and_damaged, monkeypatch):
-    """A run that starts with the weights of `trained`, on old records, one of them damaged."""
-    if "with warnings" not in finished_runs:
-        # The warning is for large corpora.
-        monkeypatch.setattr("albert_tf.data.manifest._BUCKET_TOKENS", 10)
-        folder = tmp_path_factory.mktemp("with-warnings")
+def continued(finished_runs, run, tmp_path_factory, trained, compact):
+    """A run that starts with the weights of `trained`."""
+    if "continued" not in finished_runs:
+        folder = tmp_path_factory.mktemp("continued")
         done = run(
             folder,
             f"--init_checkpoint={trained[0] / 'run'}",
-            "--max_corrupt_records=1",
             "--random_seed=2147483647",
             "--num_train_steps=4",
             "--num_warmup_steps=3125",
-            records=old_and_damaged[0],
+            records=compact,
         )
         assert done.returncode == 0, done.stderr
-        finished_runs["with warnings"] = folder, done
-    return finished_runs["with warnings"]
-
-
-def test_records_of_an_older_builder_train_with_a_warning(with_warnings):
-    _, done = with_warnings
-    assert "Warning: an older builder wrote these records, with all 2 passes" in done.stderr
-    assert "build them again in another folder" in done.stderr
+        finished_runs["continued"] = folder, done
+    return finished_runs["continued"]
 
 
 def end_state(folder):
@@ -260,8 +207,8 @@ def test_compact_records_give_the_same_results_in_every_evaluation(run, tmp_path
     assert json.loads(results.read_text()) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_run_from_another_runs_weights_starts_at_step_0(with_warnings):
-    folder, done = with_warnings
+def test_a_run_from_another_runs_weights_starts_at_step_0(continued):
+    folder, done = continued
     assert "32 variables matched" in done.stdout
     assert [line["step"] for line in metrics(folder)] == [1, 4]
 
@@ -280,8 +227,8 @@ def test_the_learning_rate_is_scaled_with_the_batch_and_printed(trained):
     assert "peak learning rate 7.78e-05" in trained[1].stdout
 
 
-def test_a_warm_up_beyond_the_end_of_training_is_a_warning(with_warnings):
-    text = " ".join(with_warnings[1].stdout.split())
+def test_a_warm_up_beyond_the_end_of_training_is_a_warning(continued):
+    text = " ".join(continued[1].stdout.split())
     assert "Warning: the warm-up ends at step 3,125, but training ends at step 4:" in text
 
 
@@ -352,48 +299,6 @@ def test_a_truncated_record_file_is_named(run, tmp_path):
     assert "cut.tfrecord: record 39 (byte " in done.stderr
 
 
-def test_a_damaged_record_that_training_reads_is_named(
-    run, tmp_path, old_and_damaged, with_warnings
-):
-    records, shard = old_and_damaged
-    done = run(tmp_path, records=records)
-    assert done.returncode == 1
-    assert f"error: {shard}: record 0 (byte 0): its checksum is wrong; build or copy" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "1 of " in with_warnings[1].stdout
-
-
-def test_corrupt_records_are_skipped_and_counted(run, tmp_path, trained_without_two):
-    folder, whole = trained_without_two
-    records = folder / "damaged.tfrecord"
-    too_many = run(tmp_path, "--max_corrupt_records=1", records=records)
-    assert too_many.returncode == 1
-    assert "2 of 40 records are corrupt, which is more than --max_corrupt_records=1" in (
-        too_many.stderr
-    )
-    assert run(tmp_path, records=records).returncode == 1
-    assert "2 of 40 records are corrupt and passed over" in whole.stdout
-    assert "Trained without 2 corrupt records" in whole.stdout
-    assert {line["corrupt_records"] for line in metrics(folder)} == {2.0}
-
-
-@pytest.mark.slow  # tests/data/test_corrupt_records.py starts such data at a later step.
-def test_a_resumed_run_skips_the_same_corrupt_records(run, tmp_path, trained_without_two):
-    folder, _ = trained_without_two
-    expected = end_state(folder)
-    shutil.copytree(folder / "run", tmp_path / "run")
-    checkpoints = tmp_path / "run/checkpoints"
-    for path in [*checkpoints.glob("ckpt-16.*"), *checkpoints.glob("ckpt-12.*")]:
-        path.unlink()
-    (checkpoints / "checkpoint").write_text('model_checkpoint_path: "ckpt-8"\n')
-    records = folder / "damaged.tfrecord"
-    resumed = run(tmp_path, "--max_corrupt_records=2", records=records)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "at step 8" in resumed.stdout
-    for name, value in end_state(tmp_path).items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
-
-
 def test_records_that_contradict_masking_are_refused(run, tmp_path, compact):
     done = run(tmp_path, "--masking=dynamic")
     assert done.returncode == 1
@@ -433,3 +338,15 @@ def test_help_shows_the_flags_without_importing_tensorflow():
     )
     assert "--eval_every_steps" in done.stdout and "--tpu_name" in done.stdout
     assert " tensorflow" not in done.stderr
+
+
+def test_a_damaged_record_that_training_reads_is_named(run, tmp_path, compact):
+    shutil.copytree(compact, tmp_path / "records")
+    (shard, *_) = sorted((tmp_path / "records").glob("*.tfrecord"))
+    data = bytearray(shard.read_bytes())
+    data[40] ^= 1
+    shard.write_bytes(data)
+    done = run(tmp_path, records=tmp_path / "records")
+    assert done.returncode == 1
+    assert f"error: {shard}: record 0 (byte 0): its checksum is wrong; build or copy" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -7,16 +7,13 @@ payload, and a checksum of the payload (uint32); both checksums are masked CRC-3
 (tensorflow/core/lib/io/record_writer.h). A damaged payload loses one record. A damaged length hides
 where all later records begin.
 
-TensorFlow's reader gives up a file at its first damaged record, and ends the process if a length
-with a valid checksum asks for more memory than there is. So this module checks the lengths before
-TensorFlow reads the payloads.
+TensorFlow's reader gives up a file at its first damaged record. So `read_frames` follows the
+lengths itself, to find all of them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +22,6 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 
 if TYPE_CHECKING:
-    import numpy as np
     import tensorflow as tf
 
 #: The length and its checksum.
@@ -93,48 +89,6 @@ def read_piece(
     return dataset.take(count)
 
 
-def checked_offset(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Returns `offset` once the lengths of `count` records from there on are known to be possible.
-
-    In a tf.data pipeline, an impossible length raises tf.errors.InvalidArgumentError. The arguments
-    are those of `read_piece`.
-    """
-    import tensorflow as tf
-
-    return tf.ensure_shape(tf.numpy_function(_check_lengths, [path, offset, count], tf.int64), [])
-
-
-def _check_lengths(path: bytes, offset: np.int64, count: np.int64) -> np.int64:
-    import tensorflow as tf
-
-    # TensorFlow's own reader reports files that cannot be read.
-    with contextlib.suppress(tf.errors.OpError):
-        blocks = _blocks(os.fsdecode(path), int(offset)) if count > 0 else ()
-        for offsets, lost in blocks:
-            count -= len(offsets)
-            if count <= 0:
-                break
-            if lost is not None:
-                raise ValueError(f"{os.fsdecode(path)}: byte {lost}: {CUT_OFF}")
-    return offset
-
-
-def read_pieces(
-    path: tf.Tensor | str, offsets: tf.Tensor | list[int], counts: tf.Tensor | list[int]
-) -> tf.data.Dataset:
-    """Returns a data set of counts[i] records from byte offsets[i] on, for each i, in order."""
-    import tensorflow as tf
-
-    pieces = tf.cast(offsets, tf.int64), tf.cast(counts, tf.int64)
-
-    # AutoGraph's conversion takes longer than everything else here.
-    @tf.autograph.experimental.do_not_convert
-    def read(offset: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
-        return read_piece(path, offset, count)
-
-    return tf.data.Dataset.from_tensor_slices(pieces).flat_map(read)
-
-
 def read_frames(path: str) -> Iterator[Frame]:
     """Yields all records of a TFRecord file, including damaged ones, in bounded memory.
 
@@ -156,25 +110,6 @@ def read_frames(path: str) -> Iterator[Frame]:
         raise AlbertError(f"The record file {path} cannot be read: {error.message}.") from error
 
 
-def end_checksums(path: str) -> str:
-    """Returns the stored checksums of the first and last record in hex; "" for an empty file.
-
-    Damage to a payload does not change them. The file must not be cut off.
-    """
-    import tensorflow as tf
-
-    size = storage.size(path)
-    if not size:
-        return ""
-    with tf.io.gfile.GFile(path, "rb") as f:
-        length, _ = _HEADER.unpack(f.read(_HEADER_BYTES))
-        ends = []
-        for end in (length + FRAME_BYTES, size):
-            f.seek(end - _CHECKSUM_BYTES)
-            ends.append(f.read(_CHECKSUM_BYTES).hex())
-    return " ".join(ends)
-
-
 def map_intact(
     function: Callable[[list], list], items: list, errors: tuple[type[Exception], ...]
 ) -> list:
@@ -189,14 +124,14 @@ def map_intact(
         return [result for part in parts for result in map_intact(function, part, errors)]
 
 
-def _blocks(path: str, begin: int = 0) -> Iterator[tuple[list[int], int | None]]:
-    """Yields the byte offsets of records block by block, from the one at `begin` on.
+def _blocks(path: str) -> Iterator[tuple[list[int], int | None]]:
+    """Yields the byte offsets of records block by block.
 
     The last block comes with the offset from which on the file cannot be followed, if there is one.
     """
     import tensorflow as tf
 
-    size = storage.size(path)
+    begin, size = 0, storage.size(path)
     with tf.io.gfile.GFile(path, "rb") as f:
         while begin < size:
             f.seek(begin)
@@ -244,7 +179,7 @@ def _read_block() -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
     import tensorflow as tf
 
     def read(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-        return read_pieces(path, [offset], [count]).batch(count).get_single_element()
+        return read_piece(path, offset, count).batch(count).get_single_element()
 
     integer = tf.TensorSpec([], tf.int64)
     signature = [tf.TensorSpec([], tf.string), integer, integer]

@@ -16,12 +16,6 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json, shown
 
-SCHEMA_VERSION = 1
-#: Version of the pretraining data builder. 1: a shard holds all passes over one part of its text
-#: before the next part, and its manifest names no version. 2: pass after pass over the whole text.
-BUILDER_VERSION = 2
-#: Approximate number of tokens in a bucket of the builder: those of 8 MB of text.
-_BUCKET_TOKENS = 1 << 21
 FILE_NAME = "manifest.json"
 PRETRAINING = "pretraining"
 COMPACT_PRETRAINING = "compact_pretraining"
@@ -38,8 +32,6 @@ class Manifest:
       tokenizer: fields of the TokenizerSpec that produced the ids.
       options: all options of the builder.
       statistics: the builder's counts.
-      schema_version: version of the manifest's format.
-      builder_version: see BUILDER_VERSION; 1 for fine-tuning records.
     """
 
     kind: str
@@ -48,38 +40,11 @@ class Manifest:
     tokenizer: Mapping[str, Any]
     options: Mapping[str, Any]
     statistics: Mapping[str, Any]
-    schema_version: int = SCHEMA_VERSION
-    builder_version: int = 1
 
     @property
     def num_examples(self) -> int:
         """Number of examples in all shards."""
         return sum(shard.examples for shard in self.shards)
-
-    def order_warning(self) -> str | None:
-        """Returns a warning for pretraining records of builder version 1; None if not needed.
-
-        Their order does no harm if there is one pass, or if no shard has more than one bucket of
-        text, as the passes over a bucket are shuffled.
-        """
-        if self.builder_version > 1 or self.kind not in (PRETRAINING, COMPACT_PRETRAINING):
-            return None
-        corpus = self.statistics.get("corpus")
-        tokens = corpus.get("tokens") if isinstance(corpus, dict) else None
-        instances = self.statistics.get("instances")
-        passes = self.options.get("dupe_factor")
-        if not all(type(number) is int and number > 0 for number in (passes, instances, tokens)):
-            return None
-        largest = max((shard.examples for shard in self.shards if not shard.sections), default=0)
-        if passes == 1 or largest * tokens <= _BUCKET_TOKENS * instances:
-            return None
-        return (
-            f"Warning: an older builder wrote these records, with all {passes} passes over 8 MB of "
-            "text before the next 8 MB. Training on them sees the same small part of the text for "
-            "a long time. For a new run, build them again in another folder with "
-            "data_prep/create_pretraining_data.py; with --record_format=compact, one pass is "
-            "enough."
-        )
 
     def fingerprint(self) -> str:
         """Returns the hex SHA-256 of layout, tokenizer and the shards' checksums."""
@@ -101,27 +66,16 @@ class Manifest:
         """Reads a manifest from its file, or from the folder that holds it.
 
         Raises:
-          AlbertError: the file is missing, not JSON or of another schema version, has missing,
-            unknown or malformed fields, or names a shard outside its folder.
+          AlbertError: the file is missing or not JSON, has missing, unknown or malformed fields, or
+            names a shard outside its folder.
         """
         if not path.endswith(".json"):
             path = os.path.join(path, FILE_NAME)
         value = files.read_object(path, "manifest")
         where = f"The manifest {path}"
-        version = value.get("schema_version")
-        if version != SCHEMA_VERSION:
-            raise AlbertError(
-                f"{where} has schema version {shown(version)}, this program reads "
-                f"{SCHEMA_VERSION}; build the records again."
-            )
         manifest = from_json(cls, value, where)
         if not manifest.kind.isidentifier():
             raise AlbertError(f"{where} has an invalid kind: {shown(manifest.kind)}.")
-        if not 1 <= manifest.builder_version <= BUILDER_VERSION:
-            raise AlbertError(
-                f"{where} has builder version {manifest.builder_version}, this program reads "
-                f"versions up to {BUILDER_VERSION}; update it, or build the records again."
-            )
         for name in ("features", "tokenizer", "options", "statistics"):
             if not isinstance(value[name], dict):
                 raise AlbertError(f"{where} is malformed: {name} must be an object.")

@@ -21,25 +21,16 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.context import FileInput, InputContext
-from albert_tf.data.corrupt_records import (
-    ADVICE,
-    RepairedShard,
-    find_corrupt_records,
-    list_faults,
-)
 from albert_tf.data.dynamic_masking import DynamicMasking
-from albert_tf.data.framing import end_checksums
 from albert_tf.data.manifest import Manifest
-from albert_tf.data.record_faults import scan_shard
+from albert_tf.data.record_errors import raise_first_fault
 from albert_tf.data.record_files import find_manifests, joined_manifest
 from albert_tf.data.sections import Sections
 from albert_tf.data.training_order import (
-    ORDER_VERSION,
     SHUFFLE_WINDOW,
     TrainingOrder,
     order_fingerprint,
@@ -47,7 +38,6 @@ from albert_tf.data.training_order import (
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import shown_names
-from albert_tf.io.progress import Progress
 
 #: Number of batches in a chunk that is sorted by length.
 CHUNK_BATCHES = 64
@@ -92,18 +82,14 @@ class RecordSource:
         batches to. The last one must hold every row.
       masking: for compact records (records.compact_features): masks them.
       vocab_size: of the model, to check the records' ids; None: ids have no limit.
-      max_corrupt_records: how many corrupt records may be passed over. Training reads other records
-        of their shards in their place, evaluation leaves them out. If positive, the constructor
-        reads all records to find them.
-      num_examples: records in all shards, including corrupt ones.
-      num_corrupt: corrupt records that are passed over.
+      num_examples: records in all shards.
       manifest: of the shards, None if they have none.
       sections: of the shards.
       fingerprint: hex digest of the data, independent of its folder.
 
     Raises:
-      AlbertError: a shard is missing, cut off or of another size than its manifest says, all shards
-        are empty, or too many records are corrupt.
+      AlbertError: a shard is missing, cut off or of another size than its manifest says, or all
+        shards are empty.
     """
 
     files: list[str]
@@ -113,7 +99,6 @@ class RecordSource:
     lengths: tuple[int, ...] = ()
     masking: DynamicMasking | None = None
     vocab_size: int | None = None
-    max_corrupt_records: int = 0
 
     def __post_init__(self) -> None:
         """Finds the manifest and checks the shards."""
@@ -121,26 +106,16 @@ class RecordSource:
         self.manifest = joined_manifest(manifests, self.files)
         self._folder_manifests = list(manifests.values())
         infos = self.manifest.shards if self.manifest else None
-        repaired: list[RepairedShard] = []
-        if self.max_corrupt_records:
-            repaired = find_corrupt_records(
-                self.files, infos, self.features, self.vocab_size, self.max_corrupt_records
-            )
-        elif infos:
+        if infos is None:
+            infos = [_describe(path) for path in self.files]
+        else:
             for path, info in zip(self.files, infos):
                 _check_size(path, info)
-        if infos is None:
-            infos = [
-                _describe(path, repaired[i].records if repaired else None)
-                for i, path in enumerate(self.files)
-            ]
         self._infos = infos
         self.num_examples = sum(info.examples for info in infos)
         if not self.num_examples:
             raise AlbertError(f"The record files {shown_names(self.files)} hold no examples.")
-        self.num_corrupt = sum(len(shard.corrupt) for shard in repaired)
-        self._repaired = repaired if self.num_corrupt else []
-        self.sections = Sections.of(self.files, infos, self._repaired)
+        self.sections = Sections.of(self.files, infos)
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> str:
@@ -164,26 +139,9 @@ class RecordSource:
         """Reads all records to find out why a run failed.
 
         Raises:
-          AlbertError: a record is corrupt that is not passed over; names the first one.
+          AlbertError: a record is corrupt; names the first one.
         """
-        passed_over = {shard.path: shard.corrupt for shard in self._repaired}
-        with Progress("looking for damage", len(self.files), "shards") as progress:
-            for path in self.files:
-                for fault in scan_shard(path, self.features, vocab_size=self.vocab_size).faults:
-                    if fault.number not in passed_over.get(path, ()):
-                        raise AlbertError(f"{fault.place(path)}; {ADVICE}.")
-                progress.update(1)
-
-    @property
-    def corruption(self) -> str:
-        """A sentence about the records that are passed over; empty if there are none."""
-        if not self.num_corrupt:
-            return ""
-        verb = "record is" if self.num_corrupt == 1 else "records are"
-        return (
-            f"{self.num_corrupt:,} of {self.num_examples:,} {verb} corrupt and passed over: "
-            f"{list_faults(self._repaired)}."
-        )
+        raise_first_fault(self.files, self.features, self.vocab_size)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -193,7 +151,7 @@ class RecordSource:
         several folders, `options` and `statistics` are the first one's, and `mixed_with` has those
         of the others.
         """
-        common = {"order_version": ORDER_VERSION, "examples": self.num_examples}
+        common = {"examples": self.num_examples}
         if self.manifest is None:
             shards = [{"examples": info.examples, "name": info.name} for info in self._infos]
             return {**common, "shards": shards}
@@ -293,16 +251,6 @@ class RecordSource:
 
         sections = tf.data.Dataset.range(len(self.sections))
         dataset = sections.flat_map(self.sections.read).enumerate()
-        if self._repaired:
-            firsts = np.cumsum([0, *(shard.records for shard in self._repaired)])
-            numbers = [first + shard.corrupt for first, shard in zip(firsts, self._repaired)]
-            corrupt = tf.constant(np.concatenate(numbers), tf.int64)
-            dataset = dataset.map(
-                lambda index, record: (
-                    tf.where(tf.reduce_any(index == corrupt), tf.constant(-1, tf.int64), index),
-                    record,
-                )
-            )
         chunk = size * (CHUNK_BATCHES if self._is_sorted else 1)
         return _map_ahead(dataset.batch(chunk).flat_map(batches).enumerate(), parse)
 
@@ -359,17 +307,11 @@ def _describe_build(manifest: Manifest) -> dict[str, Any]:
     return {"options": options, "statistics": dict(manifest.statistics)}
 
 
-def _describe(path: str, examples: int | None) -> records.ShardInfo:
-    """Identifies a shard without a manifest by its size and the checksums at its ends.
-
-    Args:
-      path: of the shard.
-      examples: number of its records; None: not counted yet.
-    """
-    if examples is None:
-        examples = sum(1 for _ in records.read_examples(path))
+def _describe(path: str) -> records.ShardInfo:
+    """Describes a shard without a manifest."""
+    examples = sum(1 for _ in records.read_examples(path))
     size = storage.size(path)
-    return records.ShardInfo(os.path.basename(path), examples, size, end_checksums(path))
+    return records.ShardInfo(os.path.basename(path), examples, size, files.sha256(path))
 
 
 def _check_size(path: str, shard: records.ShardInfo) -> None:

@@ -92,8 +92,7 @@ def find_manifest(paths: Sequence[str]) -> Manifest | None:
 def joined_manifest(manifests: Mapping[str, Manifest], paths: Sequence[str]) -> Manifest | None:
     """Returns one manifest with exactly the shards `paths`, in this order.
 
-    Of several folders, it has the options and the statistics of the first one, and the oldest
-    builder version.
+    Of several folders, it has the options and the statistics of the first one.
 
     Args:
       manifests: as returned by `find_manifests(paths)`.
@@ -116,9 +115,8 @@ def joined_manifest(manifests: Mapping[str, Manifest], paths: Sequence[str]) -> 
     if None in shards:
         unlisted = paths[shards.index(None)]
         raise AlbertError(f"{unlisted} is not listed in the {FILE_NAME} beside it.")
-    oldest = min(manifest.builder_version for manifest in manifests.values())
     first = next(iter(manifests.values()))
-    return dataclasses.replace(first, shards=shards, builder_version=oldest)
+    return dataclasses.replace(first, shards=shards)
 
 
 def _common_fields(manifest: Manifest) -> dict[str, Any]:

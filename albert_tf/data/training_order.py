@@ -23,9 +23,6 @@ import tensorflow as tf
 
 from albert_tf.data.sections import Sections
 
-#: Version of the order. The data's fingerprint includes it, as a run must not change its order.
-#: 1: whole shards, without lanes.
-ORDER_VERSION = 2
 #: Number of records shuffled together, over all lanes. Builders shuffle within shards already;
 #: 16384 records of length 512 take about 50 MB, twice, as the next windows are read ahead.
 SHUFFLE_WINDOW = 16384
@@ -65,14 +62,9 @@ def deal(examples: Sequence[int], batch_size: int, max_lanes: int = MAX_LANES) -
 
 
 def order_fingerprint(sections: Sections) -> str:
-    """Returns an identifier of the order of sections, except for the seed and the batch size.
-
-    It is empty for a single section, which all versions visit in the same order.
-    """
-    if len(sections) == 1:
-        return ""
+    """Returns an identifier of the order of sections, except for the seed and the batch size."""
     layout = repr((sections.shards.tolist(), sections.examples.tolist()))
-    return f"order{ORDER_VERSION}-{hashlib.sha256(layout.encode()).hexdigest()[:16]}"
+    return hashlib.sha256(layout.encode()).hexdigest()[:16]
 
 
 class TrainingOrder:

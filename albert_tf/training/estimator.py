@@ -14,12 +14,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.context import InputContext, InputFn
+from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError, DivergedError
 from albert_tf.io.progress import Progress
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.training.cluster import barrier, is_chief, lost_workers, output_lock
-from albert_tf.training.data_errors import data_errors
 from albert_tf.training.loop import Predictor, distribute
 from albert_tf.training.run import TrainingRun
 from albert_tf.training.specs import ENCODER, EvalSpec, RunConfig, TrainSpec, check_eval_batch

@@ -219,9 +219,7 @@ class RunMonitor:
         # Not the first step after a resumption: the log is that of an uninterrupted run.
         if step % self._config.log_every_steps == 0 or step == 1 or last:
             self._watch_input(step, means.get("input_wait_share", 0.0))
-            corrupt = float(self._train_spec.corrupt_records)
-            counts = {"skipped_steps": float(skipped), "corrupt_records": corrupt}
-            self.log(step, "train", {**means, **counts})
+            self.log(step, "train", {**means, "skipped_steps": float(skipped)})
             self._clear()
 
     def _note_skipped(self, step: int, metrics: dict[str, np.ndarray], skipped: int) -> None:

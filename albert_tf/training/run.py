@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.data.record_errors import data_errors
 from albert_tf.errors import AlbertError
 from albert_tf.io.signals import StopSignals, stop_exception
 from albert_tf.modeling.flops import PASSES
 from albert_tf.optimization.schedule import WarmupPolynomialDecay
 from albert_tf.training.checkpoints import CheckpointStore
 from albert_tf.training.cluster import check_same_everywhere, cluster_max
-from albert_tf.training.data_errors import data_errors
 from albert_tf.training.divergence import DivergenceCheck
 from albert_tf.training.loop import TrainLoop, distribute
 from albert_tf.training.monitors import RunMonitor, logged_metrics

@@ -58,7 +58,6 @@ class TrainSpec:
       max_steps: the global step at which to stop.
       data_fingerprint: identifies the data; a resumed run must have the same one.
       data_description: describes the data, as JSON values; stored with the run.
-      corrupt_records: number of records that are skipped, for the log.
       time_budget: the seconds that `max_steps` were planned for; stored with the run. None: they
         were given.
     """
@@ -67,7 +66,6 @@ class TrainSpec:
     max_steps: int
     data_fingerprint: str = ""
     data_description: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    corrupt_records: int = 0
     time_budget: float | None = None
 
     def __post_init__(self) -> None:
@@ -84,7 +82,6 @@ class TrainSpec:
             max_steps=max_steps,
             data_fingerprint=source.fingerprint,
             data_description=source.description,
-            corrupt_records=source.num_corrupt,
             time_budget=time_budget,
         )
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.dynamic_masking import DynamicMasking, RowNumbers
 from albert_tf.data.masking_options import MASK_SHARE, MaskingOptions
-from albert_tf.data.record_faults import check_columns
+from albert_tf.data.record_errors import check_columns
 from data_prep.assembly import Batch
 from data_prep.masking import mask
 from tests.support.cases import slow

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import framing
-from albert_tf.data.framing import BAD_PAYLOAD, CUT_OFF, FRAME_BYTES, read_frames, read_pieces
+from albert_tf.data.framing import BAD_PAYLOAD, CUT_OFF, FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
 
 PAYLOADS = [bytes([i]) * (10 + 7 * i) for i in range(9)]
@@ -80,8 +80,3 @@ def test_an_empty_file_has_no_records_and_a_missing_one_is_named(tmp_path):
     assert frames(str(tmp_path / "empty")) == []
     with pytest.raises(AlbertError, match="none does not exist"):
         frames(str(tmp_path / "none"))
-
-
-def test_pieces_of_a_file_are_read_in_any_order(path):
-    dataset = read_pieces(path, [OFFSETS[5], OFFSETS[0], OFFSETS[5]], [2, 3, 1])
-    assert list(dataset.as_numpy_iterator()) == [PAYLOADS[i] for i in (5, 6, 0, 1, 2, 5)]

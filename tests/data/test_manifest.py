@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests: their files, damaged ones, fingerprints, and the warning about old records."""
+"""Manifests: their files, damaged ones, fingerprints."""
 
 import dataclasses
 import json
@@ -23,15 +23,6 @@ MANIFEST = Manifest(
     tokenizer={"kind": "sentencepiece", "lower_case": True},
     options={"random_seed": 1},
     statistics={"masked_share": 0.15},
-    builder_version=2,
-)
-#: Of builder version 1, for 30 million tokens in 10 passes.
-OLD_MANIFEST = dataclasses.replace(
-    MANIFEST,
-    shards=MANIFEST.shards[:1],
-    options={"dupe_factor": 10},
-    statistics={"corpus": {"tokens": 30_000_000}, "instances": 6},
-    builder_version=1,
 )
 
 
@@ -45,43 +36,6 @@ def test_a_manifest_survives_its_file(tmp_path):
     path = MANIFEST.save(str(tmp_path))
     assert Manifest.load(str(tmp_path)) == Manifest.load(path) == MANIFEST
     assert Manifest.load(path).num_examples == 7
-
-
-def test_a_manifest_of_the_first_builder_loads_with_the_same_fingerprint(tmp_path):
-    path, values = saved_values(tmp_path)
-    del values["builder_version"]
-    for shard in values["shards"]:
-        del shard["sections"]
-    path.write_text(json.dumps(values))
-    manifest = Manifest.load(str(path))
-    assert manifest.builder_version == 1
-    assert [shard.sections for shard in manifest.shards] == [(), ()]
-    assert manifest.fingerprint() == MANIFEST.fingerprint()
-
-
-@pytest.mark.parametrize("kind", ["pretraining", "compact_pretraining"])
-def test_pretraining_records_of_the_first_builder_get_a_warning(kind):
-    warning = dataclasses.replace(OLD_MANIFEST, kind=kind).order_warning()
-    assert "all 10 passes over 8 MB" in warning
-    assert "build them again" in warning and "create_pretraining_data.py" in warning
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"builder_version": 2},
-        {"kind": "classification"},
-        {"options": {"dupe_factor": 1}},
-        {"options": {"dupe_factor": "10"}},
-        {"options": {}},
-        {"statistics": {"corpus": {"tokens": 3_000_000}, "instances": 6}},
-        {"statistics": {"corpus": [30_000_000], "instances": 6}},
-        {"statistics": {}},
-        {"shards": MANIFEST.shards[1:]},
-    ],
-)
-def test_records_whose_order_does_no_harm_get_no_warning(change):
-    assert dataclasses.replace(OLD_MANIFEST, **change).order_warning() is None
 
 
 @pytest.mark.parametrize(
@@ -105,13 +59,9 @@ def a_shard(**changes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": 99}, "schema version 99"),
         ({"kind": "a poem"}, "an invalid kind: 'a poem'"),
         ({"extra": 1}, "unknown key 'extra'"),
         ({"tokenizer": ...}, "the key 'tokenizer' is missing"),
-        ({"builder_version": 3}, "builder version 3"),
-        ({"builder_version": "2"}, "'builder_version' must be of type int, not '2'"),
-        ({"builder_version": True}, "'builder_version' must be of type int, not True"),
         ({"shards": []}, "lists no shards"),
         ({"shards": [{"name": "a"}]}, "malformed"),
         (a_shard(examples=-4), "b has a number that is too small"),

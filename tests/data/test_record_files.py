@@ -156,11 +156,6 @@ def test_records_of_the_same_vocabulary_under_another_name_can_be_mixed(save):
     assert find_manifest(paths).tokenizer == specs[0]
 
 
-def test_mixed_shards_have_the_oldest_builder_version(save):
-    assert find_manifest(save(new={"builder_version": 2}, old={})).builder_version == 1
-    assert find_manifest(save(new={"builder_version": 2})).builder_version == 2
-
-
 @pytest.mark.parametrize(
     ("option", "other"),
     [

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import pathlib
-import shutil
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,11 +13,10 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
-from albert_tf.data.framing import read_frames
 from albert_tf.data.manifest import PRETRAINING, Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import record_files
-from albert_tf.data.training_order import ORDER_VERSION, deal
+from albert_tf.data.training_order import deal
 from tests.support.cases import slow
 from tests.support.numbered_records import NUMBER, encode_pairs, numbers_of
 
@@ -77,15 +74,6 @@ def test_each_pass_is_seen_in_another_order(tmp_path):
     seen = stream(write(tmp_path, repeated(16)), 16, 80).reshape(10, 8, 16)
     assert (np.sort(seen, axis=1) == np.sort(seen[0], axis=0)).all()
     assert len({order.tobytes() for order in seen}) == 10
-
-
-def test_the_order_of_a_single_shard_is_that_of_earlier_versions(tmp_path):
-    """Fine-tuning that an earlier version started can be resumed."""
-    source = write(tmp_path, [[[0] * 20]])
-    expected = [2, 3, 13, 14, 15, 16, 12, 19, 17, 18, 5, 4, 3, 8, 0, 11, 10, 6, 7, 2]
-    window = open_source(tmp_path, shuffle_window=12)
-    assert stream(window, 10, 2, "number", start_step=1).ravel().tolist() == expected
-    assert source.fingerprint == f"{source.manifest.fingerprint()}-2"
 
 
 #: Documents of the sections of six shards, 30 records each, and one without sections.
@@ -158,25 +146,6 @@ def test_a_pipeline_opens_only_the_shards_of_its_rows(tmp_path, pipeline):
     np.testing.assert_array_equal(stream(source, 8, 170, "number", **context), whole[:, rows])
 
 
-def test_corrupt_records_of_sections_are_replaced_and_none_moves(uneven, tmp_path):
-    shutil.copytree(uneven[0], tmp_path, dirs_exist_ok=True)
-    source, intact = open_source(tmp_path), uneven[1]
-    path = pathlib.Path(source.files[0])
-    data = bytearray(path.read_bytes())
-    offsets = [frame.offset for frame in read_frames(str(path))]
-    for number in (2, 3, 29):  # The last of a section, the first of the next, the last of all.
-        data[offsets[number] + 14] ^= 1
-    path.write_bytes(data)
-    repaired = open_source(tmp_path, max_corrupt_records=3, shuffle_window=12)
-    assert repaired.num_corrupt == 3 and repaired.fingerprint == source.fingerprint
-    good = np.setdiff1d(np.arange(180), [2, 3, 29])
-    expected = np.arange(180)
-    expected[[2, 3, 29]] = good[[2, 3, 29 % 27]]
-    np.testing.assert_array_equal(stream(repaired, 12, 40, "number"), expected[intact])
-    in_order = numbers_of(repaired.eval_input_fn(InputContext(60)), name="number")
-    np.testing.assert_array_equal(in_order.ravel(), expected)
-
-
 def test_lanes_divide_the_batch_and_are_about_equally_large():
     def lanes(examples, batch_size, **limit):
         lane_of = deal(examples, batch_size, **limit)
@@ -201,5 +170,3 @@ def test_the_layout_of_the_sections_is_part_of_the_fingerprint(tmp_path):
     old = write(tmp_path / "old", repeated(2), with_sections=False)
     assert new.manifest.fingerprint() == old.manifest.fingerprint()
     assert new.fingerprint != old.fingerprint
-    assert f"-order{ORDER_VERSION}-" in new.fingerprint
-    assert new.description["order_version"] == ORDER_VERSION

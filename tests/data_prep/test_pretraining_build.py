@@ -5,7 +5,6 @@
 import dataclasses
 import functools
 import gzip
-import json
 import os
 import pathlib
 import signal
@@ -243,24 +242,6 @@ def test_missing_shards_of_a_finished_build_are_built_again(tmp_path, text, voca
     assert digests(tmp_path) == expected
 
 
-def test_records_of_an_older_builder_are_refused_if_their_order_matters(
-    tmp_path, text, vocabulary, monkeypatch
-):
-    manifest = build(text, vocabulary, tmp_path)
-    shards = [dataclasses.replace(shard, sections=()) for shard in manifest.shards]
-    old = dataclasses.replace(manifest, shards=shards, builder_version=1)
-    old.save(str(tmp_path))
-    expected = digests(tmp_path)
-    # A small corpus is well mixed and needs no new build, even with `overwrite`.
-    for overwrite in (False, True):
-        assert build(text, vocabulary, tmp_path, overwrite=overwrite) == old
-    monkeypatch.setattr("albert_tf.data.manifest._BUCKET_TOKENS", 10)
-    with pytest.raises(AlbertError, match="version 1 of the builder"):
-        build(text, vocabulary, tmp_path)
-    assert digests(tmp_path) == expected
-    assert build(text, vocabulary, tmp_path, overwrite=True) == manifest
-
-
 @pytest.fixture
 def blocked(tmp_path):
     """A folder in place of the fifth shard, so that it cannot be written."""
@@ -282,19 +263,6 @@ def test_a_build_that_failed_continues_with_either_runner(tmp_path, text, vocabu
     build(text, vocabulary, tmp_path / "whole")
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
     assert first.stat().st_mtime_ns == written
-
-
-def test_an_unfinished_build_of_an_older_builder_is_not_continued(
-    tmp_path, text, vocabulary, blocked
-):
-    with pytest.raises(AlbertError, match="cannot be written"):
-        build(text, vocabulary, tmp_path / "out")
-    plan = tmp_path / "out/_build/plan.json"
-    values = json.loads(plan.read_text())
-    del values["builder_version"]
-    plan.write_text(json.dumps(values))
-    with pytest.raises(AlbertError, match=r"unfinished build of another .* or version"):
-        build(text, vocabulary, tmp_path / "out")
 
 
 # Not slow: builds that fail and continue, above, and tests/faults, which kill a local runner.

@@ -53,7 +53,6 @@ def open_records(
     masked_lm_prob: float | None = None,
     ngram: int | None = None,
     seed: int = 12345,
-    max_corrupt_records: int = 0,
 ) -> RecordSource:
     """Opens pretraining records and checks that the model can read them.
 
@@ -67,7 +66,6 @@ def open_records(
       masking: "static" requires records that hold masks, "dynamic" compact ones; "auto" takes both.
       masked_lm_prob, ngram: for compact records, other options than those in their manifest.
       seed: seed of the training order and of dynamic masks.
-      max_corrupt_records: see RecordSource.
 
     Raises:
       AlbertError: there are no such files, they do not hold pretraining records, or the records
@@ -138,17 +136,9 @@ def open_records(
             f"The records {patterns} have length {length}, but the model has only "
             f"max_position_embeddings={config.max_position_embeddings}; build shorter records."
         )
-    source = RecordSource(
-        paths,
-        features,
-        seed,
-        masking=dynamic_masking,
-        vocab_size=config.vocab_size,
-        max_corrupt_records=max_corrupt_records,
+    return RecordSource(
+        paths, features, seed, masking=dynamic_masking, vocab_size=config.vocab_size
     )
-    if source.num_corrupt:
-        print(f"{patterns}: {source.corruption}")
-    return source
 
 
 def sequence_length(source: RecordSource) -> int:

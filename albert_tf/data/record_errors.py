@@ -1,22 +1,40 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Finds faulty records: damaged bytes, another layout, contents that no model can train on."""
+"""Finds faulty records: damaged bytes, another layout, contents that no model can train on.
+
+A run that reads a faulty record stops with TensorFlow's error. `data_errors` then searches the
+shards for the record, and names it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.data import records
+from albert_tf.data.context import InputFn
 from albert_tf.data.framing import CUT_OFF, Frame, map_intact, read_frames
+from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.io import storage
+from albert_tf.io.progress import Progress
 
 if TYPE_CHECKING:
     from albert_tf.tokenization.tokenizer import Tokenizer
 
+#: An error of the input pipeline reaches a step through the iterator, and TensorFlow lists it among
+#: the nodes ("[[{{node ParseExample}}]] [[IteratorGetNext]]"). A suffix as in
+#: "[[IteratorGetNext/_4]]" marks a transfer between devices, which fails with any error. The list
+#: of nodes is lost if the message quotes a record that contains a zero byte.
+_OF_THE_INPUT = re.compile(r"IteratorGetNext\w*(\}\})?\]|Could not parse example input")
+#: A missing embedding or class, as operations on a CPU report it.
+_OUT_OF_RANGE = re.compile(r"indices\[[\d,]*\] = \S+ is not in \[|Received a label value of \S+")
 #: Records checked together.
 _BATCH = 1000
 OTHER_LAYOUT = "it does not have the layout of the others"
@@ -25,6 +43,87 @@ OTHER_LAYOUT = "it does not have the layout of the others"
 Columns = Mapping[str, Any]
 #: A description of a fault, and bool [n]: which records have it.
 Finding = tuple[str, np.ndarray]
+
+
+@contextlib.contextmanager
+def data_errors(input_fn: InputFn) -> Iterator[None]:
+    """Turns errors caused by damaged records into AlbertErrors that name the record.
+
+    An error of the input pipeline calls `input_fn.check`, if there is one, to find the damage. An
+    error of the model passes at once.
+
+    Args:
+      input_fn: yields the batches of the steps within this context.
+
+    Raises:
+      StoppedError: the input cannot be read for now.
+      AlbertError: it is damaged or gone, or may not be read. Other errors pass.
+    """
+    check = getattr(input_fn, "check", lambda: None)
+    try:
+        yield
+    # If TensorFlow quotes a record that is no example, the message is not UTF-8.
+    except UnicodeDecodeError:
+        check()
+        raise
+    except (
+        tf.errors.DataLossError,
+        tf.errors.NotFoundError,
+        tf.errors.PermissionDeniedError,
+        tf.errors.InvalidArgumentError,
+    ) as error:
+        if not _OF_THE_INPUT.search(str(error)):
+            if _OUT_OF_RANGE.search(str(error)):
+                raise AlbertError(
+                    f"The records hold an id or a label that the model does not have "
+                    f"({_cause(error)}); run data_prep/verify_records.py with --vocab_file to find "
+                    "it."
+                ) from error
+            raise
+        # The others name the file themselves.
+        if isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError)):
+            check()
+        if isinstance(error, tf.errors.InvalidArgumentError):
+            raise  # The records are good.
+        raise AlbertError(
+            f"The input records are damaged, missing or not readable ({_cause(error)}); "
+            "run data_prep/verify_records.py to find the shard."
+        ) from error
+    except tf.errors.OpError as error:
+        reason = storage.system_message(str(error))
+        if reason is None or not _OF_THE_INPUT.search(str(error)):
+            raise
+        line = next(line for line in str(error).splitlines() if reason in line)
+        raise StoppedError(
+            f"The input records cannot be read ({line.strip()[:300]}); mend that, or wait, and run "
+            "the same command again."
+        ) from error
+
+
+def _cause(error: tf.errors.OpError) -> str:
+    """Extracts the part of a message between the stack trace and the names of nodes."""
+    text = re.split(r"\n?\t? ?\[\[| \[Op:", error.message)[0].strip()
+    return text.splitlines()[-1] if text else type(error).__name__
+
+
+def raise_first_fault(
+    paths: Sequence[str], features: records.Features, vocab_size: int | None
+) -> None:
+    """Reads all records of some shards, and raises an AlbertError for the first faulty one.
+
+    Args:
+      paths: of the shards.
+      features: see `scan_shard`.
+      vocab_size: see `check_columns`.
+    """
+    with Progress("looking for damage", len(paths), "shards") as progress:
+        for path in paths:
+            for fault in scan_shard(path, features, vocab_size=vocab_size).faults:
+                raise AlbertError(
+                    f"{fault.place(path)}; build or copy the shard again (the same build gives the "
+                    "same bytes; data_prep/verify_records.py lists all faulty records)."
+                )
+            progress.update(1)
 
 
 class ShardScan(NamedTuple):
@@ -85,7 +184,6 @@ def _check_examples(
     vocab_size: int | None,
 ) -> list[str]:
     """Returns the first fault of each serialized record, "" if it has none."""
-    import tensorflow as tf
 
     def check(examples: list[bytes]) -> list[str]:
         columns = {
