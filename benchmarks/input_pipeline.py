@@ -35,7 +35,8 @@ from albert_tf.data import records
 from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.data.training_order import SHUFFLE_WINDOW, TrainingOrder
+from albert_tf.data.records import BLOCK_EXAMPLES
+from albert_tf.data.training_order import SHUFFLED_BLOCKS, TrainingOrder
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tasks.pretraining.data import open_records
@@ -95,7 +96,7 @@ def ways_to_read(source: RecordSource) -> dict[str, MakeDataset]:
             }
 
         # A buffer of parsed examples as large as ours of serialized ones would not fit in memory.
-        shuffled = read().shuffle(SHUFFLE_WINDOW // 16, seed=1)
+        shuffled = read().shuffle(BLOCK_EXAMPLES, seed=1)
         return shuffled.map(parse, tf.data.AUTOTUNE).batch(size).prefetch(tf.data.AUTOTUNE)
 
     def parse() -> tf.data.Dataset:
@@ -106,7 +107,7 @@ def ways_to_read(source: RecordSource) -> dict[str, MakeDataset]:
         "training input": lambda: source.train_input_fn(InputContext(size)),
         "parse, then batch": parse_then_batch,
         "reading alone": lambda: read().batch(size),
-        "reading and shuffling": lambda: TrainingOrder(source.sections, size, 1).batches(0, size),
+        "reading and shuffling": lambda: TrainingOrder(source.blocks, size, 1).batches(0, size),
         "parsing alone, one core": parse,
     }
 
@@ -145,8 +146,8 @@ def _read_so_far() -> int:
 
 
 def same_order_twice(source: RecordSource) -> bool:
-    """Whether two readers give the same examples in the same order, over two windows."""
-    batches = 2 * SHUFFLE_WINDOW // FLAGS.batch_size
+    """Whether two readers give the same examples in the same order, over two buffers."""
+    batches = 2 * SHUFFLED_BLOCKS * BLOCK_EXAMPLES // FLAGS.batch_size
     readers = (source.train_input_fn(InputContext(FLAGS.batch_size)) for _ in range(2))
     pairs = tf.data.Dataset.zip(tuple(reader.take(batches) for reader in readers))
     name = "masked_lm_ids"

@@ -95,8 +95,8 @@ def write_pretraining_shard(context: Context, task: ShardTask, advance: Advance)
     copies = os.path.join(task.build_folder, "buckets") if len(passes) > 1 else None
     with removal.own_temporaries(task.owner):
         with bucket_reader(task.build_folder, task.runs, copies) as read:
-            sections = (_one_pass(context, task, read, n, counts, advance) for n in passes)
-            info = records.write_sections(task.path, sections)
+            all_passes = (_one_pass(context, task, read, n, counts, advance) for n in passes)
+            info = records.write_passes(task.path, all_passes)
         files.write_json(task.note_path, dataclasses.asdict(ShardResult(info, dict(counts))))
 
 

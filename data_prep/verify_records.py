@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.data.record_errors import scan_shard
-from albert_tf.data.records import Section, ShardInfo
+from albert_tf.data.records import ShardInfo
+from albert_tf.data.training_order import Blocks
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
@@ -64,26 +65,25 @@ def verify_shard(
             )
         if files.sha256(path) != listed.sha256:
             raise AlbertError(f"{path} does not have the checksum in its manifest.")
-        _check_sections(path, listed.sections, scan.offsets)
+        _check_blocks(path, listed, scan.offsets)
     return count
 
 
-def _check_sections(path: str, sections: Sequence[Section], offsets: np.ndarray) -> None:
-    """Raises AlbertError if a section does not start where a record does.
+def _check_blocks(path: str, listed: ShardInfo, offsets: np.ndarray) -> None:
+    """Raises AlbertError if a block of the manifest does not start where a record does.
 
     Args:
       path: path of the shard.
-      sections: the shard's sections in the manifest, whose sums are known to be right.
+      listed: the shard's entry in the manifest, whose sums are known to be right.
       offsets: int64 [records]: the byte where each record starts.
     """
-    first, offset = 0, 0
-    for section in sections:
-        if offsets[first] != offset:
+    blocks = Blocks.of([path], [listed])
+    numbers = np.cumsum(blocks.examples) - blocks.examples
+    for number, wanted in zip(numbers.tolist(), blocks.offsets.tolist()):
+        if offsets[number] != wanted:
             raise AlbertError(
-                f"{path} has record {first} at byte {offsets[first]}; its manifest says that a "
-                f"section begins with it at byte {offset}."
+                f"{path} has record {number} at byte {offsets[number]}; its manifest says {wanted}."
             )
-        first, offset = first + section.examples, offset + section.bytes
 
 
 def verify(*folders: RecordFiles) -> int:

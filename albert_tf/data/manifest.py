@@ -47,11 +47,11 @@ class Manifest:
         return sum(shard.examples for shard in self.shards)
 
     def fingerprint(self) -> str:
-        """Returns the hex SHA-256 of layout, tokenizer and the shards' checksums."""
+        """Returns the hex SHA-256 of layout, tokenizer, and the shards' checksums and passes."""
         content = {
             "features": {name: dataclasses.asdict(spec) for name, spec in self.features.items()},
             "tokenizer": dict(self.tokenizer),
-            "shards": [shard.sha256 for shard in self.shards],
+            "shards": [[s.sha256, list(map(dataclasses.astuple, s.passes))] for s in self.shards],
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

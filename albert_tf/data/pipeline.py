@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
@@ -29,12 +30,7 @@ from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.record_errors import raise_first_fault
 from albert_tf.data.record_files import find_manifests, joined_manifest
-from albert_tf.data.sections import Sections
-from albert_tf.data.training_order import (
-    SHUFFLE_WINDOW,
-    TrainingOrder,
-    order_fingerprint,
-)
+from albert_tf.data.training_order import Blocks, TrainingOrder, read_blocks
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage
 from albert_tf.io.json_values import shown_names
@@ -77,14 +73,13 @@ class RecordSource:
       files: paths of the shards; their order matters for evaluation only.
       features: the record layout, from `albert_tf.data.records`.
       seed: of the training order.
-      shuffle_window: number of records shuffled together.
       lengths: for records of token sequences (records.sequence_features): ascending lengths to pad
         batches to. The last one must hold every row.
       masking: for compact records (records.compact_features): masks them.
       vocab_size: of the model, to check the records' ids; None: ids have no limit.
       num_examples: records in all shards.
       manifest: of the shards, None if they have none.
-      sections: of the shards.
+      blocks: of the shards.
       fingerprint: hex digest of the data, independent of its folder.
 
     Raises:
@@ -95,7 +90,6 @@ class RecordSource:
     files: list[str]
     features: records.Features
     seed: int = 12345
-    shuffle_window: int = SHUFFLE_WINDOW
     lengths: tuple[int, ...] = ()
     masking: DynamicMasking | None = None
     vocab_size: int | None = None
@@ -107,7 +101,7 @@ class RecordSource:
         self._folder_manifests = list(manifests.values())
         infos = self.manifest.shards if self.manifest else None
         if infos is None:
-            infos = [_describe(path) for path in self.files]
+            infos = [records.describe_shard(path) for path in self.files]
         else:
             for path, info in zip(self.files, infos):
                 _check_size(path, info)
@@ -115,7 +109,7 @@ class RecordSource:
         self.num_examples = sum(info.examples for info in infos)
         if not self.num_examples:
             raise AlbertError(f"The record files {shown_names(self.files)} hold no examples.")
-        self.sections = Sections.of(self.files, infos)
+        self.blocks = Blocks.of(self.files, infos)
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> str:
@@ -126,7 +120,7 @@ class RecordSource:
             identity = repr([dataclasses.astuple(info) for info in self._infos])
             data = hashlib.sha256(identity.encode()).hexdigest()
         masking = self.masking.fingerprint if self.masking else ""
-        parts = [data, order_fingerprint(self.sections), *map(str, self.lengths), masking]
+        parts = [data, *map(str, self.lengths), masking]
         return "-".join(filter(None, parts))
 
     def reseeded(self, seed: int) -> RecordSource:
@@ -178,7 +172,7 @@ class RecordSource:
     def _training_batches(self, context: InputContext) -> tf.data.Dataset:
         if self._is_sorted:
             return self._sorted_batches(context)
-        order = TrainingOrder(self.sections, context.batch_size, self.seed, self.shuffle_window)
+        order = TrainingOrder(self.blocks, context.batch_size, self.seed)
         dataset = order.batches(context.row_slice.start, context.rows, context.start_step)
         if self.masking:
             return self._masked(dataset, context)
@@ -203,7 +197,7 @@ class RecordSource:
             rows, lengths = tf.gather(rows, order), tf.gather(lengths, order)
             return tf.data.Dataset.from_tensor_slices((tf.gather(serialized, rows), lengths))
 
-        order = TrainingOrder(self.sections, chunk, self.seed, self.shuffle_window, max_lanes=1)
+        order = TrainingOrder(self.blocks, chunk, self.seed, max_readers=1)
         dataset = order.batches(0, chunk, first_chunk)
         dataset = dataset.enumerate(first_chunk).flat_map(batches).skip(batches_before)
         return _map_ahead(
@@ -249,8 +243,7 @@ class RecordSource:
                 parsed = self._parse(batch[own], context.rows, length)
             return {**parsed, "example_index": tf.ensure_shape(index[own], [context.rows])}
 
-        sections = tf.data.Dataset.range(len(self.sections))
-        dataset = sections.flat_map(self.sections.read).enumerate()
+        dataset = read_blocks(self.blocks.read(np.arange(len(self.blocks)))).enumerate()
         chunk = size * (CHUNK_BATCHES if self._is_sorted else 1)
         return _map_ahead(dataset.batch(chunk).flat_map(batches).enumerate(), parse)
 
@@ -305,13 +298,6 @@ def _describe_build(manifest: Manifest) -> dict[str, Any]:
             for file in options["input_files"]
         ]
     return {"options": options, "statistics": dict(manifest.statistics)}
-
-
-def _describe(path: str) -> records.ShardInfo:
-    """Describes a shard without a manifest."""
-    examples = sum(1 for _ in records.read_examples(path))
-    size = storage.size(path)
-    return records.ShardInfo(os.path.basename(path), examples, size, files.sha256(path))
 
 
 def _check_size(path: str, shard: records.ShardInfo) -> None:

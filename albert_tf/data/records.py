@@ -25,6 +25,8 @@ from albert_tf.io.json_values import from_json, shown
 if TYPE_CHECKING:
     import tensorflow as tf
 
+#: Records of a block, the unit in which training reads shards.
+BLOCK_EXAMPLES = 1024
 #: More numbers than any feature has; keeps a damaged layout from asking for all memory.
 _MAX_NUMBERS = 1 << 16
 #: Types that are stored as bytes.
@@ -61,16 +63,16 @@ Features = Mapping[str, FeatureSpec]
 
 
 @dataclasses.dataclass(frozen=True)
-class Section:
+class Pass:
     """Consecutive records of a shard that come from one pass over the shard's text.
 
     Attributes:
       examples: number of records, at least 1.
-      bytes: size in the file.
+      block_bytes: size of each block of BLOCK_EXAMPLES records; the last block may have fewer.
     """
 
     examples: int
-    bytes: int
+    block_bytes: Sequence[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,16 +84,14 @@ class ShardInfo:
       examples: number of records.
       bytes: size of the file.
       sha256: hex SHA-256 of the file.
-      sections: the shard's passes over its text, in file order; their examples and bytes add up to
-        those of the shard. Empty for records of fine-tuning tasks, of older builders and of other
-        programs.
+      passes: the passes over its text, in file order, as an index of the file.
     """
 
     name: str
     examples: int
     bytes: int
     sha256: str
-    sections: Sequence[Section] = ()
+    passes: Sequence[Pass]
 
     @classmethod
     def from_values(cls, values: object, where: str) -> ShardInfo:
@@ -102,28 +102,32 @@ class ShardInfo:
           where: names the file in errors.
 
         Raises:
-          AlbertError: a field is missing, unknown or of another type, a number is negative, the
-            bytes cannot hold the examples, or the sections do not add up to the shard.
+          AlbertError: a field is missing, unknown or of another type, or the passes do not add up
+            to the shard.
         """
         shard = from_json(cls, values, where)
-        if not isinstance(shard.sections, (list, tuple)):
-            raise AlbertError(f"{where}: sections is not a list, but {shown(shard.sections)}.")
-        sections = tuple(from_json(Section, section, where) for section in shard.sections)
-        sizes = [(section.examples, section.bytes) for section in sections]
-        if shard.examples < 0 or shard.bytes < 0 or any(min(pair) < 1 for pair in sizes):
-            raise AlbertError(f"{where}: {shard.name} has a number that is too small.")
-        for examples, size in [*sizes, (shard.examples, shard.bytes)]:
-            if examples * FRAME_BYTES > size:
+        if not isinstance(shard.passes, (list, tuple)):
+            raise AlbertError(f"{where}: passes is not a list, but {shown(shard.passes)}.")
+        passes = [from_json(Pass, one_pass, where) for one_pass in shard.passes]
+        for i, one_pass in enumerate(passes):
+            sizes = one_pass.block_bytes
+            if not isinstance(sizes, (list, tuple)) or not all(
+                type(size) is int and size >= FRAME_BYTES for size in sizes
+            ):
+                raise AlbertError(f"{where}: {shard.name} has no list of block sizes in bytes.")
+            if one_pass.examples < 1 or len(sizes) != -(-one_pass.examples // BLOCK_EXAMPLES):
                 raise AlbertError(
-                    f"{where}: {shard.name} cannot hold {examples} examples in {size} bytes."
+                    f"{where}: {shard.name} has a pass of {one_pass.examples} examples in "
+                    f"{len(sizes)} blocks."
                 )
-        total = tuple(map(sum, zip(*sizes)))
-        if sizes and total != (shard.examples, shard.bytes):
+            passes[i] = dataclasses.replace(one_pass, block_bytes=tuple(sizes))
+        examples, size = sum(p.examples for p in passes), sum(sum(p.block_bytes) for p in passes)
+        if (examples, size) != (shard.examples, shard.bytes):
             raise AlbertError(
-                f"{where}: the sections of {shard.name} have {total[0]} examples and {total[1]} "
-                f"bytes, the shard has {shard.examples} and {shard.bytes}."
+                f"{where}: the passes of {shard.name} have {examples} examples and {size} bytes, "
+                f"the shard has {shard.examples} and {shard.bytes}."
             )
-        return dataclasses.replace(shard, sections=sections)
+        return dataclasses.replace(shard, passes=tuple(passes))
 
 
 def pretraining_features(
@@ -337,13 +341,13 @@ def write_shard(path: str, examples: Iterable[bytes]) -> ShardInfo:
     Raises:
       AlbertError: the file cannot be written.
     """
-    return dataclasses.replace(write_sections(path, [examples]), sections=())
+    return write_passes(path, [examples])
 
 
-def write_sections(path: str, sections: Iterable[Iterable[bytes]]) -> ShardInfo:
-    """Writes a shard of several sections of serialized examples, as `write_shard` does.
+def write_passes(path: str, passes: Iterable[Iterable[bytes]]) -> ShardInfo:
+    """Writes a shard of several passes over its text, as `write_shard` does.
 
-    The description leaves out sections without examples.
+    The description leaves out passes without examples.
     """
     import tensorflow as tf
 
@@ -351,19 +355,41 @@ def write_sections(path: str, sections: Iterable[Iterable[bytes]]) -> ShardInfo:
     try:
         with files.atomic_path(path) as temporary:
             with tf.io.TFRecordWriter(temporary) as writer:
-                for examples in sections:
-                    count = size = 0
+                for examples in passes:
+                    count, sizes = 0, []
                     for example in examples:
                         writer.write(example)
+                        if count % BLOCK_EXAMPLES == 0:
+                            sizes.append(0)
+                        sizes[-1] += len(example) + FRAME_BYTES
                         count += 1
-                        size += len(example) + FRAME_BYTES
                     if count:
-                        written.append(Section(count, size))
+                        written.append(Pass(count, tuple(sizes)))
             digest = files.sha256(temporary)
     except tf.errors.OpError as error:
         raise AlbertError(f"{path} cannot be written: {error.message}.") from error
-    count, size = sum(s.examples for s in written), sum(s.bytes for s in written)
-    return ShardInfo(os.path.basename(path), count, size, digest, tuple(written))
+    return _shard_info(path, digest, written)
+
+
+def _shard_info(path: str, sha256: str, passes: Sequence[Pass]) -> ShardInfo:
+    examples, size = sum(p.examples for p in passes), sum(sum(p.block_bytes) for p in passes)
+    return ShardInfo(os.path.basename(path), examples, size, sha256, tuple(passes))
+
+
+def describe_shard(path: str) -> ShardInfo:
+    """Reads a TFRecord file of any program and describes it, as one pass.
+
+    Raises:
+      AlbertError: see `read_examples`.
+    """
+    count, sizes = 0, []
+    for example in read_examples(path):
+        if count % BLOCK_EXAMPLES == 0:
+            sizes.append(0)
+        sizes[-1] += len(example) + FRAME_BYTES
+        count += 1
+    passes = [Pass(count, tuple(sizes))] if count else []
+    return _shard_info(path, files.sha256(path), passes)
 
 
 def read_examples(path: str) -> Iterator[bytes]:

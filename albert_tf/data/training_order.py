@@ -2,116 +2,217 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training order: an endless stream of records that can be read from any position.
 
-Shards are dealt to lanes, and each lane yields the same rows of every global batch. A pipeline
-opens only the shards of the lanes that its rows come from. The lanes depend on the shards and the
-batch size, not on the number of pipelines.
+The unit of reading is a block of consecutive records. An epoch is one pass over the text of all
+shards (records.Pass): it visits the blocks of that pass in random order, and shuffles the records
+of a buffer of blocks. So each epoch sees all of the text once.
 
-The order of a lane is a pure function of (seed, lane, epoch). An epoch consists of rounds. A round
-visits one section of each shard in random order, interleaves several of them, and shuffles windows
-of consecutive records. A section is one pass over the text of its shard, so each round sees all of
-the text once.
+The blocks are divided among readers. Each reader has its own epochs, and yields the same rows of
+every global batch. A pipeline reads only the blocks of the readers that its rows come from. The
+readers depend on the shards and on the batch size, not on the number of pipelines.
+
+What a buffer holds is a pure function of (seed, reader, number of the buffer).
 """
 
 from __future__ import annotations
 
-import hashlib
-import heapq
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.sections import Sections
+from albert_tf.data import records
 
-#: Number of records shuffled together, over all lanes. Builders shuffle within shards already;
-#: 16384 records of length 512 take about 50 MB, twice, as the next windows are read ahead.
-SHUFFLE_WINDOW = 16384
-#: Sections interleaved, over all lanes. Neighbours in a section often come from the same text.
-_INTERLEAVED_SECTIONS = 16
-MAX_LANES = 16
-#: Maximum number of windows in a round; keeps the random numbers of different rounds apart.
-_MAX_WINDOWS = 1 << 32
-#: Maximum ratio of the sizes of the largest and the smallest lane. All lanes are read at the same
-#: rate, so this limits how much more often one record is seen than another.
+#: Blocks whose records are shuffled together, over all readers. 16,384 records of length 512 take
+#: about 50 MB, twice, as the next buffers are read ahead.
+SHUFFLED_BLOCKS = 16
+MAX_READERS = 16
+#: Maximum ratio of the numbers of records of two readers. All are read at the same rate, so this
+#: limits how much more often one record is seen than another.
 MAX_IMBALANCE = 1.05
+#: Largest size of a read in bytes.
+_READ_BYTES = 1 << 20
+
+#: The arguments of `read_blocks`.
+Reads = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def deal(examples: Sequence[int], batch_size: int, max_lanes: int = MAX_LANES) -> np.ndarray:
-    """Deals shards to as many lanes as possible that divide the batch and have similar sizes.
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """All blocks of some shards, in file order.
+
+    Attributes:
+      paths: of the shards.
+      shards: int64 [blocks]: index of the block's shard.
+      passes: int64 [blocks]: number of the block's pass within its shard.
+      examples: int64 [blocks]: number of records.
+      offsets: int64 [blocks]: byte at which the first record begins.
+      sizes: int64 [blocks]: bytes.
+    """
+
+    paths: Sequence[str]
+    shards: np.ndarray
+    passes: np.ndarray
+    examples: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+
+    @classmethod
+    def of(cls, paths: Sequence[str], infos: Sequence[records.ShardInfo]) -> Blocks:
+        """Returns the blocks of the shards that `infos` describe."""
+        rows = [np.zeros((0, 5), np.int64)]
+        for shard, info in enumerate(infos):
+            end = 0
+            for number, one_pass in enumerate(info.passes):
+                sizes = np.array(one_pass.block_bytes, np.int64)
+                examples = np.full_like(sizes, records.BLOCK_EXAMPLES)
+                examples[-1] = one_pass.examples - examples[:-1].sum()
+                offsets = end + np.cumsum(sizes) - sizes
+                end += sizes.sum()
+                place = np.full_like(sizes, shard), np.full_like(sizes, number)
+                rows.append(np.stack([*place, examples, offsets, sizes], axis=1))
+        return cls(list(paths), *np.concatenate(rows).T)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def read(self, numbers: np.ndarray) -> Reads:
+        """Returns how to read some blocks, int64 [n]."""
+        paths = np.array([path.encode() for path in self.paths], object)[self.shards[numbers]]
+        sizes = self.sizes[numbers]
+        # Buffers of equal size, so that little is read beyond the end of the block.
+        buffers = -(-sizes // -(-sizes // _READ_BYTES))
+        return paths, self.offsets[numbers], self.examples[numbers], buffers
+
+
+def read_blocks(reads: Reads | Sequence[tf.Tensor]) -> tf.data.Dataset:
+    """Returns the records of n blocks one after the other, string scalars.
 
     Args:
-      examples: number of records of each shard.
-      batch_size: rows of a global batch.
-      max_lanes: maximum number of lanes.
+      reads: string [n], paths; int64 [n], bytes at which the blocks begin; int64 [n], numbers of
+        records; int64 [n], sizes of the reads.
+    """
+
+    def read(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor, buffer: tf.Tensor) -> Any:
+        # TensorFlow 2.15 cannot serialize this data set (it loses byte_offsets), and so cannot
+        # optimize a pipeline that begins with it. Within flat_map it need not.
+        variant = tf.raw_ops.TFRecordDatasetV2(
+            filenames=[path], compression_type="", buffer_size=buffer, byte_offsets=[offset]
+        )
+        dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+        return dataset.take(count)
+
+    return tf.data.Dataset.from_tensor_slices(tuple(reads)).flat_map(read)
+
+
+def divide(
+    blocks: Blocks, batch_size: int, max_readers: int = MAX_READERS
+) -> list[list[np.ndarray]]:
+    """Divides blocks among as many readers as possible that divide the batch and are balanced.
 
     Returns:
-      The lane of each shard, int64 [shards], numbered from 0.
+      The numbers of each reader's blocks, int64, for each epoch of a cycle. A shard with fewer
+      passes than others begins again, so that each epoch holds one pass of every shard.
     """
-    largest_first = np.argsort(-np.asarray(examples, np.int64), kind="stable").tolist()
-    for lanes in range(min(max_lanes, len(examples)), 1, -1):
-        if batch_size % lanes:
+    passes = np.zeros(len(blocks.paths), np.int64)
+    np.maximum.at(passes, blocks.shards, blocks.passes + 1)
+    most = int(passes.max())
+    epochs = [
+        np.flatnonzero(blocks.passes == epoch * passes[blocks.shards] // most)
+        for epoch in range(most)
+    ]
+    largest_first = [e[np.argsort(-blocks.examples[e], kind="stable")] for e in epochs]
+    for readers in range(max_readers, 1, -1):
+        if batch_size % readers:
             continue
-        lane_of = np.zeros(len(examples), np.int64)
-        sizes = [(0, lane) for lane in range(lanes)]
-        for shard in largest_first:
-            size, lane_of[shard] = sizes[0]
-            heapq.heapreplace(sizes, (size + int(examples[shard]), int(lane_of[shard])))
-        if max(sizes)[0] <= MAX_IMBALANCE * min(sizes)[0]:
-            return lane_of
-    return np.zeros(len(examples), np.int64)
+        parts = [[epoch[reader::readers] for epoch in largest_first] for reader in range(readers)]
+        sizes = [sum(int(blocks.examples[own].sum()) for own in part) for part in parts]
+        if 0 < max(sizes) <= MAX_IMBALANCE * min(sizes):
+            return parts
+    return [epochs]
 
 
-def order_fingerprint(sections: Sections) -> str:
-    """Returns an identifier of the order of sections, except for the seed and the batch size."""
-    layout = repr((sections.shards.tolist(), sections.examples.tolist()))
-    return hashlib.sha256(layout.encode()).hexdigest()[:16]
+class Reader:
+    """The endless order of a reader's blocks and records.
+
+    Args:
+      epochs: the numbers of its blocks, for each epoch of a cycle.
+      examples: number of records of each block.
+      seed: of all random choices.
+      number: of the reader.
+      width: number of blocks in a buffer.
+    """
+
+    def __init__(
+        self,
+        epochs: Sequence[np.ndarray],
+        examples: np.ndarray,
+        seed: int,
+        number: int,
+        width: int,
+    ) -> None:
+        self._epochs, self._examples, self._width = epochs, examples, width
+        # A seed sequence takes no negative numbers.
+        self._seed = [seed % (1 << 64), number]
+        buffers = [-(-len(blocks) // width) for blocks in epochs]
+        self._first_buffers = np.cumsum([0, *buffers])
+        self._first_examples = np.cumsum([0, *(examples[blocks].sum() for blocks in epochs)])
+
+    def _order(self, epoch: int) -> np.ndarray:
+        """Returns the blocks of an epoch in random order."""
+        rng = np.random.default_rng([*self._seed, epoch])
+        return rng.permutation(self._epochs[epoch % len(self._epochs)])
+
+    def buffer(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the blocks of a buffer, and the order in which to yield their records."""
+        cycle, number_in_cycle = divmod(int(number), int(self._first_buffers[-1]))
+        index = np.searchsorted(self._first_buffers, number_in_cycle, "right") - 1
+        begin = (number_in_cycle - self._first_buffers[index]) * self._width
+        order = self._order(cycle * len(self._epochs) + int(index))
+        blocks = order[begin : begin + self._width]
+        # The 0 separates these random numbers from those of the epochs.
+        rng = np.random.default_rng([*self._seed, int(number), 0])
+        return blocks, rng.permutation(int(self._examples[blocks].sum()))
+
+    def locate(self, position: int) -> tuple[int, int]:
+        """Returns the buffer that holds the record at `position`, and its place there."""
+        cycle, position = divmod(position, int(self._first_examples[-1]))
+        index = int(np.searchsorted(self._first_examples, position, "right")) - 1
+        order = self._order(cycle * len(self._epochs) + index)
+        examples = np.add.reduceat(self._examples[order], np.arange(0, len(order), self._width))
+        position -= int(self._first_examples[index])
+        ends = np.cumsum(examples)
+        number = int(np.searchsorted(ends, position, "right"))
+        first = cycle * int(self._first_buffers[-1]) + int(self._first_buffers[index])
+        return first + number, position - int(ends[number] - examples[number])
 
 
 class TrainingOrder:
     """The endless training order of the records of some shards.
 
     Args:
-      sections: of the shards.
+      blocks: of the shards.
       batch_size: rows of a global batch.
       seed: of all random choices.
-      window: number of records shuffled together, over all lanes.
-      max_lanes: maximum number of lanes.
-
-    Attributes:
-      lanes: number of lanes.
+      max_readers: maximum number of readers.
     """
 
     def __init__(
-        self,
-        sections: Sections,
-        batch_size: int,
-        seed: int,
-        window: int = SHUFFLE_WINDOW,
-        max_lanes: int = MAX_LANES,
+        self, blocks: Blocks, batch_size: int, seed: int, max_readers: int = MAX_READERS
     ) -> None:
-        examples = np.bincount(sections.shards, sections.examples).astype(np.int64)
-        lane_of = deal(examples, batch_size, max_lanes)
-        self.lanes = int(lane_of.max()) + 1
-        self._sections, self._seed = sections, seed
-        self._lane_rows = batch_size // self.lanes
-        self._lane_examples = np.bincount(lane_of, examples).astype(np.int64)
-        self._window = max(1, window // self.lanes)
-        # A round reads groups of interleaved sections, of similar sizes, so that the last group is
-        # not left with a few sections.
-        most_shards = int(np.bincount(lane_of).max())
-        self._groups = -(-most_shards // max(1, _INTERLEAVED_SECTIONS // self.lanes))
-        self._width = -(-most_shards // self._groups)
-        # The sections of each lane's shards, int64 [lanes, shards, rounds], padded with empty
-        # sections.
-        self._rounds = int(np.bincount(sections.shards).max())
-        shape = self.lanes, self._groups * self._width, self._rounds
-        self._examples = np.append(sections.examples, 0)
-        self._slots = np.full(shape, len(sections), np.int64)
-        begins = np.searchsorted(sections.shards, np.arange(len(lane_of) + 1))
-        for lane, slots in enumerate(self._slots):
-            for row, shard in enumerate(np.flatnonzero(lane_of == lane)):
-                own = np.arange(begins[shard], begins[shard + 1])
-                slots[row, : len(own)] = own
+        parts = divide(blocks, batch_size, max_readers)
+        width = max(1, SHUFFLED_BLOCKS // len(parts))
+        self._blocks = blocks
+        self._readers = [
+            Reader(epochs, blocks.examples, seed, number, width)
+            for number, epochs in enumerate(parts)
+        ]
+        self._reader_rows = batch_size // len(parts)
+
+    def _read_buffer(self, reader: np.int64, number: np.int64) -> tuple[np.ndarray, ...]:
+        blocks, order = self._readers[reader].buffer(number)
+        return *self._blocks.read(blocks), order
 
     def batches(self, begin: int, rows: int, start: int = 0) -> tf.data.Dataset:
         """Returns one pipeline's rows of the endless global batches.
@@ -124,84 +225,27 @@ class TrainingOrder:
         Returns:
           Serialized records, string [rows].
         """
-        first = begin // self._lane_rows
-        lanes = -(-(begin + rows) // self._lane_rows) - first
+        size = self._reader_rows
+        own = range(begin // size, -(-(begin + rows) // size))
+        places = np.array([reader.locate(start * size) for reader in self._readers], np.int64)
 
-        def lane_rows(lane: tf.Tensor) -> tf.data.Dataset:
-            windows = self.windows(lane, start * self._lane_rows)
-            return windows.prefetch(1).rebatch(self._lane_rows)
-
-        if self.lanes == 1:
-            dataset = lane_rows(tf.constant(0, tf.int64))
-        else:
-            dataset = tf.data.Dataset.range(first, first + lanes)
-            dataset = dataset.interleave(lane_rows, cycle_length=lanes).batch(lanes)
-            dataset = dataset.map(lambda batch: tf.reshape(batch, [-1]))
-        if rows < lanes * self._lane_rows:
-            begin -= first * self._lane_rows
-            dataset = dataset.map(lambda batch: batch[begin : begin + rows])
-        return dataset
-
-    def windows(self, lane: tf.Tensor, position: int) -> tf.data.Dataset:
-        """Returns a lane's records from `position` on, as shuffled windows, string [<= window]."""
-        epochs, offsets = np.divmod(position, self._lane_examples)
-        epoch, offset = tf.gather(epochs, lane), tf.gather(offsets, lane)
-        # The rounds of all epochs. Those of the first epoch that precede the position are empty.
-        return tf.data.Dataset.range(epoch * self._rounds, tf.int64.max).flat_map(
-            lambda number: self._round(
-                lane,
-                number // self._rounds,
-                number % self._rounds,
-                tf.where(number // self._rounds == epoch, offset, tf.zeros_like(offset)),
+        def read_buffer(reader: tf.Tensor, number: tf.Tensor) -> tf.data.Dataset:
+            types = tf.string, *[tf.int64] * 4
+            *reads, order = (
+                tf.ensure_shape(column, [None])
+                for column in tf.numpy_function(self._read_buffer, [reader, number], types)
             )
-        )
+            first, skipped = tf.unstack(tf.gather(places, reader))
+            order = order[tf.where(number == first, skipped, 0) :]
+            examples = read_blocks(reads).batch(SHUFFLED_BLOCKS * records.BLOCK_EXAMPLES)
+            return examples.map(lambda examples: tf.gather(examples, order))
 
-    def _round(
-        self, lane: tf.Tensor, epoch: tf.Tensor, number: tf.Tensor, offset: tf.Tensor
-    ) -> tf.data.Dataset:
-        """Returns the shuffled windows of a round, without what precedes `offset` in the epoch."""
-        # Not [seed, 1], which is that of batches by length.
-        seed = tf.stack([tf.constant(self._seed, tf.int64), 2 * lane])
-        key = tf.random.experimental.stateless_fold_in(seed, epoch)
-        sections, before = self._sections_of_round(lane, key, number)
-        examples = tf.gather(self._examples, sections)
-        sizes = tf.reduce_sum(examples, 1)
-        ends = tf.cumsum(sizes)
-        offset = tf.clip_by_value(offset - before, 0, ends[-1])
-        first_window = offset // self._window
-        # The first window is read whole; nothing is read of a round before the offset.
-        skipped = tf.where(offset < ends[-1], first_window * self._window, offset)
-        skipped_groups = tf.cast(ends <= skipped, tf.int64)
+        def reader_rows(reader: tf.Tensor) -> tf.data.Dataset:
+            numbers = tf.data.Dataset.range(tf.gather(places[:, 0], reader), tf.int64.max)
+            buffers = numbers.flat_map(lambda number: read_buffer(reader, number))
+            return buffers.prefetch(1).rebatch(size)
 
-        def read(group: tf.Tensor) -> tf.data.Dataset:
-            if self._width == 1:
-                return self._sections.read(tf.gather(sections, group)[0])
-            numbers = tf.data.Dataset.from_tensor_slices(tf.gather(sections, group))
-            return numbers.interleave(self._sections.read, cycle_length=self._width)
-
-        def shuffle(window: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-            stream = number * _MAX_WINDOWS + window + 1
-            window_key = tf.random.experimental.stateless_fold_in(key, stream)
-            shuffled = tf.random.experimental.stateless_shuffle(records, window_key)
-            return shuffled[tf.where(window == first_window, offset - skipped, 0) :]
-
-        dataset = tf.data.Dataset.range(tf.reduce_sum(skipped_groups), self._groups).flat_map(read)
-        dataset = dataset.skip(skipped - tf.reduce_sum(skipped_groups * sizes))
-        return dataset.batch(self._window).enumerate(first_window).map(shuffle)
-
-    def _sections_of_round(
-        self, lane: tf.Tensor, key: tf.Tensor, number: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns a round's sections, int64 [groups, width], and the size of the rounds before."""
-        slots = tf.gather(self._slots, lane)
-        if self._rounds > 1:
-            # The sections of a shard (row) in random order.
-            drawn = tf.random.stateless_uniform(slots.shape, key)
-            order = tf.math.top_k(drawn, self._rounds).indices
-            slots = tf.gather(slots, order, batch_dims=1)
-        sizes = tf.reduce_sum(tf.gather(self._examples, slots), 0)
-        before = tf.reduce_sum(tf.where(tf.range(self._rounds, dtype=tf.int64) < number, sizes, 0))
-        round_key = tf.random.experimental.stateless_fold_in(key, -1 - number)
-        sections = tf.gather(slots, number, axis=1)
-        sections = tf.random.experimental.stateless_shuffle(sections, round_key)
-        return tf.reshape(sections, [self._groups, self._width]), before
+        readers = tf.data.Dataset.range(own.start, own.stop)
+        dataset = readers.interleave(reader_rows, cycle_length=len(own)).batch(len(own))
+        begin -= own.start * size
+        return dataset.map(lambda batch: tf.reshape(batch, [-1])[begin : begin + rows])

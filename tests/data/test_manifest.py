@@ -12,13 +12,13 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 
-SECTIONS = (records.Section(3, 90), records.Section(1, 30))
+PASSES = (records.Pass(3, (90,)), records.Pass(1, (30,)))
 MANIFEST = Manifest(
     kind="pretraining",
     features=records.pretraining_features(32, 5),
     shards=[
-        records.ShardInfo("a.tfrecord", 3, 100, "00"),
-        records.ShardInfo("b.tfrecord", 4, 120, "11", SECTIONS),
+        records.ShardInfo("a.tfrecord", 3, 100, "00", (records.Pass(3, (100,)),)),
+        records.ShardInfo("b.tfrecord", 4, 120, "11", PASSES),
     ],
     tokenizer={"kind": "sentencepiece", "lower_case": True},
     options={"random_seed": 1},
@@ -53,7 +53,8 @@ def test_the_fingerprint_depends_on_the_data_alone(change, is_same):
 
 
 def a_shard(**changes):
-    return {"shards": [{"name": "b", "examples": 4, "bytes": 120, "sha256": "11", **changes}]}
+    shard = {"name": "b", "examples": 4, "bytes": 120, "sha256": "11", "passes": [], **changes}
+    return {"shards": [shard]}
 
 
 @pytest.mark.parametrize(
@@ -64,13 +65,16 @@ def a_shard(**changes):
         ({"tokenizer": ...}, "the key 'tokenizer' is missing"),
         ({"shards": []}, "lists no shards"),
         ({"shards": [{"name": "a"}]}, "malformed"),
-        (a_shard(examples=-4), "b has a number that is too small"),
-        (a_shard(examples=1 << 60), f"b cannot hold {1 << 60} examples in 120 bytes"),
-        (a_shard(sections=3), "sections is not a list"),
-        (a_shard(sections=[{"examples": 4}]), "'bytes' is missing"),
-        (a_shard(sections=[{"examples": 4.0, "bytes": 120}]), "'examples' must be of type int"),
-        (a_shard(sections=[{"examples": 4, "bytes": 120}, {"examples": 0, "bytes": 0}]), "small"),
-        (a_shard(sections=[{"examples": 3, "bytes": 120}]), "have 3 examples and 120 bytes"),
+        (a_shard(examples=-4), "have 0 examples and 0 bytes, the shard has -4 and 120"),
+        (a_shard(passes=3), "passes is not a list"),
+        (a_shard(passes=[{"examples": 4}]), "'block_bytes' is missing"),
+        (a_shard(passes=[{"examples": 4.0, "block_bytes": [120]}]), "must be of type int"),
+        (a_shard(passes=[{"examples": 4, "block_bytes": [120.0]}]), "no list of block sizes"),
+        (a_shard(passes=[{"examples": 4, "block_bytes": [1]}]), "no list of block sizes"),
+        (a_shard(passes=[{"examples": 4, "block_bytes": 120}]), "no list of block sizes"),
+        (a_shard(passes=[{"examples": 0, "block_bytes": []}]), "a pass of 0 examples"),
+        (a_shard(passes=[{"examples": 4, "block_bytes": [60, 60]}]), "4 examples in 2 blocks"),
+        (a_shard(passes=[{"examples": 3, "block_bytes": [120]}]), "have 3 examples and 120 bytes"),
         ({"features": {"a": {"dtype": "int9", "shape": []}}}, "int64 or float32"),
         ({"features": {"a": {"dtype": "int64"}}}, "is malformed: .*shape"),
         ({"options": []}, "options must be an object"),

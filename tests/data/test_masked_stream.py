@@ -35,7 +35,7 @@ def source(tokenizer, tmp_path_factory):
         records.write_shard(path, text.serialized(LENGTH)[i::3])
     features = records.compact_features(LENGTH, VOCAB)
     masking = DynamicMasking(features, MaskingOptions(5), tokenizer, swap=True)
-    return RecordSource(paths, features, seed=7, shuffle_window=64, masking=masking)
+    return RecordSource(paths, features, seed=7, masking=masking)
 
 
 def take(dataset, batches):

@@ -14,7 +14,7 @@ from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource, length_buckets
 from albert_tf.errors import AlbertError
 from tests.support.cases import slow
-from tests.support.numbered_records import LABELS, NUMBER, numbers_of, write_labels
+from tests.support.numbered_records import LABELS, NUMBER, numbers_of, small_blocks, write_labels
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +25,14 @@ def shards(tmp_path_factory):
     return [str(folder / name) for name in "abc"]
 
 
-def source(shards, seed=1, window=8):
-    return RecordSource(shards, LABELS, seed, window)
+@pytest.fixture(scope="module", autouse=True)
+def buffers_of_eight_records():
+    with small_blocks(4, 2):
+        yield
+
+
+def source(shards, seed=1):
+    return RecordSource(shards, LABELS, seed)
 
 
 def training_labels(source, batches, *context):
@@ -75,8 +81,8 @@ def test_pipelines_share_a_global_batch_by_rows(shards):
     np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
 
 
-def test_a_window_mixes_records_far_apart(shards):
-    stream = training_labels(source(shards, window=30), 20, 30)
+def test_an_epoch_mixes_records_far_apart(shards):
+    stream = training_labels(source(shards), 20, 30)
     # Over 20 epochs the mean position of each record approaches the middle.
     positions = np.argsort(stream, axis=1).mean(axis=0)
     assert np.abs(positions - 14.5).max() < 7.5
@@ -95,15 +101,6 @@ def test_evaluation_numbers_every_record_once(shards, batching):
         assert parts[-1][0].shape[1] == batch_size // pipelines
     labels, index = (np.concatenate(part, axis=1).ravel() for part in zip(*parts))
     assert index[index >= 0].tolist() == labels[index >= 0].tolist() == list(range(30))
-
-
-def test_shards_are_interleaved(tmp_path):
-    paths = [str(tmp_path / str(i)) for i in range(3)]
-    for i, path in enumerate(paths):
-        write_labels(path, range(100 * i, 100 * i + 100))
-    stream = training_labels(source(paths, window=30), 10, 30)
-    for window in stream:
-        assert np.bincount(window // 100).tolist() == [10, 10, 10]
 
 
 @pytest.mark.parametrize("start", [11, *slow(0, 3)])

@@ -13,6 +13,7 @@ from albert_tf.data import records
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.keras2 import keras
 from albert_tf.training.task import Task
+from tests.support.numbered_records import small_blocks
 
 PIECES = 5
 FEATURES = records.sequence_features(label=records.FeatureSpec("int64"))
@@ -99,8 +100,8 @@ def rename(path, number):
     records.write_shard(str(path), examples)
 
 
-def source(path, window=100):
-    return RecordSource([str(path)], FEATURES, shuffle_window=window, lengths=(2,))
+def source(path):
+    return RecordSource([str(path)], FEATURES, lengths=(2,))
 
 
 def estimator(folder, task=None):
@@ -108,6 +109,12 @@ def estimator(folder, task=None):
         str(folder / "run"), train_batch_size=5, eval_batch_size=5, num_warmup_steps=1
     )
     return Estimator(task or ScoringTask(), config)
+
+
+@pytest.fixture(autouse=True)
+def buffers_of_five_records():
+    with small_blocks(5, 1):
+        yield
 
 
 @pytest.fixture
@@ -123,7 +130,7 @@ def test_an_error_of_the_model_is_raised_without_reading_the_data_again(tmp_path
         with tf.control_dependencies([tf.debugging.assert_greater(values, 1e9, "too small")]):
             return tf.identity(values)
 
-    train, held_out = source(shards[0], window=5), source(shards[1])
+    train, held_out = source(shards[0]), source(shards[1])
     made = estimator(tmp_path, ScoringTask(fail))
     # Reading the data again would find this damage; the one step of training does not reach it.
     flip(shards[0], 9)
@@ -141,7 +148,7 @@ def test_an_error_of_the_model_is_raised_without_reading_the_data_again(tmp_path
 
 
 def test_damage_to_held_out_records_is_named_even_if_training_records_are_damaged(tmp_path, shards):
-    train, held_out = source(shards[0], window=5), source(shards[1])
+    train, held_out = source(shards[0]), source(shards[1])
     flip(shards[1], 4)
     flip(shards[0], 9)  # The one step of training does not reach it.
     with pytest.raises(AlbertError, match="held_out: record 4 "):

@@ -105,7 +105,10 @@ def save(tmp_path):
     def save(**changes_by_folder):
         for folder, changes in changes_by_folder.items():
             names = f"{folder}.tfrecord", f"{folder}-2.tfrecord"
-            shards = [records.ShardInfo(name, 3 + i, 100, "00") for i, name in enumerate(names)]
+            shards = [
+                records.ShardInfo(name, 3 + i, 100, "00", [records.Pass(3 + i, [100])])
+                for i, name in enumerate(names)
+            ]
             values = {
                 "kind": "pretraining",
                 "features": LABELS,

@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.data import records
 from albert_tf.data.framing import FRAME_BYTES, read_frames
 from albert_tf.errors import AlbertError
+from tests.support.numbered_records import small_blocks
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf1_records"
 LAYOUTS = {"pretrain_128.tfrecord": (128, 20), "pretrain_512.tfrecord": (512, 77)}
@@ -134,17 +135,28 @@ def test_a_shard_is_described_as_it_lies_on_disk(tmp_path, examples):
     path = tmp_path / "a.tfrecord"
     info = records.write_shard(str(path), iter(examples))
     data = path.read_bytes()
-    assert info == records.ShardInfo("a.tfrecord", 5, len(data), hashlib.sha256(data).hexdigest())
+    assert info == records.ShardInfo(
+        "a.tfrecord",
+        5,
+        len(data),
+        hashlib.sha256(data).hexdigest(),
+        (records.Pass(5, (len(data),)),),
+    )
     assert list(records.read_examples(str(path))) == examples
 
 
-def test_sections_are_consecutive_records_of_a_shard(tmp_path, examples):
+def test_blocks_are_consecutive_records_of_a_pass(tmp_path, examples):
     path = str(tmp_path / "a.tfrecord")
-    info = records.write_sections(path, iter([iter(examples[:3]), [], examples[3:]]))
-    assert [section.examples for section in info.sections] == [3, 2]
-    assert info.sections[0].bytes == list(read_frames(path))[3].offset
-    assert sum(section.bytes for section in info.sections) == info.bytes
-    assert records.write_shard(path, examples) == dataclasses.replace(info, sections=())
+    with small_blocks(2, 1):
+        info = records.write_passes(path, iter([iter(examples[:3]), [], examples[3:]]))
+        whole = records.describe_shard(path)
+    offsets = [*(frame.offset for frame in read_frames(path)), info.bytes]
+    assert [one_pass.examples for one_pass in info.passes] == [3, 2]
+    sizes = [one_pass.block_bytes for one_pass in info.passes]
+    assert np.cumsum(np.concatenate(sizes)).tolist() == [offsets[i] for i in (2, 3, 5)]
+    (only,) = whole.passes
+    assert np.cumsum(only.block_bytes).tolist() == [offsets[i] for i in (2, 4, 5)]
+    assert dataclasses.replace(whole, passes=info.passes) == info
 
 
 def test_a_failing_writer_leaves_no_file(tmp_path):

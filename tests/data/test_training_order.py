@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The order of training: what an epoch begins with, and which files a pipeline opens."""
+"""The order of training: what an epoch begins with, and which records a pipeline reads."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import PRETRAINING, Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import record_files
-from albert_tf.data.training_order import deal
+from albert_tf.data.training_order import Blocks, TrainingOrder, divide
 from tests.support.cases import slow
-from tests.support.numbered_records import NUMBER, encode_pairs, numbers_of
+from tests.support.numbered_records import NUMBER, encode_pairs, numbers_of, small_blocks
 
 FEATURES = records.sequence_features(document=NUMBER, number=NUMBER)
 PASSES = 10
 
 
-def write(folder, shards: Sequence[Sequence[Sequence[int]]], with_sections=True) -> RecordSource:
-    """Writes records with a document and a running number; documents are by shard and section."""
+def write(folder, shards: Sequence[Sequence[Sequence[int]]], one_pass=False) -> RecordSource:
+    """Writes records with a running number and a document; documents are by shard and pass."""
     infos, numbers = [], itertools.count()
-    for i, sections in enumerate(shards):
+    for i, passes in enumerate(shards):
         encoded = [
             encode_pairs(document=documents, number=[next(numbers) for _ in documents])
-            for documents in sections
+            for documents in passes
         ]
         path = str(folder / f"shard-{i:03d}")
-        if with_sections:
-            infos.append(records.write_sections(path, encoded))
-        else:
-            infos.append(records.write_shard(path, itertools.chain(*encoded)))
+        if one_pass:
+            encoded = [itertools.chain(*encoded)]
+        infos.append(records.write_passes(path, encoded))
     Manifest(PRETRAINING, FEATURES, infos, {}, {}, {}).save(str(folder))
     return open_source(folder)
 
@@ -57,11 +56,11 @@ def stream(source: RecordSource, batch_size, batches, name="document", **context
     return numbers_of(source.train_input_fn(InputContext(batch_size, **context)), batches, name)
 
 
-# By default, one lane with two groups of shards, and lanes of two shards.
+# By default, one reader, and readers of several shards.
 @pytest.mark.parametrize(
     "layout", [(17, 16), (32, 10), *slow((1, 160), (10, 32), (16, 20), (256, 2))]
 )
-def test_the_first_tenth_of_an_epoch_sees_the_documents(tmp_path, layout):
+def test_the_first_tenth_of_the_passes_sees_the_documents(tmp_path, layout):
     shards, documents = layout
     source = write(tmp_path, repeated(shards, documents))
     tenth = shards * documents // 16
@@ -76,43 +75,60 @@ def test_each_pass_is_seen_in_another_order(tmp_path):
     assert len({order.tobytes() for order in seen}) == 10
 
 
-#: Documents of the sections of six shards, 30 records each, and one without sections.
+@pytest.fixture
+def blocks_of_two():
+    with small_blocks(2, 4):
+        yield
+
+
+@pytest.mark.usefixtures("blocks_of_two")
+def test_records_that_follow_each_other_in_a_shard_do_not_in_training(tmp_path):
+    source = write(tmp_path, [[[*range(1000)]]])
+    order = stream(source, 25, 40).ravel()
+    assert sorted(order) == list(range(1000))
+    # The records of a buffer come from all of the shard.
+    spread = [np.ptp(buffer) for buffer in order.reshape(40, 25)]
+    assert np.median(spread) > 600
+    # By chance, 1.5 of the records are in their place, and 1 follows its neighbour.
+    assert (np.diff(order) == 1).sum() < 100
+    assert abs(np.corrcoef(order, np.arange(1000))[0, 1]) < 0.15
+
+
+#: Documents of the passes of six shards, 30 records each, and one with a single pass.
 UNEVEN = [[[7] * 3, [8] * 17, [9] * 10]] * 4 + [[[1] * 30]] + [[[2] * 2] * 15]
 
 
-@pytest.fixture(scope="module")
-def uneven(tmp_path_factory):
-    """A folder of UNEVEN's records, and the numbers of 40 batches of 12 in windows of 12."""
-    folder = tmp_path_factory.mktemp("uneven")
-    write(folder, UNEVEN)
-    return folder, stream(open_source(folder, shuffle_window=12), 12, 40, "number")
+@pytest.mark.usefixtures("blocks_of_two")
+@pytest.mark.parametrize(("batch_size", "readers"), [(6, 6), (4, 2), (7, 7), (17, 1)])
+def test_an_epoch_of_a_reader_holds_each_of_its_records_once(tmp_path, batch_size, readers):
+    source = write(tmp_path, [[[*range(48)]], [[*range(48, 84)]]])
+    assert len(TrainingOrder(source.blocks, batch_size, 1)._readers) == readers
+    seen = stream(source, batch_size, 3 * 84 // batch_size, "number")
+    rows = batch_size // readers
+    everything = []
+    for reader in range(readers):
+        own = seen[:, reader * rows : (reader + 1) * rows].ravel()
+        size = len(np.unique(own))
+        assert abs(size - 84 / readers) <= 2
+        epochs = own[: 2 * size].reshape(2, size)
+        assert (np.sort(epochs, axis=1) == np.unique(own)).all()
+        assert (epochs[0] != epochs[1]).any()
+        everything += epochs[0].tolist()
+    assert sorted(everything) == list(range(84))
 
 
-@pytest.mark.parametrize(("batch_size", "lanes"), [(6, 6), (4, 2), (7, 1)])
-def test_an_epoch_of_a_lane_holds_each_of_its_records_once(tmp_path, batch_size, lanes):
+def test_a_shard_with_fewer_passes_begins_again(tmp_path):
+    """An epoch holds one pass over the text of each shard."""
     source = write(tmp_path, UNEVEN)
-    size, rows = 180 // lanes, batch_size // lanes
-    seen = stream(source, batch_size, 3 * size // rows + 1, "number")
-    for lane in range(lanes):
-        records_of_lane = seen[:, lane * rows : (lane + 1) * rows].ravel()[: 3 * size]
-        epochs = records_of_lane.reshape(3, size)
-        assert (np.sort(epochs, axis=1) == np.unique(epochs)).all()
-        assert len(np.unique(epochs)) == size
+    cycle = 4 * 150 + 15 * 30 + 30
+    seen = np.bincount(stream(source, 30, cycle // 30).ravel())
+    assert seen.tolist() == [0, 15 * 30, 30, *[0] * 4, 60, 340, 200]
 
 
-def test_shards_with_fewer_sections_are_spread_over_the_epoch(tmp_path):
-    """Records of an older build beside those of a new one."""
-    source = write(tmp_path, [[[0] * 10] * 10, *[[[i] * 100] for i in range(1, 33)]])
-    seen = stream(source, 5, 660).reshape(10, -1)
-    assert [np.sum(tenth == 0) for tenth in seen] != [0] * 9 + [100]
-    others = [len(set(tenth.tolist())) for tenth in seen]
-    assert max(others) < 20
-
-
-@pytest.mark.parametrize("case", [(2, True), *slow((4, False), (8, True))])
+@pytest.mark.parametrize("case", [(2, False), *slow((4, True), (8, False))])
 def test_pipelines_share_the_batches_whatever_their_number(tmp_path, case):
-    pipelines, with_sections = case
-    source = write(tmp_path, repeated(4), with_sections)
+    pipelines, one_pass = case
+    source = write(tmp_path, repeated(4), one_pass)
     whole = stream(source, 16, 30, "number")
     parts = [
         stream(source, 16, 30, "number", num_pipelines=pipelines, pipeline_index=i)
@@ -121,22 +137,35 @@ def test_pipelines_share_the_batches_whatever_their_number(tmp_path, case):
     np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
 
 
-@pytest.mark.parametrize("start", [7, 33, *slow(1, 14)])
-def test_a_stream_of_sections_starts_at_any_step(uneven, start):
-    folder, whole = uneven
-    source = open_source(folder, shuffle_window=12)
-    tail = stream(source, 12, 40 - start, "number", start_step=start)
+@pytest.mark.usefixtures("blocks_of_two")
+@pytest.mark.parametrize("start", [7, 33, *slow(1, 14, 100)])
+def test_a_stream_starts_at_any_step(tmp_path, start):
+    source = write(tmp_path, UNEVEN)
+    whole = stream(source, 12, start + 20, "number")
+    tail = stream(source, 12, 20, "number", start_step=start)
     np.testing.assert_array_equal(tail, whole[start:])
     last = {"start_step": start, "num_pipelines": 4, "pipeline_index": 3}
     np.testing.assert_array_equal(stream(source, 12, 7, "number", **last), whole[start:, 9:][:7])
 
 
+def test_a_start_far_into_training_is_found_at_once():
+    blocks = Blocks.of(
+        ["a"], [records.ShardInfo("a", 3000, 3000, "", [records.Pass(3000, [9, 9, 9])])]
+    )
+    (reader,) = TrainingOrder(blocks, 1, seed=1)._readers
+    for position in (0, 2999, 3000, 10**15 + 17):
+        number, place = reader.locate(position)
+        assert number == position // 3000 and place == position % 3000
+        chosen, order = reader.buffer(number)
+        assert sorted(chosen) == [0, 1, 2] and sorted(order) == list(range(3000))
+
+
 @pytest.mark.parametrize("pipeline", [(4, 2), *slow((2, 0), (2, 1))])
-def test_a_pipeline_opens_only_the_shards_of_its_rows(tmp_path, pipeline):
+def test_a_pipeline_reads_only_the_blocks_of_its_rows(tmp_path, pipeline):
     pipelines, index = pipeline
     source = write(tmp_path, repeated(8))
     context = {"num_pipelines": pipelines, "pipeline_index": index}
-    whole = stream(source, 8, 170, "number")  # Two epochs.
+    whole = stream(source, 8, 170, "number")  # Two cycles.
     rows = slice(index * 8 // pipelines, (index + 1) * 8 // pipelines)
     own = {int(n) // (8 * PASSES) for n in whole[:, rows].ravel()}
     assert len(own) == 8 // pipelines
@@ -146,27 +175,33 @@ def test_a_pipeline_opens_only_the_shards_of_its_rows(tmp_path, pipeline):
     np.testing.assert_array_equal(stream(source, 8, 170, "number", **context), whole[:, rows])
 
 
-def test_lanes_divide_the_batch_and_are_about_equally_large():
-    def lanes(examples, batch_size, **limit):
-        lane_of = deal(examples, batch_size, **limit)
-        return np.bincount(lane_of, examples).tolist()
+def test_readers_divide_the_batch_and_have_about_equally_many_records():
+    def sizes(passes, batch_size, **limit):
+        """Returns the readers' numbers of records, for shards with passes of these sizes."""
+        infos = [
+            records.ShardInfo("", sum(p), 0, "", [records.Pass(n, [9] * -(-n // 1024)) for n in p])
+            for p in passes
+        ]
+        blocks = Blocks.of([""] * len(infos), infos)
+        parts = divide(blocks, batch_size, **limit)
+        return [sum(blocks.examples[epoch].sum() for epoch in epochs) for epochs in parts]
 
-    assert lanes([100] * 256, 4096) == [1600] * 16
-    assert lanes([100] * 256, 24) == [2200] * 4 + [2100] * 8
-    assert lanes([100] * 10, 4096) == [500, 500]
-    assert lanes([100] * 10, 20) == [100] * 10
-    assert lanes([100] * 10, 4096, max_lanes=1) == [1000]
-    assert lanes([100] * 10, 7) == [1000]
-    assert lanes([1000, 1], 2) == [1001]
-    assert lanes([97, 103, 98, 102], 2) == [200, 200]
-    assert lanes([1000, 0, 0, 1000], 4) == [1000, 1000]
-    assert lanes([5], 1) == [5]
+    assert sizes([[100]] * 256, 4096) == [1600] * 16
+    assert sizes([[100]] * 10, 4096) == [500, 500]
+    assert sizes([[100] * 3] * 10, 20) == [300] * 10
+    assert sizes([[100]] * 10, 4096, max_readers=1) == [1000]
+    assert sizes([[100]] * 10, 7) == [1000]
+    assert sizes([[1000], [1]], 2) == [1001]
+    assert sizes([[98], [103], [98], [103]], 2) == [201, 201]
+    assert sizes([[1 << 20]], 4096) == [1 << 16] * 16
+    assert sizes([[5]], 1) == [5]
 
 
-def test_the_layout_of_the_sections_is_part_of_the_fingerprint(tmp_path):
-    (tmp_path / "new").mkdir()
-    (tmp_path / "old").mkdir()
-    new = write(tmp_path / "new", repeated(2))
-    old = write(tmp_path / "old", repeated(2), with_sections=False)
-    assert new.manifest.fingerprint() == old.manifest.fingerprint()
-    assert new.fingerprint != old.fingerprint
+def test_the_passes_are_part_of_the_fingerprint(tmp_path):
+    folders = tmp_path / "passes", tmp_path / "whole"
+    for folder in folders:
+        folder.mkdir()
+    passes = write(folders[0], repeated(2))
+    whole = write(folders[1], repeated(2), one_pass=True)
+    digests = [[shard.sha256 for shard in source.manifest.shards] for source in (passes, whole)]
+    assert digests[0] == digests[1] and passes.fingerprint != whole.fingerprint

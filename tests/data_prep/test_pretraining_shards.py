@@ -72,20 +72,20 @@ def test_a_tenth_of_ten_passes_sees_the_documents_of_all_buckets(tmp_path, text,
 @pytest.mark.parametrize(
     "kind", [{}, {"sentence_objective": "nsp"}, {"record_format": "compact"}], ids=str
 )
-def test_the_manifest_lists_the_passes_of_a_shard_as_sections(tmp_path, text, vocabulary, kind):
+def test_the_manifest_lists_the_passes_of_a_shard(tmp_path, text, vocabulary, kind):
     options = PretrainingOptions(max_seq_length=32, dupe_factor=3, **kind)
     manifest = build(text, vocabulary, tmp_path, options, num_shards=2)
     for shard, ids in zip(manifest.shards, tokens_by_shard(tmp_path, manifest)):
-        assert len(shard.sections) == 3
+        assert len(shard.passes) == 3
         offsets = [frame.offset for frame in read_frames(str(tmp_path / shard.name))]
         offsets.append(shard.bytes)
         begin, first_byte = 0, 0
         everything = documents(vocabulary, ids)
-        for section in shard.sections:
-            end = begin + section.examples
-            assert (offsets[begin], offsets[end]) == (first_byte, first_byte + section.bytes)
+        for one_pass in shard.passes:
+            end, size = begin + one_pass.examples, sum(one_pass.block_bytes)
+            assert (offsets[begin], offsets[end]) == (first_byte, first_byte + size)
             assert len(documents(vocabulary, ids[begin:end])) >= 0.95 * len(everything)
-            begin, first_byte = end, first_byte + section.bytes
+            begin, first_byte = end, first_byte + size
         assert (begin, first_byte) == (shard.examples, shard.bytes)
 
 
@@ -93,7 +93,7 @@ def test_each_pass_reads_the_buckets_in_another_order(tmp_path, text, vocabulary
     options = PretrainingOptions(max_seq_length=32, dupe_factor=3)
     manifest = build(text, vocabulary, tmp_path, options, num_shards=1)
     (ids,) = tokens_by_shard(tmp_path, manifest)
-    bounds = np.cumsum([0, *(section.examples for section in manifest.shards[0].sections)])
+    bounds = np.cumsum([0, *(p.examples for p in manifest.shards[0].passes)])
     orders = []
     for begin, end in zip(bounds, bounds[1:]):
         names = [min(documents(vocabulary, row)) for row in ids[begin:end]]
@@ -112,11 +112,11 @@ def test_random_choices_depend_on_seed_bucket_and_pass_only(tmp_path, text, voca
     short = build(text, vocabulary, tmp_path / "two", two, num_shards=2)
     long = build(text, vocabulary, tmp_path / "three", three, num_shards=2)
     for one, other in zip(short.shards, long.shards):
-        assert one.sections == other.sections[:2]
+        assert one.passes == other.passes[:2]
         data = (tmp_path / "three" / other.name).read_bytes()
         assert (tmp_path / "two" / one.name).read_bytes() == data[: one.bytes]
         third = data[one.bytes :]
-        assert third not in (data[: len(third)], data[one.sections[0].bytes : one.bytes])
+        assert third not in (data[: len(third)], data[sum(one.passes[0].block_bytes) : one.bytes])
 
 
 def test_a_shard_reads_the_tokenized_text_once_and_leaves_no_copies(

@@ -149,17 +149,17 @@ def test_a_shard_that_differs_from_its_manifest_is_faulty(tmp_path, check):
         assert message in error
 
 
-def test_sections_must_start_with_a_record(tmp_path, check):
+def test_blocks_must_start_with_a_record(tmp_path, check):
     examples = encoded(good_columns())
     path = str(tmp_path / "a.tfrecord")
-    good = records.write_sections(path, [examples[:12], examples[12:]])
+    good = records.write_passes(path, [examples[:12], examples[12:]])
     size = good.bytes // 20
-    moved = (records.Section(11, 12 * size), records.Section(9, 8 * size))
-    for sections, message in (
-        (good.sections, ""),
+    moved = (records.Pass(11, (12 * size,)), records.Pass(9, (8 * size,)))
+    for passes, message in (
+        (good.passes, ""),
         (moved, f"has record 11 at byte {11 * size}; its manifest says"),
     ):
-        info = dataclasses.replace(good, sections=sections)
+        info = dataclasses.replace(good, passes=passes)
         Manifest("pretraining", FEATURES, [info], {}, {}, {}).save(str(tmp_path))
         faulty, error = check()
         assert faulty == bool(message)

@@ -50,7 +50,7 @@ def test_a_manifest_cannot_name_shards_elsewhere(tmp_path, name):
     folder = tmp_path / "records"
     features = records.pretraining_features(4, 2)
     (tmp_path / "outside").write_bytes(b"")
-    Manifest("pretraining", features, [records.ShardInfo(name, 0, 0, "")], {}, {}, {}).save(
+    Manifest("pretraining", features, [records.ShardInfo(name, 0, 0, "", [])], {}, {}, {}).save(
         str(folder)
     )
     for read in (Manifest.load, record_files, lambda path: find_records(path, None)):

@@ -4,18 +4,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from albert_tf.data import records
+from albert_tf.data import records, training_order
 
 NUMBER = records.FeatureSpec("int64")
 #: Records that hold nothing but a number.
 LABELS = {"label_ids": NUMBER}
+
+
+@contextlib.contextmanager
+def small_blocks(examples: int, shuffled: int) -> Iterator[None]:
+    """Makes blocks of a few records, and buffers of a few blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "BLOCK_EXAMPLES", examples)
+        patch.setattr(training_order, "SHUFFLED_BLOCKS", shuffled)
+        yield
 
 
 def encode_labels(numbers: Sequence[int]) -> list[bytes]:
