@@ -104,7 +104,7 @@ def install_timers() -> None:
     encoding.assemble = _timed("assemble", encoding.assemble)
     encoding.mask = _timed("mask", encoding.mask)
     records.encode_examples = _timed("encode", records.encode_examples)
-    records.write_sections = _timed("write", records.write_sections)
+    records.write_passes = _timed("write", records.write_passes)
     files.sha256 = _timed("check", files.sha256)
 
 
