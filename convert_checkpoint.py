@@ -5,8 +5,6 @@
   python convert_checkpoint.py --from_path=albert_base_v2.tar.gz --to=hf --output_dir=albert-hf
   python convert_checkpoint.py --from_path=albert-hf --to=tf1 --output_dir=albert-tf1
   python convert_checkpoint.py --from_path=runs/base --to=tf2 --output_dir=weights
-  python convert_checkpoint.py --from_path=runs/base --to=hf --output_dir=base-hf \\
-    --push_to_hub=me/base
 
 Every variable is checked: if one is missing, unknown or of another shape, nothing is written.
 The result is read back and compared.
@@ -20,9 +18,7 @@ from absl import flags, logging
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
-from albert_tf.errors import AlbertError
-from albert_tf.export.weight_formats import FORMATS, HF, WEIGHTS_DTYPES, check_weights_dtype
-from albert_tf.huggingface.hub import check_hub_id, push_to_hub
+from albert_tf.export.conversion import FORMATS, WEIGHTS_DTYPES, convert
 from albert_tf.io import folders
 from albert_tf.pretrained.locate import NAMES, check_model
 
@@ -58,32 +54,22 @@ def define_flags() -> None:
         "weights_dtype", "float32", WEIGHTS_DTYPES, "float32: exact. float16, for --to=hf: half "
         "the size, with each weight rounded to the nearest; it is read as float32."
     )  # fmt: skip
-    flags.DEFINE_string(
-        "push_to_hub", None, "OWNER/NAME: also upload the result to this repository of Hugging "
-        "Face, which is created, by default public, if it does not exist. For --to=hf; needs "
-        "huggingface_hub and a token that may write."
-    )  # fmt: skip
     script.define_overwrite_flag()
 
 
-def _check_flags() -> None:
-    if FLAGS.push_to_hub:
-        if FLAGS.to != HF:
-            raise AlbertError("--push_to_hub is only for --to=hf.")
-        check_hub_id(FLAGS.push_to_hub)
-
-
 def _main() -> None:
-    check_weights_dtype(FLAGS.to, FLAGS.weights_dtype)
-    # TensorFlow takes seconds to import; wrong flags and --help should not wait for it.
-    from albert_tf.export.conversion import ConversionOptions, convert
-
     # TensorFlow logs every name that it changes while saving.
     logging.set_verbosity(logging.WARNING)
     # The report below lists these weights.
     warnings.filterwarnings("ignore", message=".* was loaded in part")
-    options = ConversionOptions(FLAGS.allow_partial, FLAGS.weights_dtype)
-    report = convert(FLAGS.from_path, FLAGS.to, FLAGS.output_dir, options, FLAGS.overwrite)
+    report = convert(
+        FLAGS.from_path,
+        FLAGS.to,
+        FLAGS.output_dir,
+        FLAGS.allow_partial,
+        FLAGS.weights_dtype,
+        FLAGS.overwrite,
+    )
     print(f"{len(report.matched)} weights of {report.checkpoint} are in {FLAGS.output_dir}.")
     if report.state:
         print(f"Not needed: {len(report.state)} optimizer slots, counters and copies.")
@@ -92,13 +78,11 @@ def _main() -> None:
     for what, names in (("Missing", report.missing), ("Left out", report.unexpected)):
         if names:
             print(f"{what}: {', '.join(names)}.")
-    if FLAGS.push_to_hub:
-        print(f"Uploaded: {push_to_hub(FLAGS.output_dir, FLAGS.push_to_hub)}")
 
 
 def main() -> None:
     """Runs the script."""
-    script.run(_main, define_flags, check_flags=_check_flags)
+    script.run(_main, define_flags)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@
   python export_tfhub.py --albert_directory=runs/base --export_type=preprocessing \\
     --export_path=exports/preprocessor
   python export_tfhub.py --albert_directory=runs/rte --export_type=classifier \\
-    --export_path=exports/rte
-  python export_tfhub.py --albert_directory=runs/rte --export_type=classifier \\
-    --export_path=models/rte --version=1
+    --export_path=models/rte/1
   python export_tfhub.py --albert_directory=runs/base --format=tflite --quantization=int8 \\
     --export_path=exports/lite
   python export_tfhub.py --albert_directory=runs/base --format=onnx --export_path=exports/onnx
@@ -28,7 +26,6 @@ from albert_tf.cli import script
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.export.versions import version_folder
 from albert_tf.io import folders
 from albert_tf.pretrained.locate import check_model, find_local
 from albert_tf.tasks.registry import BUILT_IN, find_task
@@ -38,8 +35,6 @@ from albert_tf.weights.run_folder import TASK_FILE, RunFolder, find_beside, mode
 
 FLAGS = flags.FLAGS
 EXPORT_TYPES = ["model", "model_with_mlm", "preprocessing"]
-#: Formats of models that take token ids, with their titles.
-ID_FORMATS = {"tflite": "TensorFlow Lite", "onnx": "ONNX"}
 #: Names of tasks by the export types of fine-tuned models.
 TASKS = {task.export_type: task.name for task in BUILT_IN}
 
@@ -52,10 +47,9 @@ def define_flags() -> None:
         required=True, check=check_model,
     )  # fmt: skip
     define_path(
-        "export_path", None, "A new folder for the export.", required=True,
-        check=lambda path: folders.check_new_folder(
-            version_folder(path, FLAGS.version, FLAGS.overwrite), FLAGS.overwrite
-        ),
+        "export_path", None, "A new folder for the export; for TensorFlow Serving a number, as in "
+        "models/rte/1.", required=True,
+        check=lambda path: folders.check_new_folder(path, FLAGS.overwrite),
     )  # fmt: skip
     flags.DEFINE_enum(
         "export_type", "model", [*EXPORT_TYPES, *TASKS], "model: the encoder; model_with_mlm: with "
@@ -71,7 +65,7 @@ def define_flags() -> None:
         "tokenizer.json, or true.",
     )  # fmt: skip
     flags.DEFINE_enum(
-        "format", "saved_model", ["saved_model", *ID_FORMATS], "tflite: TensorFlow Lite; "
+        "format", "saved_model", ["saved_model", "tflite", "onnx"], "tflite: TensorFlow Lite; "
         "onnx: ONNX, which needs the extra `onnx`. Both are for --export_type=model and classifier "
         "and take token ids instead of text.",
     )  # fmt: skip
@@ -88,10 +82,6 @@ def define_flags() -> None:
         "seq_length", 128, "With --export_type=preprocessing: default sequence length, in tokens.",
         lower_bound=MIN_SEQ_LENGTH,
     )  # fmt: skip
-    flags.DEFINE_integer(
-        "version", None, "saved_model: write the folder --export_path/version, for TensorFlow "
-        "Serving, which serves the highest number there; a positive integer.", lower_bound=1,
-    )  # fmt: skip
     script.define_overwrite_flag()
 
 
@@ -106,23 +96,11 @@ def _check_flags() -> None:
         refuse_flags(["seq_length"], "it requires --export_type=preprocessing.")
     if FLAGS.export_type in TASKS:
         refuse_flags(["do_lower_case"], "a fine-tuned model keeps its tokenizer.")
-    if FLAGS.format != "saved_model":
-        refuse_flags(["version"], "it requires --format=saved_model.")
-        _check_takes_ids(FLAGS.export_type, ID_FORMATS[FLAGS.format])
-
-
-def _check_takes_ids(export_type: str, title: str) -> None:
-    """Raises AlbertError for exports that take text, before anything is loaded."""
-    if export_type in ["model", *(task.export_type for task in BUILT_IN if task.takes_ids)]:
-        return
-    if export_type == "model_with_mlm":
-        reason = "the pretraining heads are left out; use --export_type=model."
-    else:
-        reason = (
-            f"{title} has no built-in operations for the strings that it takes; give ids to an "
-            "exported encoder, or export a SavedModel."
+    if FLAGS.format != "saved_model" and FLAGS.export_type in ("model_with_mlm", "preprocessing"):
+        raise AlbertError(
+            f"--format={FLAGS.format} is for --export_type=model and classifier, whose models can "
+            "take token ids."
         )
-    raise AlbertError(f"--export_type={export_type} cannot be exported to {title}: {reason}")
 
 
 def _main() -> None:
@@ -140,16 +118,14 @@ def _main() -> None:
     logging.set_verbosity(logging.WARNING)
     source = ModelFolder(FLAGS.albert_directory, FLAGS.checkpoint_name, FLAGS.do_lower_case)
     kind, overwrite = FLAGS.export_type, FLAGS.overwrite
-    path = version_folder(FLAGS.export_path, FLAGS.version, overwrite)
+    path = FLAGS.export_path
     task = find_task(TASKS.get(kind))
-    if FLAGS.format == "tflite":
-        from albert_tf.export.tflite import lite_format
+    if FLAGS.format != "saved_model":
+        from albert_tf.export.id_formats import lite_format, onnx_format
 
-        export_ids(source, task, path, lite_format(FLAGS.quantization), overwrite)
-    elif FLAGS.format == "onnx":
-        from albert_tf.export.onnx_graph import onnx_format
-
-        export_ids(source, task, path, onnx_format(), overwrite)
+        lite = FLAGS.format == "tflite"
+        id_format = lite_format(FLAGS.quantization) if lite else onnx_format()
+        export_ids(source, task, path, id_format, overwrite)
     elif task:
         export_task(task, source, path, overwrite, FLAGS.precision)
     elif kind == "preprocessing":

@@ -30,13 +30,10 @@ from albert_tf.data import records
 from albert_tf.data.record_cache import cached_records
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import join, keep, merge_words
-from albert_tf.export.publish import Export
-from albert_tf.export.saved_model import ReusableSavedModel
-from albert_tf.export.self_check import Probe
-from albert_tf.export.serving import cut_padding, strings
-from albert_tf.export.text_probes import as_bytes
-from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.export.packing import cut_padding, join, keep, merge_words
+from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
+from albert_tf.export.self_check import Probe, as_bytes
+from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.io import files, text_files
 from albert_tf.modeling.encoder import AlbertEncoder, AlbertModel
 from albert_tf.modeling.heads import ClassificationHead

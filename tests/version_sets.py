@@ -31,8 +31,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.hub import export_encoder
+from albert_tf.export.id_formats import interpreter_class, lite_format
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.tflite import interpreter_class, lite_format
 from albert_tf.io import files
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder

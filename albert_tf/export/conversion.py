@@ -1,83 +1,69 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a pretrained model to another format, and reads the result back."""
+"""Converts a pretrained model to another format, and reads the result back.
+
+Importing this module does not import TensorFlow.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Mapping
-from typing import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.encoder import write_hub_encoder
-from albert_tf.export.weight_formats import (
-    FLOAT16,
-    FLOAT32,
-    HF,
-    TF1,
-    TF2,
-    TFHUB,
-    check_weights_dtype,
-)
-from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.io import folders
-from albert_tf.tokenization.tokenizer import Tokenizer
-from albert_tf.weights.checkpoint import write_tf1, write_tf2
-from albert_tf.weights.load import LoadReport, open_source
-from albert_tf.weights.pretrained_model import load_pretrained
 
-Writer = Callable[[str, AlbertConfig, "Tokenizer | None", Mapping[str, np.ndarray]], None]
+if TYPE_CHECKING:
+    from albert_tf.weights.load import LoadReport
 
-#: The function that writes each format.
-WRITERS: dict[str, Writer] = {
-    TF2: write_tf2,
-    TF1: write_tf1,
-    HF: write_hugging_face,
-    TFHUB: write_hub_encoder,
-}
+FORMATS = ("tf2", "tf1", "hf", "tfhub")
+WEIGHTS_DTYPES = FLOAT32, FLOAT16 = ("float32", "float16")
 
 
-@dataclasses.dataclass(frozen=True)
-class ConversionOptions:
-    """Options of `convert`.
+def writer(to: str) -> Callable[..., None]:
+    """Returns the function that writes one of FORMATS.
 
-    Attributes:
-      allow_partial: see load_pretrained; only the weights of the source are written.
-      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
+    It takes a folder, the AlbertConfig, the Tokenizer or None, and the weights by official name.
     """
+    from albert_tf.export.hub import write_hub_encoder
+    from albert_tf.huggingface.weights import write_hugging_face
+    from albert_tf.weights.checkpoint import write_tf1, write_tf2
 
-    allow_partial: bool = False
-    weights_dtype: str = FLOAT32
+    writers = (write_tf2, write_tf1, write_hugging_face, write_hub_encoder)
+    return dict(zip(FORMATS, writers))[to]
 
 
 def convert(
     from_path: str,
     to: str,
     output_dir: str,
-    options: ConversionOptions | None = None,
+    allow_partial: bool = False,
+    weights_dtype: str = FLOAT32,
     overwrite: bool = False,
 ) -> LoadReport:
     """Writes the model at `from_path` to a new folder, and compares the result bit by bit.
 
     Args:
       from_path: see albert_tf.weights.load.open_source.
-      to: one of WRITERS.
+      to: one of FORMATS.
       output_dir: a folder that does not exist yet, or is empty; it appears only when complete.
-      options: None for the default ones.
+      allow_partial: see load_pretrained; only the weights of the source are written.
+      weights_dtype: "float32", or for "hf" also "float16", to which all weights are rounded.
       overwrite: replace a model of the same format in `output_dir`; see folders.new_folder.
 
     Raises:
       AlbertError: the source cannot be loaded, the format cannot represent the model, a weight is
         too large for float16, or the folder is not empty.
     """
-    options = options or ConversionOptions()
-    check_weights_dtype(to, options.weights_dtype)
+    if weights_dtype != FLOAT32 and to != "hf":
+        raise AlbertError(f"`weights_dtype`={weights_dtype} is for `to`=hf; {to} has float32 only.")
+    from albert_tf.weights.pretrained_model import load_pretrained
+
     with folders.new_folder(output_dir, overwrite, from_path) as folder:
-        model = load_pretrained(from_path, options.allow_partial)
+        model = load_pretrained(from_path, allow_partial)
         if model.tokenizer is None:
             print(
                 f"There is no vocabulary beside {from_path}, so the result has none: put it "
@@ -85,9 +71,9 @@ def convert(
             )
         variables = model.named_weights()
         weights = {name: variables[name].numpy() for name in model.load_report.matched}
-        if options.weights_dtype == FLOAT16:
+        if weights_dtype == FLOAT16:
             weights = {name: _half(name, value) for name, value in weights.items()}
-        WRITERS[to](folder, model.config, model.tokenizer, weights)
+        writer(to)(folder, model.config, model.tokenizer, weights)
         _compare(folder, weights)
     return model.load_report
 
@@ -107,6 +93,8 @@ def _half(name: str, values: np.ndarray) -> np.ndarray:
 
 def _compare(folder: str, weights: Mapping[str, np.ndarray]) -> None:
     """Raises AlbertError unless the weights in a folder are these."""
+    from albert_tf.weights.load import open_source
+
     written = open_source(folder)
     wrong = [
         name

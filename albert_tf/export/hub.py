@@ -1,26 +1,278 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Exports the encoder and the preprocessor of TF-Hub's text API from a folder with a model."""
+"""The SavedModels of TF-Hub's text API: the encoder, also with pretraining heads; the preprocessor.
+
+  preprocessor, encoder = hub.load(path), hub.KerasLayer(path, trainable=True)
+  encoder(preprocessor(["one sentence", "another"], seq_length=64))["pooled_output"]
+  tokens = [preprocessor.tokenize(first), preprocessor.tokenize(second)]
+  inputs = preprocessor.bert_pack_inputs(tokens, seq_length=128)
+  preprocessor.tokenize.get_special_tokens_dict()["mask_id"]
+  hub.load(path).mlm({**inputs, "masked_lm_positions": positions})["mlm_logits"]
+
+Use a preprocessor outside a distribution strategy's scope, for example in tf.data pipelines.
+"""
 
 from __future__ import annotations
 
-from albert_tf.export.encoder import encoder_export
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.errors import AlbertError
+from albert_tf.export.model_card import Kind, ModelFacts
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.precision import export_in
-from albert_tf.export.preprocessor import KIND, build_preprocessor, preprocessor_probes
-from albert_tf.export.publish import Export
+from albert_tf.export.packing import merge_words, pack
+from albert_tf.export.saved_model import (
+    Export,
+    Outputs,
+    ReusableSavedModel,
+    export_in,
+    input_specs,
+    publish,
+    serving_signature,
+    strings,
+)
+from albert_tf.export.self_check import Probe, as_bytes, text_batches
+from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tokenization.sequences import MIN_SEQ_LENGTH, join_segments, pad_sequences
+from albert_tf.tokenization.tokenizer import SENTENCEPIECE, SPEC_FILE, Tokenizer
 from albert_tf.training.specs import FLOAT32
+
+ENCODER = Kind(
+    "ALBERT encoder",
+    """import tensorflow_hub as hub
+
+encoder = hub.KerasLayer("{name}", trainable=True)
+encoder(dict(input_word_ids=ids, input_mask=mask, input_type_ids=types))["pooled_output"]""",
+)
+PREPROCESSOR = Kind(
+    "ALBERT preprocessor",
+    """import tensorflow_hub as hub
+import tensorflow_text  # registers the operations that read text
+
+preprocessor = hub.load("{name}")
+preprocessor(["A text."], seq_length=64)""",
+)
+_SEQ_LENGTH = tf.TensorSpec([], tf.int32, "seq_length")
+
+
+def _trainable(
+    function: Outputs, weights: Mapping[str, tf.Variable], *more_inputs: str
+) -> ReusableSavedModel:
+    """Wraps a function of the model's inputs and `training`, traced for both values."""
+    specs = input_specs(*more_inputs)
+
+    @tf.function(autograph=False)
+    def call(inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
+        with graph_mode(portable=True, served=not training):
+            return function(inputs, training)
+
+    call.get_concrete_function(specs)
+    call.get_concrete_function(specs, training=True)
+    return ReusableSavedModel(call, list(weights.values()))
+
+
+def build_encoder(
+    model: AlbertEncoder | AlbertPretrainer,
+) -> tuple[ReusableSavedModel, dict[str, Any]]:
+    """Builds the SavedModel's root object and the signatures of an encoder, all float32.
+
+    The root takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], and returns
+    `pooled_output` [B, H], also as `default`, `sequence_output` [B, S, H] and `encoder_outputs`,
+    the list of all layers' outputs. With a pretrainer, the root has two more objects: `mlm` also
+    takes `masked_lm_positions`, int32 [B, P], and adds `mlm_logits` [B, P, V]; `sop` adds
+    `sop_logits` [B, 2]. The root's weights do not include those of the heads.
+    """
+    heads = model if isinstance(model, AlbertPretrainer) else None
+    encoder = model.encoder if heads else model
+    weights = encoder.named_weights()
+
+    # All functions share this graph: a deep one takes seconds to trace and megabytes to store.
+    @tf.function(autograph=False)
+    def encode(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
+        outputs = encoder(inputs, training=training)
+        outputs = tf.nest.map_structure(lambda y: tf.cast(y, tf.float32), outputs)
+        return {"default": outputs["pooled_output"], **outputs}
+
+    def predict_tokens(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
+        positions = inputs["masked_lm_positions"]
+        outputs = encode({name: inputs[name] for name in input_specs()}, training)
+        sequence = outputs["sequence_output"]
+        table = encoder.embeddings.word_embeddings
+        logits = heads.mlm_head(sequence, table, positions, training=training)
+        return {**outputs, "mlm_logits": logits}
+
+    def predict_order(inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, Any]:
+        outputs = encode(inputs, training)
+        return {**outputs, "sop_logits": heads.sop_head(outputs["pooled_output"])}
+
+    root = _trainable(encode, weights)
+    if heads:
+        mlm_weights = {**weights, **heads.mlm_head.named_weights()}
+        root.mlm = _trainable(predict_tokens, mlm_weights, "masked_lm_positions")
+        root.sop = _trainable(predict_order, {**weights, **heads.sop_head.named_weights()})
+    return root, {"serving_default": serving_signature(encode, input_specs())}
+
+
+def probe_batches(config: AlbertConfig) -> list[dict[str, np.ndarray]]:
+    """Returns random inputs of two batch sizes and lengths; all rows but the first are padded."""
+    generator = np.random.default_rng(0)
+    longest = min(64, config.max_position_embeddings)
+    batches = []
+    for rows, length in itertools.product((1, 4), ((longest + 3) // 4, longest)):
+        used = generator.integers(length // 2, length, [rows, 1])
+        used[0] = length
+        mask = (np.arange(length) < used).astype(np.int32)
+        ids = generator.integers(config.vocab_size, size=mask.shape)
+        types = (np.arange(length) >= used // 2) * (config.type_vocab_size > 1)
+        batch = {"input_word_ids": ids * mask, "input_mask": mask, "input_type_ids": types * mask}
+        batches.append({name: value.astype(np.int32) for name, value in batch.items()})
+    return batches
+
+
+def encoder_probes(model: AlbertEncoder | AlbertPretrainer) -> list[Probe]:
+    """Returns probes of all outputs on `probe_batches`, and of the heads' logits."""
+    heads = model if isinstance(model, AlbertPretrainer) else None
+    encoder, probes = model.encoder if heads else model, []
+    for inputs in probe_batches(model.config):
+        rows, length = inputs["input_mask"].shape
+        label = f"{length} pieces"
+        outputs = _arrays(encoder(inputs))
+        expected = {**outputs, "default": outputs["pooled_output"]}
+        probes.append(Probe(inputs, expected, length=label))
+        if heads:
+            positions = np.arange(rows * 3, dtype=np.int32).reshape([rows, 3]) % (length // 2)
+            with_positions = {**inputs, "masked_lm_positions": positions}
+            outputs = heads(with_positions)
+            for name, taken in (("mlm", with_positions), ("sop", inputs)):
+                logits = {f"{name}_logits": outputs[f"{name}_logits"].numpy()}
+                probes.append(Probe(taken, logits, name, label))
+    return probes
+
+
+def _arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Returns outputs as arrays; the entries of lists become name/0, name/1, …"""
+    arrays = {}
+    for name, value in outputs.items():
+        if isinstance(value, list):
+            arrays.update({f"{name}/{i}": entry.numpy() for i, entry in enumerate(value)})
+        else:
+            arrays[name] = value.numpy()
+    return arrays
+
+
+def encoder_export(
+    model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer | None = None
+) -> Export:
+    """Returns the export of an encoder, with probes and assets.
+
+    The vocabulary is the asset `sp_model_file` or, for WordPiece, `vocab_file`. tokenizer.json and
+    albert_config.json beside it let load_pretrained read the SavedModel.
+
+    Args:
+      model: the encoder, or with its heads.
+      tokenizer: None leaves out the vocabulary and `do_lower_case`.
+    """
+    root, signatures = build_encoder(model)
+    assets = {"config_file": (CONFIG_FILE, _json(model.config.to_dict()))}
+    if tokenizer:
+        spec = tokenizer.spec
+        root.do_lower_case = tf.Variable(spec.lower_case, trainable=False, name="do_lower_case")
+        name = "sp_model_file" if spec.kind == SENTENCEPIECE else "vocab_file"
+        assets[name] = (spec.model_file, tokenizer.data)
+        assets["tokenizer_file"] = (SPEC_FILE, _json(spec.to_dict()))
+    return Export(ENCODER, root, signatures, encoder_probes(model), assets)
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, indent=2, sort_keys=True).encode()
+
+
+def build_preprocessor(
+    tokenizer: Tokenizer, seq_length: int = 128
+) -> tuple[ReusableSavedModel, dict[str, Any]]:
+    """Builds the SavedModel's root object and the signatures of a preprocessor.
+
+    The root takes string [B] (`sentences`) and returns `input_word_ids`, `input_mask` and
+    `input_type_ids`, int32 [B, seq_length]. It has `tokenize`, with `get_special_tokens_dict`, and
+    `bert_pack_inputs`; see the module. `seq_length` is the default for callers.
+
+    Raises:
+      AlbertError: seq_length is too small.
+    """
+    if seq_length < MIN_SEQ_LENGTH:
+        raise AlbertError(f"seq_length={seq_length} must be at least {MIN_SEQ_LENGTH}.")
+    graph = tokenizer_graph(tokenizer)
+    sizes = {
+        "vocab_size": tokenizer.vocab_size,
+        "start_of_sequence_id": tokenizer.cls_id,
+        "end_of_segment_id": tokenizer.sep_id,
+        "padding_id": tokenizer.pad_id,
+        "mask_id": tokenizer.mask_id,
+    }
+
+    # The functions below are traced for every combination of arguments. These two, which do the
+    # work, have their own graphs, so that each is stored once.
+    @tf.function(autograph=False, input_signature=[strings("sentences")])
+    def tokenize(sentences: tf.Tensor) -> tf.RaggedTensor:
+        return graph(sentences)
+
+    @tf.function(autograph=False)
+    def pack_flat(segments: list[tf.RaggedTensor], seq_length: tf.Tensor) -> dict[str, tf.Tensor]:
+        return pack(segments, seq_length, tokenizer)
+
+    @tf.function(autograph=False)
+    def bert_pack_inputs(
+        inputs: list[tf.RaggedTensor], seq_length: Any = seq_length
+    ) -> dict[str, tf.Tensor]:
+        packed = pack_flat([merge_words(ids) for ids in inputs], tf.convert_to_tensor(seq_length))
+        static = [None, seq_length if isinstance(seq_length, int) else None]
+        return {name: tf.ensure_shape(value, static) for name, value in packed.items()}
+
+    @tf.function(autograph=False)
+    def preprocess(sentences: tf.Tensor, seq_length: Any = seq_length) -> dict[str, tf.Tensor]:
+        return bert_pack_inputs([tokenize(sentences)], seq_length)
+
+    @tf.function(autograph=False, input_signature=[])
+    def get_special_tokens_dict() -> dict[str, tf.Tensor]:
+        return {name: tf.constant(value, tf.int32) for name, value in sizes.items()}
+
+    root = ReusableSavedModel(preprocess)
+    root.tokenize = ReusableSavedModel(tokenize)
+    root.tokenize.graph = graph
+    root.tokenize.get_special_tokens_dict = ReusableSavedModel(get_special_tokens_dict)
+    root.bert_pack_inputs = ReusableSavedModel(bert_pack_inputs)
+    for rank in (1, 2):
+        tokens = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, ragged_rank=rank)
+        for segments in ([tokens], [tokens, tokens]):
+            bert_pack_inputs.get_concrete_function(segments)
+            bert_pack_inputs.get_concrete_function(segments, seq_length=_SEQ_LENGTH)
+    serving = preprocess.get_concrete_function(strings("sentences"))
+    preprocess.get_concrete_function(strings("sentences"), seq_length=_SEQ_LENGTH)
+    return root, {"serving_default": serving}
 
 
 def export_preprocessor(
     source: ModelFolder, path: str, seq_length: int, overwrite: bool = False
 ) -> None:
-    """Writes the preprocessor SavedModel; see albert_tf.export.preprocessor."""
+    """Writes the preprocessor SavedModel of a model; see `build_preprocessor`."""
     tokenizer = source.config_and_tokenizer()[1]
     root, signatures = build_preprocessor(tokenizer, seq_length)
-    export = Export(KIND, root, signatures, preprocessor_probes(tokenizer, seq_length))
+    probes = []
+    for length, texts in text_batches():
+        encoded = tokenizer.encode_batch(texts)
+        sequences = [join_segments(tokenizer, ids[: seq_length - 2]) for ids in encoded]
+        expected = pad_sequences(tokenizer, sequences, length=seq_length)
+        probes.append(Probe({"sentences": as_bytes(texts)}, expected, length=length))
+    export = Export(PREPROCESSOR, root, signatures, probes)
     source.publish(export, path, tokenizer, overwrite=overwrite)
 
 
@@ -31,7 +283,7 @@ def export_encoder(
     overwrite: bool = False,
     precision: str = FLOAT32,
 ) -> None:
-    """Writes the encoder SavedModel, on request with its heads; see albert_tf.export.encoder.
+    """Writes the encoder SavedModel, on request with its heads.
 
     Args:
       source: the model.
@@ -51,3 +303,34 @@ def export_encoder(
         lambda m: encoder_export(m, tokenizer),
     )
     source.publish(export, path, tokenizer, model, overwrite)
+
+
+def write_hub_encoder(
+    folder: str,
+    config: AlbertConfig,
+    tokenizer: Tokenizer | None,
+    weights: Mapping[str, np.ndarray],
+) -> None:
+    """Writes weights by official name as an encoder SavedModel, with both heads or none.
+
+    Raises:
+      AlbertError: weights of the encoder or of a head are missing.
+    """
+    heads = any(not name.startswith("bert/") for name in weights)
+    model = (AlbertPretrainer if heads else AlbertEncoder)(config, dtype="float32")
+    variables = model.named_weights()
+    missing = sorted(set(variables) - set(weights))
+    if missing:
+        raise AlbertError(
+            "A SavedModel holds the whole encoder and both pretraining heads or none; "
+            f"{', '.join(missing)} are missing."
+        )
+    for name, variable in variables.items():
+        variable.assign(weights[name])
+    facts = ModelFacts(
+        name="albert_encoder",
+        config=config,
+        parameters=sum(weight.size for weight in weights.values()),
+        tokenizer=tokenizer.spec if tokenizer else None,
+    )
+    publish(encoder_export(model, tokenizer), folder, facts)

@@ -14,8 +14,7 @@ import tensorflow as tf
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import CARD_FILE, ModelFacts
-from albert_tf.export.publish import Export, publish
-from albert_tf.export.versions import export_name
+from albert_tf.export.saved_model import Export, publish
 from albert_tf.io import files, folders
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.pretrained.locate import is_name, locate
@@ -97,14 +96,14 @@ class ModelFolder:
         """Loads all weights of a model; raises AlbertError if the checkpoint lacks one."""
         print(load_weights(self._source, model.named_weights(), whole=True))
 
-    def facts(self, name: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
-        """Collects the facts that the files beside the weights record.
+    def facts(self, path: str, tokenizer: Tokenizer, model: AlbertModel | None) -> ModelFacts:
+        """Collects the facts that the files beside the weights record, for an export at `path`.
 
-        Args:
-          name: of the export.
-          tokenizer: of the model.
-          model: None for a preprocessor.
+        A preprocessor has no model.
         """
+        # TensorFlow Serving's versions are numbers: models/rte/1.
+        parts = path.rstrip("/").rsplit("/", 2)
+        name = "/".join(parts[-2:] if parts[-1].isdecimal() else parts[-1:])
         if model is None:
             return ModelFacts(name, tokenizer=tokenizer.spec)
 
@@ -138,21 +137,14 @@ class ModelFolder:
         model: AlbertModel | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Writes a checked SavedModel with a card, made from the model.
-
-        Args:
-          export: the SavedModel.
-          path: a new folder.
-          tokenizer: of the model.
-          model: None for a preprocessor.
-          overwrite: replace an earlier export at `path`; see folders.new_folder.
+        """Writes a checked SavedModel with a card to a new folder.
 
         Raises:
-          AlbertError: `path` exists, or the check failed.
+          AlbertError: `path` exists and `overwrite` (see folders.new_folder) is not given, or the
+            check failed.
         """
         with folders.new_folder(path, overwrite, self.path) as folder:
-            facts = self.facts(export_name(path), tokenizer, model)
-            difference = publish(export, folder, facts)
+            difference = publish(export, folder, self.facts(path, tokenizer, model))
         print(f"The SavedModel is in {path}; {CARD_FILE} there describes it.")
         other = "" if export.precision == FLOAT32 else " from those in float32"
         print(f"Checked in a fresh process: outputs differ{other} by at most {difference:.1e}.")

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Packs ragged token ids into the encoder's three inputs, inside a graph.
+"""Packs ragged token ids into the encoder's three inputs, int32 [B, S], inside a graph.
 
 tensorflow-text pads; its `combine_segments` cannot leave out the [SEP] of an empty segment, and its
 trimmers need custom operations or loops where two lines of arithmetic do.
@@ -8,7 +8,7 @@ trimmers need custom operations or loops where two lines of arithmetic do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -36,16 +36,9 @@ def join(
     seq_length: int | tf.Tensor,
     tokenizer: Tokenizer,
 ) -> dict[str, tf.Tensor]:
-    """Joins one or two segments that fit to [CLS] A [SEP] B [SEP], and pads.
+    """Joins one or two segments [B, (tokens)] that fit to [CLS] A [SEP] B [SEP], and pads.
 
-    Args:
-      segments: ragged int32 [B, (tokens)].
-      separators: int64 [B] for each segment: how many [SEP] follow it, 1 or 0.
-      seq_length: S.
-      tokenizer: provides the ids of the special pieces.
-
-    Returns:
-      `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S].
+    `separators`, int64 [B] for each segment, says how many [SEP] follow it, 1 or 0.
     """
     ones = tf.ones_like(separators[0])
     parts, types = [_repeated(tokenizer.cls_id, ones)], [_repeated(0, ones)]
@@ -86,9 +79,6 @@ def pack(
       seq_length: S, an int or a scalar int32 tensor; at least 3, or 2 for one segment.
       tokenizer: provides the ids of the special pieces.
       skip_empty_second: a pair whose B is empty becomes [CLS] A [SEP].
-
-    Returns:
-      As `join`.
     """
     flat = [merge_words(segment) for segment in segments]
     lengths = [segment.row_lengths() for segment in flat]
@@ -103,3 +93,11 @@ def pack(
         lengths = [first, tf.minimum(lengths[1], room - first)]
     kept = [keep(segment, length) for segment, length in zip(flat, lengths)]
     return join(kept, separators, seq_length, tokenizer)
+
+
+def cut_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Cuts the encoder's inputs [..., S] at the end of the longest sequence."""
+    mask = inputs["input_mask"]
+    # Of no sequences at all, the largest length is negative.
+    longest = tf.maximum(tf.reduce_max(tf.reduce_sum(mask, axis=-1)), 1)
+    return {name: value[..., :longest] for name, value in inputs.items()}

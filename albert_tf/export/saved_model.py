@@ -1,9 +1,10 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Saves objects that hub.KerasLayer can wrap, with their assets."""
+"""Builds, writes, checks and describes SavedModels."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +12,24 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.export.model_card import CARD_FILE, Kind, ModelFacts, model_card
+from albert_tf.export.self_check import REPORT_FILE, TOLERANCE, Probe, self_check
 from albert_tf.io import files
+from albert_tf.modeling.encoder import AlbertModel
+from albert_tf.modeling.kernels.graph_mode import graph_mode
+from albert_tf.training.specs import BFLOAT16, FLOAT32
+
+#: Precisions of SavedModels. float16 would need a GPU and care with large values.
+PRECISIONS = (FLOAT32, BFLOAT16)
+#: Largest difference of bfloat16 from float32, see `self_check`: ten times what was measured.
+_BFLOAT16_TOLERANCE = 0.25
+
+#: Returns outputs by name, from the model's inputs by name and `training`.
+Outputs = Callable[[Mapping[str, tf.Tensor], bool], dict[str, Any]]
 
 
 class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
-    """An object with TF-Hub's Reusable SavedModel interface.
+    """An object with TF-Hub's Reusable SavedModel interface, for hub.KerasLayer.
 
     It holds variables and traced functions, but no Keras objects, so the SavedModel loads without
     Keras and contains no path of a Python file.
@@ -39,20 +53,93 @@ class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
         self.__call__ = call
 
 
+def input_specs(*names: str) -> dict[str, tf.TensorSpec]:
+    """Returns specs of the encoder's inputs and further ones, int32 [None, None]."""
+    names = ("input_word_ids", "input_mask", "input_type_ids", *names)
+    return {name: tf.TensorSpec([None, None], tf.int32, name) for name in names}
+
+
+def strings(name: str, rank: int = 1) -> tf.TensorSpec:
+    """Returns the spec of a string input of any size."""
+    return tf.TensorSpec([None] * rank, tf.string, name)
+
+
+def serving_signature(
+    function: Outputs, specs: Mapping[str, tf.TensorSpec], served: bool = True
+) -> Any:
+    """Returns the serving function: inputs by name, and outputs without lists.
+
+    Args:
+      function: the model.
+      specs: of the inputs.
+      served: see GraphMode; not for converters, which have fusions of their own.
+    """
+
+    @tf.function(autograph=False)
+    def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        with graph_mode(portable=True, served=served):
+            outputs = function(inputs, False)
+        return {name: value for name, value in outputs.items() if not isinstance(value, list)}
+
+    return serve.get_concrete_function(**specs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """A SavedModel under construction.
+
+    Attributes:
+      kind: for the model card.
+      root: the object to save.
+      signatures: concrete functions, or functions with one signature, by name.
+      probes: calls for the self-check.
+      assets: see write_saved_model.
+      tolerance: see self_check.
+      precision: one of PRECISIONS.
+    """
+
+    kind: Kind
+    root: ReusableSavedModel
+    signatures: Mapping[str, Any]
+    probes: Sequence[Probe]
+    assets: Mapping[str, tuple[str, bytes]] = dataclasses.field(default_factory=dict)
+    tolerance: float = TOLERANCE
+    precision: str = FLOAT32
+
+
+def export_in(
+    precision: str,
+    model: AlbertModel,
+    build: Callable[[str], AlbertModel],
+    export: Callable[[AlbertModel], Export],
+) -> Export:
+    """Returns the export of a float32 model in a precision, to be compared with float32.
+
+    Args:
+      precision: one of PRECISIONS.
+      model: in float32, with its weights.
+      build: builds another such model, in a precision.
+      export: builds the export of a model.
+    """
+    exact = export(model)
+    if precision == FLOAT32:
+        return exact
+    rounded = build(precision)
+    weights = model.named_weights()
+    for name, variable in rounded.named_weights().items():
+        variable.assign(tf.cast(weights[name], variable.dtype))
+    return dataclasses.replace(
+        export(rounded), probes=exact.probes, tolerance=_BFLOAT16_TOLERANCE, precision=precision
+    )
+
+
 def write_saved_model(
     root: ReusableSavedModel,
     signatures: Mapping[str, Any],
     folder: str,
     assets: Mapping[str, tuple[str, bytes]] | None = None,
 ) -> None:
-    """Saves an object.
-
-    Args:
-      root: the object.
-      signatures: concrete functions by name.
-      folder: the folder to write to.
-      assets: file name and content of assets, by the root's attribute.
-    """
+    """Saves an object with its signatures, and assets (file name, content) by its attribute."""
     # The graph contains the paths of assets, which must not reveal folders of this machine.
     with tempfile.TemporaryDirectory() as temporary:
         for name, (file_name, content) in (assets or {}).items():
@@ -60,3 +147,41 @@ def write_saved_model(
             files.write_bytes(source, content)
             setattr(root, name, tf.saved_model.Asset(source))
         tf.saved_model.save(root, folder, dict(signatures))
+
+
+def publish(export: Export, folder: str, facts: ModelFacts) -> float:
+    """Saves an export, checks it in a fresh process, and adds the report and the model card.
+
+    Args:
+      export: the SavedModel.
+      folder: a temporary folder; the caller renames it when it is complete.
+      facts: about the model, for the card.
+
+    Returns:
+      The largest difference between the outputs of SavedModel and model.
+
+    Raises:
+      AlbertError: their outputs differ too much.
+    """
+    concrete = {
+        name: f if hasattr(f, "structured_outputs") else f.get_concrete_function()
+        for name, f in export.signatures.items()
+    }
+    write_saved_model(export.root, concrete, folder, export.assets)
+    report = self_check(folder, export.probes, export.tolerance)
+    files.write_json(os.path.join(folder, REPORT_FILE), report)
+    largest = max(max(probe["largest_difference"].values()) for probe in report["probes"])
+    ran = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    check = (
+        f"Loaded in a fresh process ({ran}) and called {len(report['probes'])} times, with two "
+        f"batch sizes and two lengths: outputs differ from the model's by at most {largest:.1e} of "
+        f"their largest value (`{REPORT_FILE}`)."
+    )
+    if export.precision != FLOAT32:
+        check += (
+            f" The SavedModel computes in {export.precision} and the model in float32, so this is "
+            "the error of that precision. Inputs and outputs keep their types."
+        )
+    card = model_card(export.kind, concrete, facts, check)
+    files.write_text(os.path.join(folder, CARD_FILE), card)
+    return largest

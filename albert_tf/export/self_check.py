@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,20 @@ from albert_tf.errors import AlbertError
 from albert_tf.export import probe_process
 from albert_tf.io import files, folders
 
+#: The report, beside the model.
+REPORT_FILE = "self_check.json"
 #: Largest difference, relative to an output's largest value, or to 1 if that is smaller.
 TOLERANCE = 1e-4
+#: Words, punctuation, accents, text without spaces, and numbers with commas, which ALBERT's
+#: tokenizer treats specially.
+SENTENCES = (
+    "The quick brown fox jumps over the lazy dog.",
+    "In 2019, 1,234 naïve readers asked: why so many layers, and so few weights?",
+    "Ada wrote the first program in 1843, in London; 子曰：「知之為知之。」 nobody ran it.",
+)
+QUESTIONS = ("Who jumps over the _ dog?", "How many readers?", "Who wrote it in 1843, and where?")
+OPTIONS = ("fox", "the lazy dog", "1,234 readers", "nobody", "London")
+_LONG = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,11 +105,6 @@ def self_check(
     return {"versions": versions, "tolerance": tolerance, "probes": rows}
 
 
-def largest_difference(report: Mapping[str, Any]) -> float:
-    """Returns the largest difference of all probes and outputs in a report."""
-    return max(max(probe["largest_difference"].values()) for probe in report["probes"])
-
-
 def _difference(found: np.ndarray | None, expected: np.ndarray) -> float | None:
     """Returns the largest difference, see TOLERANCE; None for other shapes, strings, integers."""
     if found is None or found.shape != expected.shape:
@@ -136,3 +143,19 @@ def _run(folder: str, probes: Sequence[Probe]) -> tuple[dict[str, np.ndarray], d
             outputs = dict(arrays.items())
         with open(os.path.join(work, "versions.json"), encoding="utf-8") as f:
             return outputs, json.load(f)
+
+
+def text_batches() -> Iterator[tuple[str, list[str]]]:
+    """Yields batches of one and of three texts, of one sentence and of many, with their length."""
+    for size in (1, len(SENTENCES)):
+        yield "a sentence", list(SENTENCES[:size])
+        # Numbered, because windows with the same text would have equal scores.
+        yield (
+            f"{_LONG} sentences",
+            [" ".join(f"{number} {text}" for number in range(_LONG)) for text in SENTENCES[:size]],
+        )
+
+
+def as_bytes(texts: Sequence[str]) -> np.ndarray:
+    """Returns texts as an array of UTF-8 strings."""
+    return np.array([text.encode() for text in texts])

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Text normalisation as TensorFlow operations, equal to albert_tf.tokenization.normalization.
+"""Tokenizers as TensorFlow operations, with the ids of albert_tf.tokenization.
 
 Character classes are computed from Python's Unicode tables when a graph is built, as in the host's
 tokenizer. NFD, NFKD and lower-casing use TensorFlow's tables, which may be of an earlier Unicode
@@ -18,6 +18,11 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from albert_tf.tokenization import wordpiece
+from albert_tf.tokenization.sentencepiece_model import WORD_START
+from albert_tf.tokenization.tokenizer import SENTENCEPIECE, Tokenizer
+
+#: Words or ids [B, (tokens)], and the start and end of each, int64 [B, (tokens)].
+_Spans = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]
 
 
 @functools.cache
@@ -65,15 +70,9 @@ def normalize(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Ten
 
 
 def spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.Tensor:
-    """Takes the steps of BERT's basic tokenization that change characters.
+    """Takes the steps of BERT's basic tokenization that change characters of string [B].
 
-    Args:
-      texts: string [B].
-      lower_case: whether to lower-case words.
-      strip_accents: whether to drop combining characters, after NFD.
-
-    Returns:
-      string [B], with each white space a space, and two spaces around each ideograph.
+    Each white space becomes a space, and each ideograph gets a space on either side.
     """
     # Spaces first: some of them are control characters, which are dropped below.
     texts = tf.strings.regex_replace(valid_utf8(texts), f"[{wordpiece.SPACES}]", " ")
@@ -86,13 +85,229 @@ def spaced_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> tf.
     return texts
 
 
-def split_words(
-    texts: tf.Tensor,
-) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Splits strings [B], from `spaced_words`, at spaces and around punctuation.
-
-    Returns:
-      The words, string [B, (words)], and their starts and ends in bytes, int64.
-    """
+def split_words(texts: tf.Tensor) -> _Spans:
+    """Splits `spaced_words` at spaces and around punctuation; returns words and their bytes."""
     punctuation = f"[{character_class(wordpiece.is_punctuation)}]"
     return tf_text.regex_split_with_offsets(texts, f" |{punctuation}", punctuation)
+
+
+class AlignedTextGraph:
+    """The normalised `text`, string [B], as albert_tf.tokenization.normalization.AlignedText."""
+
+    def __init__(
+        self,
+        text: tf.Tensor,
+        characters: tf.RaggedTensor,
+        sizes: tf.Tensor,
+        is_boundary: tf.Tensor,
+    ) -> None:
+        """Aligns texts with their N original `characters`, string [B, (characters)].
+
+        `sizes`, int64 [N], are the bytes that each became. `is_boundary`, bool [N], is False for a
+        dropped character that belongs to the one before it.
+        """
+        self.text = text
+        # The end of each character, in bytes of `text`, with all texts concatenated.
+        self._byte_limits = tf.cumsum(sizes)
+        bytes_before = tf.concat([tf.zeros([1], tf.int64), self._byte_limits], axis=0)
+        self._first_byte = tf.gather(bytes_before, characters.row_starts())
+        self._first, self._limit = characters.row_starts(), characters.row_limits()
+        # A dropped accent belongs to the last part of the letter before it.
+        self._owners = tf.where(is_boundary)[:, 0]
+
+    def spans(
+        self, row: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the original characters [start, end) of bytes [begins, ends) of `text`.
+
+        All are int64 [N]; `row` are indices of texts.
+        """
+        shift = tf.gather(self._first_byte, row)
+        first, limit = tf.gather(self._first, row), tf.gather(self._limit, row)
+
+        def character(byte: tf.Tensor) -> tf.Tensor:
+            index = tf.searchsorted(self._byte_limits, byte, side="right", out_type=tf.int64)
+            return tf.minimum(index, limit)
+
+        start, last = character(begins + shift), character(ends + shift - 1)
+        rank = tf.searchsorted(self._owners, last, side="right", out_type=tf.int64)
+        total = tf.size(self._byte_limits, tf.int64)
+        following = tf.gather(tf.concat([self._owners, [total]], axis=0), rank)
+        following = tf.minimum(following, limit)
+        byte_limits = tf.concat([self._byte_limits, [0]], axis=0)
+        is_whole = tf.gather(byte_limits, last) == ends + shift
+        end = tf.where(is_whole, following, last + 1)
+        # An empty range is empty, or between two parts of one character that character.
+        end = tf.where(begins < ends, end, tf.where(begins > 0, tf.maximum(start, end), start))
+        return start - first, end - first
+
+
+def align_normalized(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> AlignedTextGraph:
+    """Aligns string [B] with the result of `normalize`.
+
+    Each character is also normalised alone, to get its number of bytes. The text is normalised as a
+    whole, because the form of a final sigma, but not its size, depends on its neighbours.
+    """
+    characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
+    values = characters.values
+    is_space = tf.strings.regex_full_match(values, f"[{character_class(str.isspace)}]")
+    values = tf_text.normalize_utf8(values, "NFKD")
+    if strip_accents:
+        values = drop_combining(values)
+    if lower_case:
+        values = lower(values)
+    sizes = tf.where(
+        is_space,
+        tf.cast(_joins(is_space, characters.row_starts(), characters.value_rowids()), tf.int64),
+        tf.cast(tf.strings.length(values), tf.int64),
+    )
+    text = normalize(texts, lower_case, strip_accents)
+    return AlignedTextGraph(text, characters, sizes, (sizes > 0) | is_space)
+
+
+def align_words(texts: tf.Tensor, lower_case: bool, strip_accents: bool) -> AlignedTextGraph:
+    """Aligns string [B] with the result of `spaced_words`, in the same way.
+
+    A dropped character at the beginning of a word belongs to no other.
+    """
+    characters = tf.strings.unicode_split(valid_utf8(texts), "UTF-8")
+    values = characters.values
+    is_space = tf.strings.regex_full_match(values, f"[{wordpiece.SPACES}]")
+    is_ideograph = tf.strings.regex_full_match(values, f"[{wordpiece.IDEOGRAPHS}]")
+    # A character alone becomes what it becomes in its text, with the spaces around an ideograph.
+    sizes = tf.cast(tf.strings.length(spaced_words(values, lower_case, strip_accents)), tf.int64)
+    # An ideograph is a word, so what follows it begins another.
+    after_ideograph = tf.concat([[True], is_ideograph], axis=0)[:-1]
+    is_boundary = (sizes > 0) | is_space | after_ideograph
+    text = spaced_words(texts, lower_case, strip_accents)
+    return AlignedTextGraph(text, characters, sizes, is_boundary)
+
+
+def _joins(is_space: tf.Tensor, row_starts: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+    """Marks the first space of each run between two words, which the normalised text keeps."""
+    position = tf.range(tf.size(row, tf.int64))
+    after_space = tf.concat([[True], is_space], axis=0)[:-1]
+    is_first = position == tf.gather(row_starts, row)
+    words = tf.where(is_space, tf.constant(-1, tf.int64), position)
+    last_word = tf.math.unsorted_segment_max(words, row, tf.size(row_starts))
+    return is_space & ~is_first & ~after_space & (position < tf.gather(last_word, row))
+
+
+class SentencePieceGraph(tf.__internal__.tracking.AutoTrackable):
+    """SentencePiece with ALBERT's normalisation and its digit-comma rule.
+
+    Ids may differ from the host's tokenizer in two cases: for characters that are newer than
+    TensorFlow's Unicode version, and where two segmentations are equally likely and the host's and
+    tensorflow_text's versions of SentencePiece choose differently.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Uses the model of the host's tokenizer."""
+        self._lower_case = tokenizer.spec.lower_case
+        self._strip_accents = tokenizer.spec.strip_accents
+        self._sentencepiece = tf_text.SentencepieceTokenizer(tokenizer.data, out_type=tf.int32)
+        # The digit-comma rule replaces some pieces with others: a table of ids by id.
+        self._table: tf.RaggedTensor | None = None
+        replaced = tokenizer.digit_comma_parts
+        if replaced:
+            rows = [replaced.get(i, [i]) for i in range(tokenizer.vocab_size)]
+            parts = [part for row in rows for part in row]
+            values = tf.constant(parts, tf.int32)
+            self._table = tf.RaggedTensor.from_row_lengths(values, [len(row) for row in rows])
+            pieces = [tokenizer.id_to_piece(part).replace(WORD_START, "") for part in parts]
+            self._part_sizes = tf.constant([len(piece.encode()) for piece in pieces], tf.int64)
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of string [B], int32 [B, (tokens)], without [CLS] and [SEP]."""
+        texts = normalize(texts, self._lower_case, self._strip_accents)
+        ids = self._sentencepiece.tokenize(texts)
+        if self._table is None:
+            return ids
+        return tf.gather(self._table, ids).merge_dims(1, 2)
+
+    def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
+        """Returns ids, and the start and end of each in the characters of the text.
+
+        As the host's function of this name, except that offsets inside a number may be off by the
+        characters that SentencePiece drops in or after it.
+        """
+        aligned = align_normalized(texts, self._lower_case, self._strip_accents)
+        ids, begins, ends = self._sentencepiece.tokenize_with_offsets(aligned.text)
+        row = ids.value_rowids()
+        begins, ends = tf.cast(begins.values, tf.int64), tf.cast(ends.values, tf.int64)
+        surface = tf.strings.substr(tf.gather(aligned.text, row), begins, ends - begins)
+        stripped = tf.strings.length(tf.strings.regex_replace(surface, "^ +", ""))
+        begins = ends - tf.cast(stripped, tf.int64)
+        if self._table is not None:
+            parts = tf.gather(self._table, ids.values)
+            sizes = tf.gather(self._table.with_values(self._part_sizes), ids.values).values
+            piece = parts.value_rowids()
+            # From the end, because SentencePiece's spaces may precede the first part.
+            through = tf.cumsum(sizes)
+            through_piece = tf.gather(through, tf.gather(parts.row_limits(), piece) - 1)
+            part_ends = tf.gather(ends, piece) - (through_piece - through)
+            is_whole = tf.gather(parts.row_lengths(), piece) == 1
+            begins = tf.where(is_whole, tf.gather(begins, piece), part_ends - sizes)
+            ends, row = part_ends, tf.gather(row, piece)
+            ids = ids.with_values(parts).merge_dims(1, 2)
+        starts, limits = aligned.spans(row, begins, ends)
+        return ids, ids.with_values(starts), ids.with_values(limits)
+
+
+class WordPieceGraph(tf.__internal__.tracking.AutoTrackable):
+    """WordPiece with BERT's basic tokenization.
+
+    Ids differ from the host's tokenizer only for characters that are newer than TensorFlow's
+    Unicode version.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Uses the vocabulary of the host's tokenizer."""
+        self._lower_case = tokenizer.spec.lower_case
+        self._strip_accents = tokenizer.spec.strip_accents
+        self._unknown_id = tokenizer.unk_id
+        self._wordpiece = tf_text.FastWordpieceTokenizer(
+            [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)],
+            wordpiece.CONTINUATION,
+            max_bytes_per_word=4 * wordpiece.MAX_CHARACTERS_PER_WORD,
+            token_out_type=tf.int32,
+            unknown_token=tokenizer.id_to_piece(tokenizer.unk_id),
+            no_pretokenization=True,
+        )
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of string [B], int32 [B, (words), (pieces)], without [CLS] and [SEP]."""
+        words, _, _ = split_words(spaced_words(texts, self._lower_case, self._strip_accents))
+        return words.with_values(self._wordpiece.tokenize(_without_long(words.values)))
+
+    def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
+        """Returns ids, and the start and end of each in the characters of the text.
+
+        As the host's function of this name, except that a control character after the first part of
+        a Hangul syllable that is split belongs to its last part alone.
+        """
+        aligned = align_words(texts, self._lower_case, self._strip_accents)
+        words, word_begins, word_ends = split_words(aligned.text)
+        ids, begins, ends = self._wordpiece.tokenize_with_offsets(_without_long(words.values))
+        word = ids.value_rowids()
+        word_begin, word_end = (tf.gather(x.values, word) for x in (word_begins, word_ends))
+        # An unknown piece is a whole word, also one that was replaced because of its length.
+        is_unknown = ids.values == self._unknown_id
+        begins = word_begin + tf.where(is_unknown, tf.constant(0, tf.int64), begins.values)
+        ends = tf.where(is_unknown, word_end, word_begin + ends.values)
+        row = tf.gather(words.value_rowids(), word)
+        starts, limits = aligned.spans(row, begins, ends)
+        ids = words.with_values(ids).merge_dims(1, 2)
+        return ids, ids.with_values(starts), ids.with_values(limits)
+
+
+def _without_long(words: tf.Tensor) -> tf.Tensor:
+    """Replaces long words by a line end, which no piece contains, so they become unknown."""
+    lengths = tf.strings.length(words, unit="UTF8_CHAR")
+    return tf.where(lengths > wordpiece.MAX_CHARACTERS_PER_WORD, "\n", words)
+
+
+def tokenizer_graph(tokenizer: Tokenizer) -> SentencePieceGraph | WordPieceGraph:
+    """Returns a callable with the ids of `tokenizer`; a SavedModel's object has to track it."""
+    kind = SentencePieceGraph if tokenizer.spec.kind == SENTENCEPIECE else WordPieceGraph
+    return kind(tokenizer)

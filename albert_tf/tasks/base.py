@@ -29,9 +29,8 @@ from albert_tf.weights.run_folder import TASK_FILE, VOCABULARY_SETTINGS, RunFold
 
 if TYPE_CHECKING:
     from albert_tf.data.records import FeatureSpec
-    from albert_tf.export.id_graphs import Outputs
     from albert_tf.export.model_card import Kind
-    from albert_tf.export.publish import Export
+    from albert_tf.export.saved_model import Export, Outputs
     from albert_tf.modeling.encoder import AlbertModel
 
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 import os
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.encoder import KIND as ENCODER
-from albert_tf.export.encoder import serving_signature
-from albert_tf.export.hub import export_encoder
-from albert_tf.export.id_graphs import IdFormat, encoder_outputs
+from albert_tf.export.hub import ENCODER, export_encoder
+from albert_tf.export.id_formats import IdFormat, check, encoder_outputs, summary
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.precision import PRECISIONS, export_in
-from albert_tf.export.publish import REPORT_FILE, Export
-from albert_tf.export.serving import input_specs
-from albert_tf.export.versions import export_name, version_folder
+from albert_tf.export.saved_model import (
+    PRECISIONS,
+    Export,
+    export_in,
+    input_specs,
+    serving_signature,
+)
+from albert_tf.export.self_check import REPORT_FILE
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import shown
 from albert_tf.keras2 import keras
@@ -85,7 +87,6 @@ def export_saved_model(
     path: str,
     overwrite: bool = False,
     precision: str = FLOAT32,
-    version: int | None = None,
 ) -> None:
     """Exports a model as a SavedModel.
 
@@ -95,27 +96,24 @@ def export_saved_model(
 
     Args:
       directory: the output directory of a run, or any model that load_pretrained takes.
-      path: the folder to create.
+      path: the folder to create; for TensorFlow Serving a number, as in "models/rte/1".
       overwrite: replace an earlier export at `path`; see folders.new_folder.
       precision: "float32", or "mixed_bfloat16" for processors with units for it: faster, and less
         exact.
-      version: creates the folder `path`/`version` instead, for TensorFlow Serving; a positive
-        integer. See docs/serving.md.
 
     Raises:
       AlbertError: there is no model, it has no vocabulary, the folder exists, an argument is not a
-        path, or the precision or the version is not valid.
+        path, or the precision is not valid.
 
     Example:
       albert_tf.export_saved_model("runs/rte", "exports/rte")
-      albert_tf.export_saved_model("runs/rte", "models/rte", version=1)
     """
     if precision not in PRECISIONS:
         raise AlbertError(
             f"Unknown precision {shown(precision)}; use one of {', '.join(PRECISIONS)}."
         )
     source = ModelFolder(files.path_of(directory, "model"))
-    path = version_folder(files.path_of(path, "folder to make"), version, overwrite)
+    path = files.path_of(path, "folder to make")
     task_file = find_beside(source.path, TASK_FILE)
     if not task_file:
         if source.lacks_sentence_order:
@@ -162,7 +160,7 @@ def export_ids(
         kind, function = ENCODER, encoder_outputs(model)
     source.load(model)
     content = id_format.convert(function, model.named_weights())
-    report = id_format.numerics(content, function, model.config)
+    report = check(id_format, content, function, model.config)
     with folders.new_folder(path, overwrite, source.path) as folder:
         files.write_bytes(os.path.join(folder, id_format.file), content)
         tokenizer.save(folder)
@@ -172,9 +170,9 @@ def export_ids(
         card = model_card(
             Kind(f"{kind.title} for {id_format.title}", id_format.example),
             {"serving_default": serving_signature(function, input_specs())},
-            source.facts(export_name(path), tokenizer, model),
-            id_format.summary(report),
+            source.facts(path, tokenizer, model),
+            summary(report),
         )
         files.write_text(os.path.join(folder, CARD_FILE), card)
     print(f"The {id_format.title} model is in {path}; {CARD_FILE} there describes it.")
-    print(id_format.summary(report))
+    print(summary(report))

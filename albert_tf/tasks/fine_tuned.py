@@ -121,7 +121,7 @@ class FineTunedModel:
             data = self.task.open_examples(examples, "eval", cache)
             return open_trained(self.task, run).evaluate(data.eval_spec(run.eval_batch_size))
 
-    def export(self, path: str, overwrite: bool = False, version: int | None = None) -> None:
+    def export(self, path: str, overwrite: bool = False) -> None:
         """Writes a SavedModel that takes texts; see `albert_tf.export_saved_model`.
 
         It has the settings that are saved with the model, without `changes` of `load`.
@@ -129,14 +129,13 @@ class FineTunedModel:
         Args:
           path: the folder to create.
           overwrite: replace an earlier export at `path`.
-          version: creates the folder `path`/`version` instead, for TensorFlow Serving.
 
         Raises:
           AlbertError: the folder exists, or the model is in no folder.
         """
         from albert_tf.tasks.export import export_saved_model
 
-        export_saved_model(self._saved("export"), path, overwrite, version=version)
+        export_saved_model(self._saved("export"), path, overwrite)
 
     def _saved(self, action: str) -> str:
         if self.folder is None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.data.context import InputContext
-from albert_tf.export.text_probes import text_batches
+from albert_tf.export.self_check import text_batches
 from albert_tf.keras2 import keras
 from albert_tf.tasks.base import FineTuningTask, InputOptions
 

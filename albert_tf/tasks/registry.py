@@ -18,17 +18,15 @@ class BuiltIn(NamedTuple):
       name: `Task.name`, as in task.json.
       module: the module that defines it.
       export_type: its name in export_tfhub.py.
-      takes_ids: whether it has models that take token ids; see `FineTuningTask.export_ids`.
     """
 
     name: str
     module: str
     export_type: str
-    takes_ids: bool = False
 
 
 BUILT_IN = (
-    BuiltIn("text_classification", "albert_tf.tasks.classification.task", "classifier", True),
+    BuiltIn("text_classification", "albert_tf.tasks.classification.task", "classifier"),
     BuiltIn("squad", "albert_tf.tasks.squad.task", "squad"),
     BuiltIn("multiple_choice", "albert_tf.tasks.multiple_choice.task", "multiple_choice"),
 )

@@ -20,10 +20,9 @@ from absl import flags
 from albert_tf import pretrained
 from albert_tf.cli.path_flags import define_path
 from albert_tf.errors import AlbertError
-from albert_tf.export.conversion import ConversionOptions, convert
+from albert_tf.export.conversion import FLOAT16, convert
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.weight_formats import FLOAT16
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.text_files import read_lines
@@ -111,8 +110,7 @@ def make(
         raise AlbertError(f"Give `trained_on` for {len(run_dirs)} runs, not {len(machines)}.")
     folder = os.path.join(work_dir, name)
     shutil.rmtree(folder, ignore_errors=True)
-    options = ConversionOptions(weights_dtype=FLOAT16)
-    report = convert(run_dirs[-1], "hf", folder, options)
+    report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
     described = [

@@ -16,11 +16,10 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import convert
 from albert_tf.export.hub import export_encoder
+from albert_tf.export.id_formats import lite_format, onnx_format
 from albert_tf.export.model_card import ModelFacts
 from albert_tf.export.model_folder import ModelFolder
-from albert_tf.export.onnx_graph import onnx_format
-from albert_tf.export.publish import publish
-from albert_tf.export.tflite import lite_format
+from albert_tf.export.saved_model import publish
 from albert_tf.io import files, folders
 from albert_tf.io.text_files import read_lines
 from albert_tf.keras2 import keras

@@ -14,9 +14,9 @@ import tensorflow_hub as hub
 import tensorflow_text as tf_text
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from albert_tf.export.encoder import encoder_export
+from albert_tf.export.hub import encoder_export
 from albert_tf.export.saved_model import write_saved_model
-from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.pretrainer import AlbertPretrainer

@@ -19,9 +19,8 @@ import albert_tf
 import export_tfhub
 from albert_tf.data.records import FeatureSpec, encode_examples
 from albert_tf.errors import AlbertError
-from albert_tf.export.self_check import largest_difference
-from albert_tf.export.text_probes import QUESTIONS, text_batches
-from albert_tf.export.tflite import interpreter_class
+from albert_tf.export.id_formats import interpreter_class
+from albert_tf.export.self_check import QUESTIONS, largest_difference, text_batches
 from albert_tf.io import files
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras

@@ -13,7 +13,7 @@ import export_tfhub
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export import onnx_graph
-from albert_tf.export.id_graphs import encoder_outputs
+from albert_tf.export.id_formats import encoder_outputs
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tokenization.tokenizer import Tokenizer

@@ -9,7 +9,7 @@ import tensorflow_hub as hub
 
 import export_tfhub
 from albert_tf.errors import AlbertError
-from albert_tf.export.preprocessor import build_preprocessor
+from albert_tf.export.hub import build_preprocessor
 from albert_tf.export.saved_model import write_saved_model
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras

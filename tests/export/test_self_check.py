@@ -13,10 +13,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.encoder import encoder_export
+from albert_tf.export.hub import encoder_export
 from albert_tf.export.model_card import ModelFacts
-from albert_tf.export.publish import publish
-from albert_tf.export.saved_model import write_saved_model
+from albert_tf.export.saved_model import publish, write_saved_model
 from albert_tf.export.self_check import Probe, self_check
 from albert_tf.io import folders
 from albert_tf.modeling.pretrainer import AlbertPretrainer

@@ -9,11 +9,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.encoder import build_encoder, encoder_export, probe_batches
+from albert_tf.export.hub import build_encoder, encoder_export, probe_batches
 from albert_tf.export.model_card import CARD_FILE, ModelFacts
-from albert_tf.export.precision import export_in
-from albert_tf.export.publish import REPORT_FILE, publish
-from albert_tf.export.self_check import Probe, largest_difference, self_check
+from albert_tf.export.saved_model import export_in, publish
+from albert_tf.export.self_check import REPORT_FILE, Probe, largest_difference, self_check
 from albert_tf.io import files, folders
 from albert_tf.keras2 import keras
 from albert_tf.modeling.encoder import AlbertEncoder

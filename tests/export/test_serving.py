@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.data.records import FeatureSpec, encode_examples
-from albert_tf.export.encoder import build_encoder
+from albert_tf.export.hub import build_encoder
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.tasks.classification.export import build_classifier
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask

@@ -13,7 +13,7 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.errors import AlbertError
 from albert_tf.export import tflite
-from albert_tf.export.id_graphs import encoder_outputs
+from albert_tf.export.id_formats import encoder_outputs
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.encoder import AlbertEncoder

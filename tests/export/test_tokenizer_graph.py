@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.export import text_graph
-from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer
 

@@ -3,10 +3,10 @@
 """Numbered version folders."""
 
 import pytest
+from albert_tf.export.versions import export_name, version_folder
 
 import albert_tf
 from albert_tf.errors import AlbertError
-from albert_tf.export.versions import export_name, version_folder
 
 
 def test_a_version_is_a_folder_below_the_path(tmp_path):

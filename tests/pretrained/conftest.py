@@ -9,7 +9,7 @@ import json
 import pytest
 
 from albert_tf import pretrained
-from albert_tf.export.conversion import ConversionOptions, convert
+from albert_tf.export.conversion import convert
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.checkpoint import write_tf2
 from tests.support.builders import tiny_config, vocabulary, write_tokenizer
@@ -28,7 +28,7 @@ def bundled(tmp_path, monkeypatch):
     weights = {k: v.numpy() for k, v in AlbertPretrainer(CONFIG).named_weights().items()}
     write_tf2(str(tmp_path / "run"), CONFIG, tokenizer, weights)
     target = tmp_path / "pretrained" / pretrained.DEFAULT
-    convert(str(tmp_path / "run"), "hf", str(target), ConversionOptions(weights_dtype="float16"))
+    convert(str(tmp_path / "run"), "hf", str(target), weights_dtype="float16")
     (target / pretrained.MANIFEST_FILE).write_text(json.dumps({"name": pretrained.DEFAULT}))
     monkeypatch.setattr(pretrained, "FOLDER", str(target.parent))
     return target

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.conversion import WRITERS
+from albert_tf.export.conversion import writer
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
@@ -46,7 +46,7 @@ def pretrained(task, tokenizer, tmp_path):
     weights = {name: v.numpy() for name, v in model.named_weights().items()}
     paths = {"tf1": tmp_path / "tf1", "hf": tmp_path / "hf", "archive": tmp_path / "tf1.tar.gz"}
     for name in ("tf1", "hf"):
-        WRITERS[name](str(paths[name]), task.config, tokenizer, weights)
+        writer(name)(str(paths[name]), task.config, tokenizer, weights)
     (tmp_path / "tf1" / "tokenizer.json").unlink()  # As in a release.
     with tarfile.open(paths["archive"], "w:gz") as archive:
         archive.add(paths["tf1"], "albert_tiny")

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.tokenizer_graph import WordPieceGraph
+from albert_tf.export.text_graph import WordPieceGraph
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.tokenization.conftest import WORDPIECES
 

@@ -14,15 +14,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.export.id_graphs import Outputs
+from albert_tf.data import records
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import pack
-from albert_tf.export.publish import Export
-from albert_tf.export.saved_model import ReusableSavedModel
-from albert_tf.export.self_check import Probe
-from albert_tf.export.serving import cut_padding, input_specs, parse_examples, strings
-from albert_tf.export.text_probes import SENTENCES, as_bytes, text_batches
-from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.export.packing import cut_padding, pack
+from albert_tf.export.saved_model import Export, Outputs, ReusableSavedModel, input_specs, strings
+from albert_tf.export.self_check import SENTENCES, Probe, as_bytes, text_batches
+from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.io.text_tables import TextExample
 from albert_tf.keras2 import keras
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -38,6 +35,9 @@ import tensorflow_text  # registers the operations that read text
 classify = tf.saved_model.load("{name}")
 classify(["A text."])""",
 )
+
+#: The features of a serialized tf.Example, with the TF1 release's names.
+_FEATURES = ("input_ids", "input_mask", "segment_ids")
 
 
 def build_classifier(
@@ -87,7 +87,11 @@ def build_classifier(
 
     @tf.function(autograph=False, input_signature=[strings("input")])
     def classify_examples(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits = logits_of(parse_examples(serialized, length))
+        # As google-research/albert run_classifier.py, the serving input of its exported model.
+        features = dict.fromkeys(_FEATURES, tf.io.FixedLenFeature([length], tf.int64))
+        parsed = tf.io.parse_example(serialized, features)
+        parsed = {name: tf.cast(value, tf.int32) for name, value in parsed.items()}
+        logits = logits_of(records.to_model_names(parsed))
         if not labels:
             return {"predictions": logits[:, 0]}
         return {

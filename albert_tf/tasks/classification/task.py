@@ -38,9 +38,8 @@ from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, rows_to_show
 
 if TYPE_CHECKING:
-    from albert_tf.export.id_graphs import Outputs
     from albert_tf.export.model_card import Kind
-    from albert_tf.export.publish import Export
+    from albert_tf.export.saved_model import Export, Outputs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,13 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import join, keep, merge_words
-from albert_tf.export.publish import Export
-from albert_tf.export.saved_model import ReusableSavedModel
-from albert_tf.export.self_check import Probe
-from albert_tf.export.serving import cut_padding, strings
-from albert_tf.export.text_probes import OPTIONS, QUESTIONS, as_bytes
-from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.export.packing import cut_padding, join, keep, merge_words
+from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
+from albert_tf.export.self_check import OPTIONS, QUESTIONS, Probe, as_bytes
+from albert_tf.export.text_graph import tokenizer_graph
 from albert_tf.keras2 import keras
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice

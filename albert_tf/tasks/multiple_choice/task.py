@@ -32,7 +32,7 @@ from albert_tf.training.specs import FLOAT32
 from albert_tf.training.task import Batch, rows_to_show
 
 if TYPE_CHECKING:
-    from albert_tf.export.publish import Export
+    from albert_tf.export.saved_model import Export
 
 
 class MultipleChoiceTask(FineTuningTask):

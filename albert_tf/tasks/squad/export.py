@@ -17,14 +17,10 @@ import tensorflow as tf
 
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_card import Kind
-from albert_tf.export.packing import join, keep, merge_words
-from albert_tf.export.publish import Export
-from albert_tf.export.saved_model import ReusableSavedModel
-from albert_tf.export.self_check import Probe
-from albert_tf.export.serving import cut_padding, strings
-from albert_tf.export.text_graph import character_class, valid_utf8
-from albert_tf.export.text_probes import QUESTIONS, as_bytes, text_batches
-from albert_tf.export.tokenizer_graph import tokenizer_graph
+from albert_tf.export.packing import cut_padding, join, keep, merge_words
+from albert_tf.export.saved_model import Export, ReusableSavedModel, strings
+from albert_tf.export.self_check import QUESTIONS, Probe, as_bytes, text_batches
+from albert_tf.export.text_graph import character_class, tokenizer_graph, valid_utf8
 from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.tasks.squad.answering import QuestionAnswerer

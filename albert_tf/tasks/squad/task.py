@@ -36,7 +36,7 @@ from albert_tf.training.task import Batch, correct, rows_to_show
 from albert_tf.weights.run_folder import model_folder
 
 if TYPE_CHECKING:
-    from albert_tf.export.publish import Export
+    from albert_tf.export.saved_model import Export
     from albert_tf.modeling.encoder import AlbertModel
 
 
