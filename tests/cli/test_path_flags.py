@@ -45,7 +45,7 @@ NO_PATHS = {
         "shapes",
         "trained_on",
     ),
-    *("push_to_hub", "task_name", "tasks", "text_field", "tpu_name", "tpu_zone", "ways"),
+    *("task_name", "tasks", "text_field", "tpu_name", "tpu_zone", "ways"),
     *("id_column", "label_column", "text_column", "text_pair_column"),
 }
 #: Possible names of path flags.

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.export import encoder, onnx_graph, preprocessor, tflite
+from albert_tf.export import hub, id_formats
 from albert_tf.export.model_card import Kind, ModelFacts, model_card
 from albert_tf.tasks.classification import export as classifier
 from albert_tf.tasks.multiple_choice import export as multiple_choice
@@ -64,17 +64,17 @@ def test_paths_lose_their_folders(signatures):
 
 
 def test_unknown_facts_are_left_out(signatures):
-    card = model_card(encoder.KIND, signatures, ModelFacts("x", origin="Some weights."), CHECK)
+    card = model_card(hub.ENCODER, signatures, ModelFacts("x", origin="Some weights."), CHECK)
     assert "How they were trained is not recorded" in card
     assert "## Task" not in card and "## Evaluation" not in card and "parameters" not in card
     assert "## Signatures" in card
-    assert "Signatures" not in model_card(encoder.KIND, {}, ModelFacts("x"), CHECK)
+    assert "Signatures" not in model_card(hub.ENCODER, {}, ModelFacts("x"), CHECK)
 
 
 KINDS = [
-    *(x.KIND for x in (encoder, preprocessor, classifier, multiple_choice, squad)),
-    Kind("TensorFlow Lite", tflite.EXAMPLE),
-    Kind("ONNX", onnx_graph.EXAMPLE),
+    *(hub.ENCODER, hub.PREPROCESSOR, classifier.KIND, multiple_choice.KIND, squad.KIND),
+    Kind("TensorFlow Lite", id_formats.lite_format("none").example),
+    Kind("ONNX", id_formats._ONNX_EXAMPLE),
 ]
 
 

@@ -128,11 +128,6 @@ def page_answers():
     return {json.dumps(body): answer for body, answer in zip(with_answer, shown)}
 
 
-def test_the_page_has_requests_for_all_kinds_of_models():
-    names = {name for name, _ in predict_requests()}
-    assert names == {"authors", "rte", "stars", "squad", "race", "encoder"}
-
-
 @pytest.mark.parametrize("name", ["authors", "rte", "stars", "squad", "race", "encoder"])
 def test_requests_fit_the_signatures_and_answers_have_their_outputs(
     name, sentencepiece_tokenizer, page_answers
@@ -153,21 +148,6 @@ def test_requests_fit_the_signatures_and_answers_have_their_outputs(
         shown = page_answers.get(json.dumps(body), answer)
         assert types_of(shown) == types_of(answer)
         assert len(next(iter(shown.values()))) == len(next(iter(answer.values())))
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"instances": [{"sentences": "a"}]}, "the inputs are"),
-        ({"instances": ["a"]}, "several inputs"),
-        ({"instances": [{"sentences": "a", "second_sentences": 1}]}, "1 is not string"),
-        ({"inputs": {"sentences": [["a"]], "second_sentences": ["b"]}}, "has the shape"),
-    ],
-)
-def test_the_parser_of_requests_rejects_what_the_server_rejects(body, message):
-    specs = {n: tf.TensorSpec([None], tf.string, n) for n in ("sentences", "second_sentences")}
-    with pytest.raises(ValueError, match=message):
-        rest_inputs(body, specs)
 
 
 def test_an_example_of_the_release_is_sent_in_base_64(sentencepiece_tokenizer):
@@ -194,9 +174,7 @@ def models(sentencepiece_tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("serving")
     write_run(classification(sentencepiece_tokenizer, AUTHORS), folder / "runs/authors")
     with checked_in_this_process():
-        albert_tf.export_saved_model(
-            str(folder / "runs/authors"), str(folder / "models/authors"), version=1
-        )
+        albert_tf.export_saved_model(str(folder / "runs/authors"), str(folder / "models/authors/1"))
     return Models(folder, tf.saved_model.load(str(folder / "models/authors/1")))
 
 
@@ -208,12 +186,6 @@ def code(words):
 
 def expected_labels(models, texts):
     return [label.decode() for label in models.authors(texts)["label"].numpy()]
-
-
-def test_a_version_is_a_folder_with_its_number(models):
-    assert {path.name for path in (models.folder / "models/authors").iterdir()} == {"1"}
-    card = (models.folder / "models/authors/1/README.md").read_text()
-    assert 'tf.saved_model.load("authors/1")' in card
 
 
 def test_the_grpc_client_gets_the_answers_of_the_signature(models):
@@ -265,17 +237,6 @@ def test_warm_up_requests_are_calls_of_the_signature(models, tmp_path, monkeypat
         inputs = {k: tf.constant(tf.make_ndarray(v)) for k, v in request.inputs.items()}
         assert models.authors.signatures["serving_default"](**inputs)["label"].shape[0] in (1, 8)
     assert len(logs) == 2
-
-
-def test_the_configuration_of_versions_is_one_of_the_server():
-    from google.protobuf import text_format
-    from tensorflow_serving.config import model_server_config_pb2
-
-    (text,) = blocks("proto")
-    config = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
-    (model,) = config.model_config_list.config
-    assert list(model.model_version_policy.specific.versions) == [1, 2]
-    assert dict(model.version_labels) == {"stable": 1, "canary": 2}
 
 
 def test_the_process_without_a_server_answers(models, monkeypatch):

@@ -19,7 +19,6 @@ import pytest
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface import hub
 from albert_tf.pretrained import locate
-from tests.support.builders import SPECIAL_PIECES
 from tests.support.cases import slow
 from tests.support.web_server import COMMIT
 
@@ -205,37 +204,6 @@ def test_a_converted_folder_is_uploaded(server, call, tmp_path):
     assert url == f"{server.url}/me/base/commit/{COMMIT}"
     expected = {n: d for n, d in MODEL.items() if n not in ("pytorch_model.bin", "tf_model.h5")}
     assert server.uploads == {"me/base": expected}
-
-
-@pytest.mark.slow  # It imports TensorFlow in a new process.
-def test_a_model_is_downloaded_converted_and_uploaded(server, call, tmp_path):
-    tiny = ROOT / "tests/golden/hf_tiny"
-    model = {name: (tiny / name).read_bytes() for name in ("config.json", "model.safetensors")}
-    words = [f"p{i}" for i in range(120 - len(SPECIAL_PIECES))]
-    model["vocab.txt"] = "\n".join([*SPECIAL_PIECES, *words]).encode()
-    server.models["me/tiny"] = model
-    done = subprocess.run(
-        [
-            *(sys.executable, "convert_checkpoint.py", "--from_path=me/tiny@v2", "--to=hf"),
-            *(f"--output_dir={tmp_path}/copy", "--push_to_hub=me/copy"),
-        ],
-        env={
-            **os.environ,
-            "HF_ENDPOINT": server.url,
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_TOKEN": "hf_t",
-            "HF_HUB_OFFLINE": "0",
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"Uploaded: {server.url}/me/copy/commit/{COMMIT}" in done.stdout
-    uploaded = server.uploads["me/copy"]
-    written = {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()}
-    assert uploaded == written and uploaded["vocab.txt"] == model["vocab.txt"]
-    assert {"config.json", "model.safetensors", "tokenizer_config.json"} <= {*uploaded}
 
 
 def test_an_upload_that_fails_is_one_sentence(call, tmp_path):

@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 
-import convert_checkpoint
 import run_classifier
 from albert_tf.errors import AlbertError
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.huggingface import hub
-from albert_tf.io import files
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretrained import locate
 from albert_tf.tasks import flags as shared
@@ -222,20 +220,6 @@ def test_a_runner_starts_from_a_released_model(released, run_script, tmp_path):
     assert "25 variables matched" in done.stdout
     recorded = json.loads((tmp_path / "out/run_config.json").read_text())
     assert recorded["run"]["init_checkpoint"] == "albert_base_v2"
-
-
-def test_the_converter_uploads_only_hugging_face_s_format(run_script, monkeypatch, tmp_path):
-    uploaded = []
-    monkeypatch.setattr(convert_checkpoint, "check_hub_id", lambda name: None)
-    monkeypatch.setattr(
-        convert_checkpoint, "push_to_hub", lambda *given: uploaded.append(given) or "https://x"
-    )
-    arguments = (f"--from_path={GOLDEN}/tf1_tiny", f"--output_dir={tmp_path}/out")
-    done = run_script(convert_checkpoint, *arguments, "--to=tf2", "--push_to_hub=me/tiny")
-    assert done.returncode == 1 and "--push_to_hub is only for --to=hf." in done.stderr
-    assert not files.exists(f"{tmp_path}/out")
-    done = run_script(convert_checkpoint, *arguments, "--to=hf", "--push_to_hub=me/tiny").ok()
-    assert uploaded == [(f"{tmp_path}/out", "me/tiny")] and "Uploaded: https://x" in done.stdout
 
 
 def test_an_export_of_a_name_is_described_by_it(released, capsys):

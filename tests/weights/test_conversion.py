@@ -26,7 +26,6 @@ from tests.support.self_checks import checked_in_this_process
 from tests.support.weights import GOLDEN, golden_outputs, weights_of, write_model
 
 
-
 @pytest.fixture
 def release(tmp_path):
     """The TF1 fixture with a vocabulary beside it."""

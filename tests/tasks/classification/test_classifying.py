@@ -291,8 +291,8 @@ def test_exporting_exports_the_folder(run, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(export, "export_saved_model", lambda *a, **b: calls.append((*a, b)))
     classifier = TextClassifier.load(run(("a", "b"))[1])
-    classifier.export("exported", overwrite=True, version=2)
-    assert calls == [(classifier.folder, "exported", True, {"version": 2})]
+    classifier.export("exported", overwrite=True)
+    assert calls == [(classifier.folder, "exported", True, {})]
 
 
 @pytest.mark.slow

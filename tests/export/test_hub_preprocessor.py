@@ -154,22 +154,6 @@ def test_the_signature_has_the_names_of_the_contract(saved):
     assert_equal(serve(sentences=tf.constant(["people"])), expected)
 
 
-def test_a_loaded_preprocessor_can_be_saved_again(saved, tmp_path, odd_texts):
-    _, first = saved
-    tf.saved_model.save(first, str(tmp_path / "again"))
-    second = hub.load(str(tmp_path / "again"))
-    texts = odd_texts[:50]
-    np.testing.assert_array_equal(first(texts)["input_word_ids"], second(texts)["input_word_ids"])
-
-
-def test_it_runs_in_a_pipeline(saved, odd_texts):
-    _, preprocessor = saved
-    texts = odd_texts[:64]
-    batches = list(tf.data.Dataset.from_tensor_slices(texts).batch(32).map(preprocessor))
-    found = tf.concat([batch["input_word_ids"] for batch in batches], axis=0)
-    np.testing.assert_array_equal(found, preprocessor(texts)["input_word_ids"])
-
-
 def test_a_length_without_room_for_text_is_refused(sentencepiece_tokenizer):
     with pytest.raises(AlbertError, match="seq_length=4 must be at least 5"):
         build_preprocessor(sentencepiece_tokenizer, 4)
