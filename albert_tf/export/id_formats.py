@@ -35,7 +35,6 @@ from albert_tf.export.saved_model import (
     serving_signature,
 )
 from albert_tf.export.self_check import TOLERANCE
-from albert_tf.io.streams import standard_error_shut
 from albert_tf.modeling.encoder import AlbertEncoder
 
 _LITE_EXAMPLE = """import numpy as np
@@ -146,9 +145,7 @@ def _to_lite(quantization: str, function: Outputs, weights: Mapping[str, tf.Vari
     if quantization == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        # The converter logs every operation, and long errors.
-        with standard_error_shut():
-            return converter.convert()
+        return converter.convert()
     except ConverterError as error:
         missing = re.findall(r"(?:TF Select|Custom) ops: ([^\n]+)", str(error))
         cause = str(error).strip().split("\n")[0].rstrip(".")
@@ -160,9 +157,8 @@ def _to_lite(quantization: str, function: Outputs, weights: Mapping[str, tf.Vari
 
 
 def _run_lite(content: bytes, batches: _Batches) -> list[Mapping[str, np.ndarray]]:
-    with standard_error_shut():  # The interpreter announces its delegate for the CPU.
-        run = interpreter_class()(model_content=content).get_signature_runner()
-        return [run(**batch) for batch in batches]
+    run = interpreter_class()(model_content=content).get_signature_runner()
+    return [run(**batch) for batch in batches]
 
 
 def onnx_format() -> IdFormat:
@@ -190,8 +186,7 @@ def _to_onnx(function: Outputs, weights: Mapping[str, tf.Variable]) -> bytes:
     # The converter wants something that it can trace.
     traced = types.SimpleNamespace(get_concrete_function=lambda *_: serve)
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
-    with standard_error_shut():
-        model, _ = tf2onnx.convert.from_function(traced, list(specs.values()), opset=_OPSET)
+    model, _ = tf2onnx.convert.from_function(traced, list(specs.values()), opset=_OPSET)
     # The converter numbers the axes of unknown size.
     for value in (*model.graph.input, *model.graph.output):
         for axis, name in zip(value.type.tensor_type.shape.dim, ("batch", "length")):

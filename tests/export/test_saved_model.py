@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""An export appears only if its outputs are those of its model; its graphs are fused as they run."""
+"""An export appears only if its outputs are those of its model; its graphs are fused."""
 
 import dataclasses
 import itertools
@@ -83,7 +83,7 @@ def test_other_outputs_than_the_models_are_refused_and_nothing_is_left(export, t
     value = variable.numpy()
     variable.assign_add(tf.fill(variable.shape, 0.05))
     try:
-        with pytest.raises(AlbertError, match="the model has a difference of .* in "):
+        with pytest.raises(AlbertError, match="the model has a difference of "):
             write_export(export, tmp_path / "saved")
     finally:
         variable.assign(value)
