@@ -1,24 +1,19 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that models convert to and from other libraries with unchanged outputs.
+"""Checks that models convert to and from transformers with unchanged outputs.
 
   python -m benchmarks.interchange --spm_model_file=30k-clean.model \\
-    --transformers_python=.venv-peers/torch/bin/python,.venv-peers/transformers_tf/bin/python \\
-    --model_garden_python=.venv-peers/modelgarden/bin/python
+    --transformers_python=.venv-peers/torch/bin/python
 
-Each library runs in its own environment (benchmarks/README.md) and is checked if its Python is
-given. If PyTorch is installed in this environment, pytorch_model.bin is read, too; otherwise it
-must be rejected. Prints a table; exits with status 1 if a check failed.
+transformers runs in an environment of its own (benchmarks/README.md). Prints a table; exits with
+status 1 if a check failed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import glob
-import importlib.util
 import os
 import pathlib
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -32,18 +27,15 @@ from absl import flags, logging
 import albert_tf
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
-from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import convert
-from albert_tf.export.hub import export_encoder, export_preprocessor
-from albert_tf.export.model_folder import ModelFolder
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
 from benchmarks.interchange_peers import TRANSFORMERS_MODELS
-from benchmarks.path_lists import define_path_list
 
 #: Of float32 outputs, relative to values above 1 and absolute below.
 TOLERANCE = 1e-5
@@ -51,7 +43,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 BOOKS = str(ROOT / "demo" / "data" / "books" / "heldout" / "*.txt")
 PEERS = str(pathlib.Path(__file__).with_name("interchange_peers.py"))
-#: Of our model and of that which interchange_peers.save_model_garden makes.
+#: Of our model.
 CONFIG = AlbertConfig(
     vocab_size=30000,
     embedding_size=16,
@@ -68,11 +60,7 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the flags."""
     define_path("spm_model_file", None, "SentencePiece model of 30000.", required=True)
-    define_path_list(
-        "transformers_python", [], "Pythons with transformers: with PyTorch, models are exchanged; "
-        "without, its tokenizers are tried alone."
-    )  # fmt: skip
-    define_path("model_garden_python", None, "Python with tf-models-official.")
+    define_path("transformers_python", None, "Python with transformers.", required=True)
 
 
 class OurModel:
@@ -129,15 +117,13 @@ class Checks:
                 largest = np.maximum(largest, error.max())  # Unlike max, keeps NaN.
         self.add(what, f"{largest:.1e} in {len(wanted)} outputs", bool(largest <= TOLERANCE))
 
-    def compare_ids(
-        self, what: str, ours: OurModel, found: Sequence[Sequence[int]], exact: bool
-    ) -> None:
-        """Counts texts with other ids than ours; they fail the check if it is exact."""
+    def compare_ids(self, what: str, ours: OurModel, found: Sequence[Sequence[int]]) -> None:
+        """Texts with other ids than ours fail the check."""
         odd = [text for text, ids in zip(ours.texts, found) if ids != ours.ids[text]]
         result = f"other ids for {len(odd)} of {len(ours.texts)} texts"
         if odd:
             result += f", the shortest {min(odd, key=len)!r}"
-        self.add(what, result, not odd if exact else None)
+        self.add(what, result, not odd)
 
 
 def run_peer(python: str, function: str, *arguments: str) -> str:
@@ -169,19 +155,12 @@ def load(path: str) -> AlbertPretrainer:
 def check_transformers(checks: Checks, python: str, folder: str) -> None:
     """Models that transformers saves, loaded here; and its own loading of ours."""
     run_peer(python, "save_transformers", folder)
-    has_torch = importlib.util.find_spec("torch") is not None
     for name in sorted(os.listdir(folder)):
         inputs = dict(np.load(f"{folder}/{name}/inputs.npz"))
         del inputs["masked_lm_positions"]
         wanted = dict(np.load(f"{folder}/{name}/outputs.npz"))
-        check = f"transformers → ours: {name}, safetensors"
-        checks.compare(check, our_outputs(load(f"{folder}/{name}/safetensors"), inputs), wanted)
-        if has_torch:
-            model = load(f"{folder}/{name}/bin")
-            checks.compare(f"transformers → ours: {name}, .bin", our_outputs(model, inputs), wanted)
-        else:
-            check_refused(checks, f"transformers → ours: {name}, .bin", f"{folder}/{name}/bin")
-    check_payload(checks, f"{folder}/plain/bin")
+        model = load(f"{folder}/{name}/safetensors")
+        checks.compare(f"transformers → ours: {name}", our_outputs(model, inputs), wanted)
     for name in TRANSFORMERS_MODELS:
         source = f"{folder}/{name}"
         convert(f"{source}/safetensors", "hf", f"{source}/hf")
@@ -194,45 +173,6 @@ def check_transformers(checks: Checks, python: str, folder: str) -> None:
             np.load(f"{source}/outputs.npz"),
         )
     check_tf1_release(checks, python, folder)
-
-
-def check_refused(checks: Checks, what: str, path: str) -> None:
-    """Loading must end in one sentence."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Detected pickle protocol")
-            albert_tf.load_pretrained(path)
-        checks.add(what, "loaded", False)
-    except AlbertError as error:
-        reason = "PyTorch is not installed" if "not installed" in str(error) else "weights alone"
-        checks.add(what, f"refused ({reason})", True)
-
-
-class _Payload:
-    """What runs a command when it is unpickled."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __reduce__(self) -> tuple:
-        return os.system, (self.command,)
-
-
-def check_payload(checks: Checks, folder: str) -> None:
-    """A pytorch_model.bin that runs a command must be refused, and the command not run."""
-    ran = os.path.join(folder, "ran")
-    path = os.path.join(folder, "pytorch_model.bin")
-    payload = {"albert.pooler.bias": _Payload(f"touch '{ran}'")}
-    with open(path, "wb") as file:
-        pickle.dump(payload, file)
-    check_refused(checks, "a pickle that runs a command", folder)
-    if importlib.util.find_spec("torch"):
-        import torch
-
-        torch.save(payload, path)
-        check_refused(checks, "the same, saved by torch", folder)
-    ran = os.path.exists(ran)
-    checks.add("the command", "ran" if ran else "not run", not ran)
 
 
 def check_tf1_release(checks: Checks, python: str, folder: str) -> None:
@@ -257,65 +197,20 @@ def check_tokenizers(checks: Checks, python: str, folder: str, ours: OurModel) -
     convert(ours.folder, "hf", folder)
     run_peer(python, "tokenize_transformers", folder, ours.texts_file, f"{folder}/ids.json")
     for kind, ids in files.read_json(f"{folder}/ids.json", "ids").items():
-        checks.compare_ids(f"ours → transformers: {kind}", ours, ids, exact=True)
-
-
-def check_model_garden(checks: Checks, python: str, folder: str, ours: OurModel) -> None:
-    """Model Garden's own exports, loaded here; and ours in its environment."""
-    run_peer(python, "save_model_garden", folder, FLAGS.spm_model_file)
-    inputs = dict(np.load(f"{folder}/inputs.npz"))
-    ours.model.config.to_json(f"{folder}/encoder/{CONFIG_FILE}")
-    model = load(f"{folder}/encoder")
-    wanted = dict(np.load(f"{folder}/outputs.npz"))
-    del wanted["default"]
-    checks.compare("Model Garden → ours: encoder with mlm", our_outputs(model, inputs), wanted)
-
-    exports = f"{folder}/our_encoder", f"{folder}/our_preprocessor"
-    with contextlib.redirect_stdout(None):
-        export_encoder(ModelFolder(ours.folder), exports[0], with_heads=True)
-        export_preprocessor(ModelFolder(ours.folder), exports[1], 64)
-    wanted = our_outputs(ours.model, inputs)
-    for function, names in (
-        ("run_hub", ("sequence_output", "pooled_output", "mlm_logits", "sop_logits")),
-        ("run_model_garden", ("sequence_output", "pooled_output")),
-    ):
-        run_peer(python, function, exports[0], f"{folder}/inputs.npz", f"{folder}/{function}.npz")
-        found = np.load(f"{folder}/{function}.npz")
-        check = f"ours → Model Garden: {function}"
-        checks.compare(check, found, {name: wanted[name] for name in names})
-    for check, preprocessor, exact in (
-        ("ours → Model Garden: preprocessor", exports[1], True),
-        ("Model Garden's own preprocessor", f"{folder}/preprocessor", False),
-    ):
-        ids = f"{folder}/ids.json"
-        run_peer(python, "tokenize_hub", preprocessor, ours.texts_file, ids)
-        checks.compare_ids(check, ours, files.read_json(ids, "ids"), exact)
+        checks.compare_ids(f"ours → transformers: {kind}", ours, ids)
 
 
 def _main() -> None:
     logging.set_verbosity(logging.WARNING)
-    checks = Checks()
+    checks, python = Checks(), FLAGS.transformers_python
     print("| check | found | |\n|---|---|---|")
+    checks.add(f"**{run_peer(python, 'describe', 'transformers', 'torch')}**", "", None)
     with tempfile.TemporaryDirectory() as folder:
+        check_transformers(checks, python, f"{folder}/models")
         ours = OurModel(f"{folder}/ours", FLAGS.spm_model_file)
-        for n, python in enumerate(FLAGS.transformers_python):
-            versions = run_peer(python, "describe_transformers")
-            checks.add(f"**{versions}**", "", None)
-            if "torch" in versions:
-                check_transformers(checks, python, f"{folder}/{n}")
-            check_tokenizers(checks, python, f"{folder}/tokenizers{n}", ours)
-        if FLAGS.model_garden_python:
-            checks.add(
-                f"**{run_peer(FLAGS.model_garden_python, 'describe_model_garden')}**", "", None
-            )
-            check_model_garden(checks, FLAGS.model_garden_python, f"{folder}/garden", ours)
+        check_tokenizers(checks, python, f"{folder}/tokenizers", ours)
     sys.exit(checks.failures > 0)
 
 
-def main() -> None:
-    """Runs the benchmark."""
-    script.run(_main, define_flags)
-
-
 if __name__ == "__main__":
-    main()
+    script.run(_main, define_flags)

@@ -48,8 +48,6 @@ class Step:
       micro_batches: parts that the batch is cut into.
       recompute: as `--recompute`.
       precision: a Keras policy.
-      replicas: devices that make the step together, each with `rows` rows. Programs for several
-        can only be lowered.
     """
 
     task: str
@@ -60,7 +58,6 @@ class Step:
     micro_batches: int = 1
     recompute: bool = False
     precision: str = "mixed_bfloat16"
-    replicas: int = 1
 
 
 #: Of the learning rate of a step that is only compiled.
@@ -105,7 +102,7 @@ class StepFunction:
         # On a TPU the whole step is compiled. So is it here, for the CPU, with `jit_compile`.
         run = RunConfig(
             "unused",
-            train_batch_size=step.rows * step.replicas,
+            train_batch_size=step.rows,
             gradient_accumulation_steps=step.micro_batches,
             precision=step.precision,
             recompute=step.recompute,
@@ -129,7 +126,6 @@ class StepFunction:
             function = Predictor(strategy, task, self.model, jit_compile=True)._replica_step
             input_fn = source.eval_input_fn
         self._function = tf.function(function, jit_compile=True, autograph=False)
-        self._replicas = step.replicas
         specs = input_fn(InputContext(2)).element_spec
         self._batch = {k: tf.zeros([step.rows, *v.shape[1:]], v.dtype) for k, v in specs.items()}
 
@@ -167,15 +163,7 @@ class StepFunction:
         ]
 
     def _in_replica(self, function: Callable[..., Any]) -> Any:
-        if self._replicas == 1:
-            return self._strategy.run(function, args=(self._batch,))
-        from benchmarks.tpu.replicas import SummingReplica
-
-        def run(batch: dict[str, tf.Tensor]) -> Any:
-            with SummingReplica(self._replicas):
-                return function(batch)
-
-        return self._strategy.run(run, args=(self._batch,))
+        return self._strategy.run(function, args=(self._batch,))
 
 
 def _open_task(step: Step, folder: str) -> tuple:

@@ -28,7 +28,7 @@ from albert_tf.io.text_files import read_lines
 from albert_tf.pretrained import DEFAULT, FOLDER, MANIFEST_FILE
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.run_folder import RESULTS_FILE
-from benchmarks.stages import LOG_FILE, Stage, run_stages
+from demo.stages import LOG_FILE, Stage, run_stages
 
 BOOKS = "demo/data/books"
 AUTHORS = "demo/data/authors"

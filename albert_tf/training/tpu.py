@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Connects to Cloud TPUs and checks their requirements. See docs/cloud_tpu.md."""
+"""Connects to Cloud TPUs and checks their requirements. See docs/not_run.md."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_tpu_run(
 ) -> None:
     """Checks the requirements of a TPU that can be known before the first step.
 
-    docs/cloud_tpu.md lists them; RunConfig checks the one on precisions. Tests show that
+    docs/not_run.md lists them; RunConfig checks the one on precisions. Tests show that
     the step has no operation on the host, and none that bfloat16 lacks.
 
     Args:

@@ -4,8 +4,6 @@
 
   python -m benchmarks.bundled_model heldout --output_dir=runs/bundled/heldout
   python -m benchmarks.bundled_model finetune --data_dir=data --output_dir=runs/bundled/finetune
-  python -m benchmarks.bundled_model report --heldout_dir=… --finetune_dir=… \\
-    --page=docs/results/bundled_model.md
   python -m benchmarks.bundled_model make --run_dirs=runs/books --commands_file=commands.sh
 
 For the flags of a command, add --help after it.
@@ -14,13 +12,12 @@ For the flags of a command, add --help after it.
 from __future__ import annotations
 
 from albert_tf.cli import script
-from benchmarks.bundled_model import finetune, heldout, make, report
+from benchmarks.bundled_model import finetune, heldout, make
 
 #: What `script.run` takes, by the first argument.
 COMMANDS = {
     "heldout": (heldout.main, heldout.define_flags),
     "finetune": (finetune.main, finetune.define_flags),
-    "report": (report.main, report.define_flags),
     "make": (make.main, make.define_flags),
 }
 

@@ -18,13 +18,12 @@ from typing import Any
 from absl import flags
 
 from albert_tf.cli.path_flags import define_path
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.pretrained import DEFAULT, FOLDER, NONE
-from albert_tf.tasks.recipes import load_recipe, recipe_file
-from benchmarks import machine
-from benchmarks.stages import Stage, run_stages
+from albert_tf.tasks.recipes import recipe_file
+from benchmarks.common import describe_machine, markdown
+from demo.stages import Stage, run_stages
 
 FLAGS = flags.FLAGS
 RESULTS_FILE = "finetune.json"
@@ -191,29 +190,17 @@ def model_files(start: str, model: str = DEFAULT) -> list[str]:
     return [os.path.join(FOLDER, model, name) for name in _READS[start]]
 
 
-def hashes(start: str, model: str = DEFAULT) -> dict[str, str]:
-    """SHA-256 of each of `model_files`, by its name."""
-    return {os.path.basename(path): files.sha256(path) for path in model_files(start, model)}
-
-
-def settings(name: str) -> dict[str, Any]:
-    """The settings of a task: the recipe for small models, and the flags that override it."""
-    recipe = load_recipe(name, AlbertConfig.from_preset("albert_tiny"))
-    return {**recipe, **BENCHMARKS[name].flags}
-
-
 def collect(
-    runs: Mapping[tuple[str, str], Stage], model: str = DEFAULT
+    runs: Mapping[tuple[str, str], Stage],
 ) -> dict[str, dict[str, Any]]:
     """The scores of finished runs: what RESULTS_FILE holds.
 
     Args:
       runs: as of `stages`, all finished.
-      model: that they are of.
 
     Returns:
       By task its `metric`, `constant_answer` (the metric of one) and, by start, `seeds` (a score
-      each) with their `median`, `command`, `machine`, `model_files` as of `hashes` and `settings`.
+      each) with their `median`, `command` and `machine`.
 
     Raises:
       AlbertError: a file of a run is missing.
@@ -226,9 +213,7 @@ def collect(
             "median": statistics.median(values),
             "seeds": values,
             "command": stage.command(),
-            "model_files": hashes(start, model),
-            "settings": settings(name),
-            "machine": machine.describe(),
+            "machine": describe_machine(),
         }
         constant = BENCHMARKS[name].constant
         results = files.read_json(f"{stage.folder}/eval_results.json")
@@ -260,7 +245,7 @@ def main() -> None:
     model = FLAGS.name
     todo = stages(FLAGS.tasks, FLAGS.start, data_dir, output_dir, FLAGS.num_seeds, model)
     run_stages(list(todo.values()))
-    found = collect(todo, model)
+    found = collect(todo)
     for scores in found.values():
         for start in FLAGS.start:
             # Published commands contain no local paths.
@@ -268,6 +253,5 @@ def main() -> None:
             scores[start]["command"] = command.replace(data_dir, "data")
     path = os.path.join(output_dir, RESULTS_FILE)
     files.write_json(path, found)
-    for row in table(found):
-        print("  ".join(f"{cell:26}" for cell in row).rstrip())
+    print(markdown(table(found)))
     print(f"Written to {path}.")

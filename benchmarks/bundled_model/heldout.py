@@ -24,8 +24,8 @@ from albert_tf.pretrained import DEFAULT
 from albert_tf.pretrained.locate import locate
 from albert_tf.tokenization.tokenizer import SPEC_FILE
 from albert_tf.weights.load import open_source
-from benchmarks import machine
-from benchmarks.stages import Stage, run_stages
+from benchmarks.common import describe_machine, markdown
+from demo.stages import Stage, run_stages
 
 FLAGS = flags.FLAGS
 TEXT = "benchmarks/data/books_heldout.txt.gz"
@@ -111,7 +111,7 @@ def evaluate(model: str, output_dir: str) -> dict[str, object]:
         "model": os.path.basename(model.rstrip("/")),
         # Where things lie on this machine is nobody's business.
         "commands": [stage.command().replace(output_dir, "runs/heldout") for stage in stages],
-        "machine": machine.describe(),
+        "machine": describe_machine(),
         "metrics": metrics,
     }
     files.write_json(os.path.join(output_dir, RESULTS_FILE), results)
@@ -138,6 +138,5 @@ def table(results: dict[str, object]) -> list[list[str]]:
 def main() -> None:
     """Runs the command."""
     results = evaluate(FLAGS.model, FLAGS.output_dir)
-    for row in table(results):
-        print("  ".join(f"{cell:24}" for cell in row).rstrip())
+    print(markdown(table(results)))
     print(f"Written to {FLAGS.output_dir}/{RESULTS_FILE}.")

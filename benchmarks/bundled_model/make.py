@@ -18,7 +18,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf import pretrained
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import FLOAT16, convert
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
@@ -29,9 +29,7 @@ from albert_tf.io.text_files import read_lines
 from albert_tf.version import __version__
 from albert_tf.weights.pretrained_model import load_pretrained
 from albert_tf.weights.run_folder import BEST, RUN_CONFIG, TRAINING_DATA, BestRecord
-from benchmarks import machine
 from benchmarks.bundled_model import heldout
-from benchmarks.path_lists import define_path_list
 
 FLAGS = flags.FLAGS
 _KIND = Kind(
@@ -73,72 +71,64 @@ Markup was removed and the text was split into sentences. Every 40th document wa
 
 def define_flags() -> None:
     """Flags of `make`."""
-    define_path_list(
+    define_paths(
         "run_dirs", None, "Output directory of the run whose best or newest weights are shipped; "
-        "before it, those of the runs that it went on from, the first one first. If the first one "
-        "went on from what is bundled now, the runs that made that are known.", required=True
+        "before it, those of the runs that it went on from, the first one first.", required=True
     )  # fmt: skip
     define_path(
         "commands_file", None, "The commands that made them, from the text on, as a shell script. "
         "Model card and manifest quote it.", required=True
     )  # fmt: skip
     flags.DEFINE_string("name", pretrained.DEFAULT, "The name it is bundled under.")
-    flags.DEFINE_list("trained_on", None, "What each run was made on. Default: this machine.")
-    flags.DEFINE_integer(
-        "longest", None, "Tokens of the longest sequences that the model read. Default: those of "
-        "the last run's records.", 1
-    )  # fmt: skip
+    flags.DEFINE_string("trained_on", "two CPU cores", "What the runs were made on, in words.")
     define_path("work_dir", "runs/bundled", "Folder for what is made on the way.")
 
 
 def make(
-    run_dirs: list[str],
-    commands: str,
-    name: str,
-    work_dir: str,
-    trained_on: list[str] | None = None,
-    longest: int | None = None,
+    run_dirs: list[str], commands: str, name: str, work_dir: str, trained_on: str
 ) -> dict[str, Any]:
     """Makes albert_tf/pretrained/<name>; see the flags. Returns what manifest.json holds.
 
     Raises:
-      AlbertError: there is no model, a file of a run is missing, an evaluation failed, or
-        `trained_on` is not as long as `run_dirs`.
+      AlbertError: there is no model, a file of a run is missing, or an evaluation failed.
     """
-    machines = trained_on or [machine.describe()] * len(run_dirs)
-    if len(machines) != len(run_dirs):
-        raise AlbertError(f"Give `trained_on` for {len(run_dirs)} runs, not {len(machines)}.")
     folder = os.path.join(work_dir, name)
     shutil.rmtree(folder, ignore_errors=True)
     report = convert(run_dirs[-1], "hf", folder, weights_dtype=FLOAT16)
     weights = os.path.basename(report.checkpoint)
     figures = heldout.evaluate(folder, os.path.join(work_dir, "heldout"))
-    described = [
-        {**describe_run(path), "machine": where} for path, where in zip(run_dirs, machines)
-    ]
-    runs = with_earlier_runs(name, described)
-    model = load_pretrained(folder)
+    runs = [describe_run(path) for path in run_dirs]
     made = {
         "albert_tf": __version__,
         "commands": commands.splitlines(),
         "runs": runs,
         "steps": sum(run["steps"] for run in runs),
         "tokens": sum(run["tokens"] for run in runs),
+        "trained_on": trained_on,
         "weights": f"{weights}, rounded to float16",
     }
-    longest = longest or runs[-1]["data"]["options"]["max_seq_length"]
-    card = _card(
-        name, run_dirs[-1], weights, commands, made, figures, model, trained_on or [], longest
+    model = load_pretrained(folder)
+    longest = max(run["data"]["options"]["max_seq_length"] for run in runs)
+    later = _LATER if longest < model.config.max_position_embeddings else ""
+    facts = dataclasses.replace(
+        ModelFolder(run_dirs[-1]).facts(name, model.tokenizer, model),
+        origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens. Trained on "
+        f"{trained_on}. The weights are those of `{weights}`, each weight rounded to the nearest "
+        f"float16. The commands:\n\n```sh\n{commands.strip()}\n```",
+        evaluation=figures["metrics"],
+        use=_USE.format(length=longest, later=later),
     )
-    files.write_text(os.path.join(folder, CARD_FILE), card)
+    check = (
+        "The folder was read back and compared with the rounded weights, and the figures above "
+        f"were measured on {heldout.TEXT}, with `python -m benchmarks.bundled_model heldout`."
+    )
+    files.write_text(os.path.join(folder, CARD_FILE), model_card(_KIND, {}, facts, check))
+    paths = {file: os.path.join(folder, file) for file in folders.names_below(folder)}
     manifest = {
         "name": name,
         "files": {
-            file: {
-                "bytes": os.path.getsize(os.path.join(folder, file)),
-                "sha256": files.sha256(os.path.join(folder, file)),
-            }
-            for file in folders.names_below(folder)
+            file: {"bytes": os.path.getsize(path), "sha256": files.sha256(path)}
+            for file, path in paths.items()
         },
         "made": made,
         "heldout": figures["metrics"],
@@ -181,65 +171,10 @@ def describe_run(path: str) -> dict[str, Any]:
     }
 
 
-def with_earlier_runs(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Runs as of `describe_run`; before them those of the bundled model they went on from."""
-    if runs[0]["settings"]["init_checkpoint"] != name:
-        return runs
-    earlier = bundled_runs(name)
-    # A model that is made again may be bundled already, perhaps made on another machine.
-    first = {**runs[0], "machine": None}
-    known = [{**run, "machine": None} for run in earlier]
-    return (earlier[: known.index(first)] if first in known else earlier) + runs
-
-
-def bundled_runs(name: str) -> list[dict[str, Any]]:
-    """The runs that made a bundled model, the first one first: those of `describe_run`, and
-    `machine`, the one it was made on.
-
-    Raises:
-      AlbertError: there is none of that name.
-    """
-    path = os.path.join(pretrained.FOLDER, name, pretrained.MANIFEST_FILE)
-    return files.read_object(path, "manifest")["made"]["runs"]
-
-
-def _card(
-    name: str,
-    run_dir: str,
-    weights: str,
-    commands: str,
-    made: dict[str, Any],
-    figures: dict[str, Any],
-    model: Any,
-    trained_on: list[str],
-    longest: int,
-) -> str:
-    """The model card, of what the run's files tell and of what was measured."""
-    facts = ModelFolder(run_dir).facts(name, model.tokenizer, model)
-    where = f" Trained on {', '.join(dict.fromkeys(trained_on))}." if trained_on else ""
-    later = _LATER if longest < model.config.max_position_embeddings else ""
-    facts = dataclasses.replace(
-        facts,
-        origin=f"{made['steps']:,} steps in all, {made['tokens']:,} tokens.{where} The weights "
-        f"are those of `{weights}`, each weight rounded to the nearest float16. The commands:\n\n"
-        f"```sh\n{commands.strip()}\n```",
-        evaluation=figures["metrics"],
-        use=_USE.format(length=longest, later=later),
-    )
-    check = (
-        "The folder was read back and compared with the rounded weights, and the figures above "
-        f"were measured on {heldout.TEXT}, with `python -m benchmarks.bundled_model heldout`."
-    )
-    return model_card(_KIND, {}, facts, check)
-
-
 def main() -> None:
     """Runs the command."""
     commands = files.read_text(FLAGS.commands_file, "script")
-    manifest = make(
-        FLAGS.run_dirs, commands, FLAGS.name, FLAGS.work_dir, FLAGS.trained_on, FLAGS.longest
-    )
+    run_dirs = FLAGS.run_dirs.split(",")
+    manifest = make(run_dirs, commands, FLAGS.name, FLAGS.work_dir, FLAGS.trained_on)
     size = sum(file["bytes"] for file in manifest["files"].values())
-    print(f"{FLAGS.name} is in {pretrained.FOLDER}: {size / 1e6:.1f} MB, by its manifest:")
-    for what, metrics in manifest["heldout"].items():
-        print(f"  {what}: " + ", ".join(f"{key} {value:.4g}" for key, value in metrics.items()))
+    print(f"{FLAGS.name} is in {pretrained.FOLDER}: {size / 1e6:.1f} MB.")

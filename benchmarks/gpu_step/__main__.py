@@ -7,22 +7,12 @@
 
 "emit" lowers the step with TensorFlow for several models and lengths, and stores the losses that
 TensorFlow computes on the CPU in the first steps of one of them. "run", on the machine with the
-GPU, compares its losses with these and measures the speed. "compile" compiles for a GPU that the
-machine does not have, and "graph" counts the operations that TensorFlow would run there without
-XLA. For the flags of a command, add --help after it.
+GPU, compares its losses with these and measures the speed. For the flags of a command, add --help
+after it.
 
-To train on that GPU, "data" stores batches of records, or "text" the text that batches are built
-from; "pretrain" trains, and "checkpoint" turns the result into a run of run_pretraining.py:
-
-  python -m benchmarks.gpu_step emit --output_dir=runs/gpu --programs=albert_tiny:128:256 \\
-    --check= --input_file=records --learning_rate=0.001 --num_train_steps=5000 \\
-    --num_warmup_steps=500
-  python -m benchmarks.gpu_step data --program=runs/gpu/00_albert_tiny_128x256 \\
-    --input_file=records --steps=5000 --output=runs/gpu/data.npz
-  python3 -m benchmarks.gpu_step pretrain --program=runs/gpu/00_albert_tiny_128x256 \\
-    --data=runs/gpu/data.npz --steps=5000 --output_dir=states
-  python -m benchmarks.gpu_step checkpoint --program=runs/gpu/00_albert_tiny_128x256 \\
-    --input_file=records --state=states/state-5000.npz --output_dir=runs/tiny
+To train on that GPU, "text" stores the text that batches are built from, "pretrain" trains, and
+"checkpoint" turns the result into a run of run_pretraining.py; benchmarks/README.md has the
+commands.
 """
 
 from __future__ import annotations
@@ -42,28 +32,21 @@ def main() -> None:
         from benchmarks.gpu_step import pretrain
 
         pretrain.main(arguments)
-    elif command == ["compile"]:
-        from benchmarks.gpu_step import compile as compile_only
-
-        compile_only.main(arguments)
     else:
         _main_with_tensorflow()
 
 
 def _main_with_tensorflow() -> None:
     from albert_tf.cli import script
-    from benchmarks.gpu_step import checkpoint, emit, traffic
+    from benchmarks.gpu_step import checkpoint, emit
 
     commands = {
         "emit": (emit.main, emit.define_flags),
-        "data": (checkpoint.write_data, checkpoint.define_data_flags),
         "text": (checkpoint.write_text, checkpoint.define_text_flags),
-        "graph": (traffic.main, traffic.define_flags),
         "checkpoint": (checkpoint.write_checkpoint, checkpoint.define_checkpoint_flags),
         # Listed for the error of an unknown command.
         "run": (),
         "pretrain": (),
-        "compile": (),
     }
     script.run_command(commands, __doc__)
 

@@ -1,14 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training data for `pretrain`, and checkpoints of the states that it brings back."""
+"""Text for `pretrain`, and checkpoints of the states that it brings back."""
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 
-import numpy as np
 from absl import flags
 
 from albert_tf.cli.path_flags import check_records, define_path, define_paths
@@ -18,45 +16,11 @@ from albert_tf.io import files
 from albert_tf.io.progress import Progress, total_bytes
 from albert_tf.io.text_files import check_text_files
 from albert_tf.tokenization.tokenizer import Tokenizer
-from benchmarks.gpu_step.emit import training_batches
-from benchmarks.gpu_step.program import FINGERPRINT, SLOT, Program, load_state, save_batches
-from benchmarks.gpu_step.text import TEXT_PREFIX, save_text
+from benchmarks.gpu_step.program import FINGERPRINT, SLOT, Program, load_state
+from benchmarks.gpu_step.text import save_text
 from data_prep.documents import read_blocks, split_documents, tokenize_block
 
 FLAGS = flags.FLAGS
-
-
-def _define_common_flags() -> None:
-    define_path("program", None, "Folder of one program that `emit` wrote.", required=True)
-    define_paths(
-        "input_file", None, "Pretraining records, as run_pretraining.py takes them.",
-        check=check_records, required=True
-    )  # fmt: skip
-
-
-def define_data_flags() -> None:
-    """Defines the flags of `data`."""
-    _define_common_flags()
-    define_path("output", None, "The .npz file to write.", required=True)
-    flags.DEFINE_integer("first_step", 0, "Step of the first batch.", 0)
-    flags.DEFINE_integer("steps", 1000, "Batches to write.", 1)
-
-
-def write_data() -> None:
-    """Writes the batches that run_pretraining.py would train on, for `pretrain`."""
-    from albert_tf.tasks.pretraining.data import open_records
-
-    program = Program.load(FLAGS.program)
-    source = open_records(FLAGS.input_file, AlbertConfig.from_dict(program.config))
-    batches = training_batches(source, program.step["rows"], FLAGS.first_step)
-    save_batches(
-        FLAGS.output,
-        list(itertools.islice(batches, FLAGS.steps)),
-        first_step=np.array(FLAGS.first_step),
-        **{FINGERPRINT: np.array(source.fingerprint)},
-    )
-    size = os.path.getsize(FLAGS.output) / 2**20
-    print(f"{FLAGS.output}: {FLAGS.steps} batches, {size:.1f} MiB")
 
 
 def define_text_flags() -> None:
@@ -89,7 +53,11 @@ def write_text() -> None:
 
 def define_checkpoint_flags() -> None:
     """Defines the flags of `checkpoint`."""
-    _define_common_flags()
+    define_path("program", None, "Folder of one program that `emit` wrote.", required=True)
+    define_paths(
+        "input_file", None, "Pretraining records, which further training would read.",
+        check=check_records, required=True
+    )  # fmt: skip
     define_path("state", None, "state-<step>.npz that `pretrain` wrote.", required=True)
     define_paths(
         "metrics", None, "metrics.jsonl of `pretrain`, or of several runs in order: becomes the "
@@ -102,7 +70,7 @@ def write_checkpoint() -> None:
     """Writes a state as a run of run_pretraining.py, which can go on with it.
 
     Raises:
-      AlbertError: the state is of other data or another model, or the folder is in use.
+      AlbertError: the state is of another model, or the folder is in use.
     """
     from albert_tf.tasks.pretraining.data import open_records
     from albert_tf.tasks.pretraining.task import PretrainingTask
@@ -118,10 +86,7 @@ def write_checkpoint() -> None:
     config = AlbertConfig.from_dict(program.config)
     source = open_records(FLAGS.input_file, config)
     state = load_state(FLAGS.state)
-    fingerprint = str(state.pop(FINGERPRINT))
-    from_text = fingerprint.startswith(TEXT_PREFIX)
-    if not from_text and fingerprint != source.fingerprint:
-        raise AlbertError(f"{FLAGS.state} was trained on other data than {FLAGS.input_file}.")
+    del state[FINGERPRINT]
     rates = dict(program.schedule)
     steps = rates.pop("num_train_steps")
     run_config = RunConfig(
@@ -148,7 +113,5 @@ def write_checkpoint() -> None:
     if FLAGS.metrics:
         logs = [files.read_bytes(path) for path in files.expand_globs(FLAGS.metrics)]
         files.write_bytes(os.path.join(folder, METRICS_FILE), b"".join(logs))
-    if from_text:
-        print("The state was trained on text. Further training reads the records of --input_file.")
     if lacking:
         print("The state has no slots; in the checkpoint they are zero.")

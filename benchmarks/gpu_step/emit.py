@@ -11,13 +11,13 @@ import multiprocessing
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import flags
 
-from albert_tf.cli.path_flags import check_records, define_path, define_paths
+from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
 from albert_tf.modeling.flops import training_flops
@@ -30,7 +30,6 @@ from benchmarks.gpu_step.program import (
     WEIGHT,
     Parameter,
     Program,
-    crc32,
     initial_value,
     save_state,
 )
@@ -57,7 +56,6 @@ SEED = 12345
 #: The longest captured tensor that is written into program.json.
 _MAX_VALUES = 1000
 _ALIAS = re.compile(r"\{(\d+)\}: \((\d+), \{\}, may-alias\)")
-_HLO_TYPES = {"float32": "f32", "int32": "s32", "int64": "s64", "bfloat16": "bf16", "bool": "pred"}
 
 FLAGS = flags.FLAGS
 
@@ -102,14 +100,9 @@ def define_flags() -> None:
     flags.DEFINE_integer("check_steps", 8, "Steps of it.", 1)
     flags.DEFINE_integer("batches", 4, "Batches stored with each program; steps repeat them.", 1)
     flags.DEFINE_enum("precision", "bf16", list(PRECISIONS), "Compute type of the products.")
-    define_paths(
-        "input_file", None, "Pretraining records of the programs' length; default: random tokens.",
-        check=check_records
-    )  # fmt: skip
     flags.DEFINE_float(
-        "masked_lm_prob", MASKED_SHARE, "Without --input_file: share of the positions that is "
-        "masked.", 0.0, 1.0
-    )  # fmt: skip
+        "masked_lm_prob", MASKED_SHARE, "Share of the positions that is masked.", 0.0, 1.0
+    )
     flags.DEFINE_bool(
         "neighbor_attention", False, f"Also write {INITIAL_FILE}, initial weights as those of "
         "run_pretraining.py --neighbor_attention."
@@ -127,7 +120,6 @@ class Options:
       schedule: arguments of `learning_rate_at`.
       batches: stored with each program.
       policy: a Keras policy.
-      input_file: pretraining records; None: random tokens.
       masked_share: of the positions of random tokens.
       neighbor_attention: write initial weights as `attend_to_neighbors` makes them.
     """
@@ -135,7 +127,6 @@ class Options:
     schedule: dict[str, float]
     batches: int = 4
     policy: str = "mixed_bfloat16"
-    input_file: str | None = None
     masked_share: float = MASKED_SHARE
     neighbor_attention: bool = False
 
@@ -152,7 +143,6 @@ def main() -> None:
         {name: FLAGS[name].value for name in names},
         FLAGS.batches,
         PRECISIONS[FLAGS.precision],
-        FLAGS.input_file,
         FLAGS.masked_lm_prob,
         FLAGS.neighbor_attention,
     )
@@ -175,17 +165,15 @@ def emit(shape: Shape, folder: str, options: Options, reference_steps: int = 0) 
       options: of the programs.
       reference_steps: steps that TensorFlow makes, too.
     """
-    from albert_tf.tasks.pretraining.task import model_config
+    from albert_tf.data.context import InputContext
 
-    if options.input_file:
-        config = model_config(shape.config, options.input_file)
-    else:
-        config = AlbertConfig.load(shape.config)
+    config = AlbertConfig.load(shape.config)
     step = Step("masked", *shape, precision=options.policy)
     with tempfile.TemporaryDirectory() as scratch:
         count = max(options.batches, reference_steps)
-        source = _source(config, step, count, scratch, options)
-        batches = list(itertools.islice(training_batches(source, step.rows), count))
+        source = _source(config, step, count, scratch, options.masked_share)
+        found = itertools.islice(source.train_input_fn(InputContext(step.rows)), count)
+        batches = [{name: value.numpy() for name, value in batch.items()} for batch in found]
         program, hlo = build(config, step, source, options.schedule, batches[:reference_steps])
     program.save(folder, hlo, batches)
     if options.neighbor_attention:
@@ -216,7 +204,11 @@ def build(
     updates = _updates(function.lower("hlo"), parameters)
     reference: dict[str, Any] = {}
     if reference_batches:
-        parameters = _initialise(function, parameters, config.initializer_range)
+        weights = function.model.named_weights()
+        for parameter in parameters:
+            if parameter.kind == WEIGHT:
+                value = initial_value(parameter, SEED, config.initializer_range)
+                weights[parameter.name].assign(value)
         reference = _reference(function, reference_batches)
     (predictions,) = (p.shape[1] for p in parameters if p.name == "masked_lm_ids")
     program = Program(
@@ -235,32 +227,17 @@ def build(
 
 
 def _source(
-    config: AlbertConfig, step: Step, batches: int, folder: str, options: Options
+    config: AlbertConfig, step: Step, batches: int, folder: str, share: float
 ) -> RecordSource:
-    """Returns the records of `options.input_file`, or random ones."""
+    """Returns records of random tokens, of which a share is masked."""
     from albert_tf.data import records
     from albert_tf.tasks.pretraining.data import open_records
 
-    if options.input_file:
-        return open_records(
-            options.input_file, config, expected={"max_seq_length": step.seq_length}
-        )
     path = os.path.join(folder, "random.tfrecord")
-    share = options.masked_share
     columns = random_columns(config, step.seq_length, batches * step.rows, share)
     layout = records.pretraining_features(step.seq_length, predictions_of(step.seq_length, share))
     records.write_shard(path, records.encode_examples(columns, layout))
     return open_records(path, config)
-
-
-def training_batches(
-    source: RecordSource, rows: int, start: int = 0
-) -> Iterator[dict[str, np.ndarray]]:
-    """Yields training batches from a step on."""
-    from albert_tf.data.context import InputContext
-
-    for batch in source.train_input_fn(InputContext(rows, start)):
-        yield {name: value.numpy() for name, value in batch.items()}
 
 
 def _parameters(function: StepFunction) -> list[Parameter]:
@@ -303,43 +280,15 @@ def _updates(text: str, parameters: list[Parameter]) -> tuple[int, ...]:
       parameters: of the program.
 
     Raises:
-      AlbertError: the outputs are not the metrics and every part of the state once, or parameters
-        are of other shapes than the program's.
+      AlbertError: the outputs are not the metrics and every part of the state once.
     """
     header = text[: text.index("\n")]
     pairs = {int(output): int(number) for output, number in _ALIAS.findall(header)}
     updates = tuple(pairs.get(i, -1) for i in range(1, len(pairs) + 1))
     state = [i for i, parameter in enumerate(parameters) if parameter.is_state]
-    layout = header[header.index("entry_computation_layout=") :]
-    inputs, outputs = (_types(part) for part in layout.split("->"))
-    expected = [_HLO_TYPES[p.dtype] + _dimensions(p) for p in parameters]
-    if inputs != expected or sorted(updates) != state:
-        raise AlbertError("The program's parameters are not the batch and the state of a step.")
-    if outputs[1:] != [expected[i] for i in updates]:
+    if sorted(updates) != state:
         raise AlbertError("The program's outputs are not the metrics and the state of a step.")
     return updates
-
-
-def _types(text: str) -> list[str]:
-    return re.findall(r"\b[a-z]+\d*\[[\d,]*\]", text)
-
-
-def _dimensions(parameter: Parameter) -> str:
-    return f"[{','.join(map(str, parameter.shape))}]"
-
-
-def _initialise(
-    function: StepFunction, parameters: list[Parameter], stddev: float
-) -> list[Parameter]:
-    """Sets weights to `initial_value`; returns the parameters with their checksums."""
-    weights, changed = function.model.named_weights(), []
-    for parameter in parameters:
-        if parameter.kind == WEIGHT:
-            value = initial_value(parameter, SEED, stddev)
-            weights[parameter.name].assign(value)
-            parameter = dataclasses.replace(parameter, crc32=crc32(value))
-        changed.append(parameter)
-    return changed
 
 
 def _neighbor_attention(program: Program) -> dict[str, np.ndarray]:

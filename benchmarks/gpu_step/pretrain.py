@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pretrains with an emitted program on the device; needs JAX and NumPy only.
 
-Weights and slots stay on the device. With --data, the batches are those that `data` wrote, starting
-with the one of the current step; after the last, they start again with the first. With --text,
---workers other processes build them from what `text` wrote, new ones in every pass over the text;
-this also needs sentencepiece and tqdm.
+Weights and slots stay on the device. --workers other processes build the batches from what `text`
+wrote, new ones in every pass over the text; this also needs sentencepiece and tqdm.
 
 Every --save_steps, and at the end, the state is written to --output_dir as state-<step>.npz.
 metrics.jsonl holds means over --log_steps. The same command continues from the newest state.
@@ -25,7 +23,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,15 +34,12 @@ from albert_tf.training.specs import STOP, RunConfig
 from benchmarks.gpu_step.program import (
     FINGERPRINT,
     SLOT,
-    Batches,
     Program,
     load_state,
     read_hlo,
     save_state,
 )
-
-if TYPE_CHECKING:
-    from benchmarks.gpu_step.text import TextBatches
+from benchmarks.gpu_step.text import TextBatches
 
 _LOG_FILE = "metrics.jsonl"
 #: In a state: the step at which its run began.
@@ -63,22 +58,17 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--program", required=True, help="Folder of one program.")
-    data = parser.add_mutually_exclusive_group(required=True)
-    data.add_argument("--data", help="File that `data` wrote.")
-    data.add_argument("--text", help="File that `text` wrote.")
+    add("--text", required=True, help="File that `text` wrote.")
     add(
         "--examples", nargs="+", type=_json_object, default=[{}], metavar="JSON",
-        help="With --text: for each kind of examples, options of the record builder that differ "
+        help="For each kind of examples, options of the record builder that differ "
         "from its defaults, such as '{\"whole_sentences\": true, \"short_seq_prob\": 0}'."
     )  # fmt: skip
-    add("--seed", type=int, default=12345, help="With --text: seed of examples and masks.")
-    add("--workers", type=int, default=max(1, (os.cpu_count() or 1) - 2), help="With --text.")
+    add("--seed", type=int, default=12345, help="Seed of examples and masks.")
+    add("--workers", type=int, default=max(1, (os.cpu_count() or 1) - 2), help="Processes.")
     add("--output_dir", required=True, help="Folder for states and metrics.")
     add("--steps", type=int, required=True, help="The step to stop at.")
-    add(
-        "--state", help="State to begin with, if --output_dir has none. If it does not exist yet, "
-        "because another run still has to write it, this run compiles and then waits for it."
-    )  # fmt: skip
+    add("--state", help="State to begin with, if --output_dir has none.")
     add("--device", default="cuda", choices=("cuda", "cpu"))
     add("--save_steps", type=int, default=1000, help="Steps between states.")
     add("--log_steps", type=int, default=50, help="Steps that are logged together.")
@@ -116,37 +106,27 @@ def pretrain(options: argparse.Namespace) -> bool:
     os.makedirs(options.output_dir, exist_ok=True)
     program = Program.load(options.program)
     # Its processes must start before JAX.
-    batches = _open_batches(options, program)
+    batches = TextBatches(options.text, program, options.examples, options.seed, options.workers)
     try:
         return _train(options, program, batches, end)
     finally:
         batches.close()
 
 
-def _open_batches(options: argparse.Namespace, program: Program) -> Batches | TextBatches:
-    if options.data:
-        return Batches(options.data, program)
-    from benchmarks.gpu_step.text import TextBatches
-
-    return TextBatches(options.text, program, options.examples, options.seed, options.workers)
-
-
-def _train(
-    options: argparse.Namespace, program: Program, batches: Batches | TextBatches, end: float
-) -> bool:
+def _train(options: argparse.Namespace, program: Program, batches: TextBatches, end: float) -> bool:
     from benchmarks.gpu_step.device import DeviceStep, use
 
     use(options.device)
     device_step = DeviceStep(program, read_hlo(options.program))
     print(f"Compiled in {device_step.compile_seconds:.0f} s.", flush=True)
-    state = _find_state(options, batches.fingerprint, end)
+    state = _find_state(options, batches.fingerprint)
     if state and not any(parameter.name in state for parameter in program.of_kind(SLOT)):
         print("The state has no slots; they begin at zero.")
     device_step.load(state)
     step = first = int(state.get("step", 0))
-    # Batches of a text begin with the run, which may itself begin with another run's state.
+    # Batches begin with the run, which may itself begin with another run's state.
     begin = int(state.get(_BEGIN, first))
-    rows = batches.after(first - begin if options.text else first)
+    rows = batches.after(first - begin)
     part_bytes = int(options.part_mib * 2**20) if options.part_mib else None
 
     def save(weights_only: bool = False) -> None:
@@ -188,12 +168,11 @@ def _train(
     return True
 
 
-def _find_state(options: argparse.Namespace, fingerprint: str, end: float) -> dict[str, np.ndarray]:
-    """Returns the newest state of --output_dir, or --state, for which it waits; empty: neither.
+def _find_state(options: argparse.Namespace, fingerprint: str) -> dict[str, np.ndarray]:
+    """Returns the newest state of --output_dir, or --state; empty: neither.
 
     Raises:
-      AlbertError: the state in --output_dir was trained on other data, or there is no --state
-        within --minutes.
+      AlbertError: the state in --output_dir was trained on other data.
     """
     path = newest_state(options.output_dir)
     if path:
@@ -206,13 +185,6 @@ def _find_state(options: argparse.Namespace, fingerprint: str, end: float) -> di
         return state
     if not options.state:
         return {}
-    paths = (options.state, f"{options.state}.part00")
-    if not any(map(os.path.exists, paths)):
-        print(f"Waiting for {options.state}, which does not exist yet.", flush=True)
-    while not any(map(os.path.exists, paths)):
-        if time.monotonic() > end:
-            raise AlbertError(f"{options.state} does not exist.")
-        time.sleep(0.1)
     state = load_state(options.state)
     for name in (FINGERPRINT, _BEGIN):
         state.pop(name, None)

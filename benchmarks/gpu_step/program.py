@@ -13,11 +13,9 @@ import dataclasses
 import glob
 import gzip
 import io
-import itertools
 import json
 import os
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -43,7 +41,6 @@ class Parameter:
       dtype: NumPy's name.
       value: of a VALUE, the number or nested list; of a WEIGHT, the number that it is filled with
         at first, or None for random numbers; None for others.
-      crc32: of a WEIGHT, the checksum of its initial values, where it was computed.
     """
 
     kind: str
@@ -51,7 +48,6 @@ class Parameter:
     shape: tuple[int, ...]
     dtype: str
     value: Any = None
-    crc32: int | None = None
 
     @property
     def is_state(self) -> bool:
@@ -136,16 +132,10 @@ def read_hlo(folder: str) -> bytes:
         return f.read()
 
 
-def save_batches(path: str, batches: list[dict[str, np.ndarray]], **more: Any) -> None:
-    """Writes batches, stacked by name: [batches, rows, ...]. Small integers take two bytes.
-
-    Args:
-      path: of the .npz file.
-      batches: of one shape.
-      **more: further arrays.
-    """
-    columns = {name: _narrow(np.stack([b[name] for b in batches])) for name in batches[0]}
-    np.savez_compressed(path, **columns, **more)
+def save_batches(path: str, batches: list[dict[str, np.ndarray]]) -> None:
+    """Writes batches of one shape, stacked by name: [batches, rows, ...], as an .npz file."""
+    columns = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+    np.savez_compressed(path, **columns)
 
 
 class Batches:
@@ -154,19 +144,12 @@ class Batches:
     Args:
       path: of a file that `save_batches` wrote.
       program: to feed.
-
-    Attributes:
-      fingerprint: of the records that the batches are from; empty for other batches.
-      first_step: the step of the first batch.
     """
 
     def __init__(self, path: str, program: Program) -> None:
         self._dtypes = {p.name: p.dtype for p in program.of_kind(BATCH)}
         with np.load(path) as stored:
-            arrays = dict(stored)
-        self._columns = {name: arrays.pop(name) for name in self._dtypes}
-        self.fingerprint = str(arrays.get(FINGERPRINT, ""))
-        self.first_step = int(arrays.get("first_step", 0))
+            self._columns = {name: stored[name] for name in self._dtypes}
         for parameter in program.of_kind(BATCH):
             shape = self._columns[parameter.name].shape[1:]
             if shape != parameter.shape:
@@ -178,20 +161,6 @@ class Batches:
     def __getitem__(self, number: int) -> dict[str, np.ndarray]:
         row = number % len(self)
         return {name: self._columns[name][row].astype(d) for name, d in self._dtypes.items()}
-
-    def after(self, step: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the batches after some steps, endlessly."""
-        return (self[number] for number in itertools.count(step - self.first_step))
-
-    def close(self) -> None:
-        """Does nothing; see TextBatches."""
-
-
-def _narrow(values: np.ndarray) -> np.ndarray:
-    fits = values.dtype.kind in "iu" and np.abs(values).max(initial=0) < 2**15
-    if fits:
-        return values.astype(np.int16)
-    return values
 
 
 def initial_value(parameter: Parameter, seed: int, stddev: float) -> np.ndarray:
@@ -210,11 +179,6 @@ def initial_value(parameter: Parameter, seed: int, stddev: float) -> np.ndarray:
     while (far := np.abs(values) > 2).any():
         values[far] = rng.standard_normal(int(far.sum()), np.float32)
     return (values * np.float32(stddev)).astype(parameter.dtype)
-
-
-def crc32(values: np.ndarray) -> int:
-    """Returns the checksum of an array's bytes."""
-    return zlib.crc32(np.ascontiguousarray(values).tobytes())
 
 
 def save_state(path: str, state: dict[str, np.ndarray], part_bytes: int | None = None) -> None:

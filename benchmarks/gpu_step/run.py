@@ -21,7 +21,6 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -31,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu_step.cards import peak_flops
 from benchmarks.gpu_step.program import BATCHES_FILE, PROGRAM_FILE, Batches, Program
 from benchmarks.peers.protocol import Peer, PeerError
 
@@ -42,9 +40,10 @@ LOSS_TOLERANCE = 0.02
 #: So many of the norms of weights and slots must be within 10 %. Not all: the gradient of a key's
 #: bias is zero but for rounding.
 NORMS_ALIKE = 0.9
+#: TFLOP/s of dense bf16 products by the makers' data sheets; the first name that fits counts.
+BF16_TFLOPS = {"B200": 2250, "H200": 989, "H100 PCIe": 756, "H100": 989, "L40S": 362, "A100": 312}
 #: Seconds that a program must have left to be begun, and that are kept for its turns.
 _LEAST_SECONDS, _TURNS_SECONDS = 45.0, 25.0
-_GIB = 2**30
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -67,7 +66,6 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--peer_mode", default="compile", choices=("eager", "compile", "max_autotune"))
     add("--peer_start_seconds", type=float, default=180.0, help="Time for the peer to compile.")
     add("--peer_all_positions", action="store_true", help="The peer's own loss, as it is.")
-    add("--no_check", action="store_true", help="Leave the comparison with TensorFlow out.")
     return parser.parse_args(arguments)
 
 
@@ -81,45 +79,27 @@ class Runner:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._end = time.monotonic() + 60 * options.minutes
-        self.results: dict[str, Any] = {
-            "benchmark": "gpu_step",
-            "minutes": options.minutes,
-            "turns": options.turns,
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-            "programs": [],
-            "skipped": [],
-        }
+        self.results: dict[str, Any] = {"turns": options.turns, "programs": [], "skipped": []}
 
     def run(self) -> bool:
         """Runs everything; returns whether the check passed and at least one program ran."""
         folder = os.path.abspath(self._options.programs)
-        names = sorted(
-            name for name in os.listdir(folder)
-            if name != CHECK and os.path.exists(os.path.join(folder, name, PROGRAM_FILE))
-        )  # fmt: skip
+        names = [
+            name
+            for name in sorted(os.listdir(folder), key=lambda name: (name != CHECK, name))
+            if os.path.exists(os.path.join(folder, name, PROGRAM_FILE))
+        ]
         if self._options.only:
             names = [name for name in names if name in self._options.only.split(",")]
-        check = os.path.join(folder, CHECK)
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            checked = None
-            if os.path.exists(check) and not self._options.no_check:
-                checked = pool.submit(self._check, check)
-            for name in names:
-                if self._left() < _LEAST_SECONDS:
-                    self.results["skipped"].append(name)
-                    self._save()
-                    continue
-                self._try_to_measure(os.path.join(folder, name), pool, checked)
-            if checked:
-                checked.result()
-        self._save()
-        self._print()
+        for name in names:
+            if self._end - time.monotonic() < _LEAST_SECONDS:
+                self.results["skipped"].append(name)
+            else:
+                entry = self._try_to_run(os.path.join(folder, name), name)
+                print(_line(entry), flush=True)
+            self._save()
         ran = any("ours" in entry for entry in self.results["programs"])
-        return ran and self.results.get("check", {}).get("passed", True)
-
-    def _left(self) -> float:
-        return self._end - time.monotonic()
+        return ran and self.results.get(CHECK, {}).get("passed", True)
 
     def _save(self) -> None:
         path = os.path.abspath(self._options.output)
@@ -128,66 +108,42 @@ class Runner:
             json.dump(self.results, f, indent=1)
         os.replace(f"{path}.tmp", path)
 
-    def _check(self, folder: str) -> None:
-        """Compares the first steps of a program with TensorFlow's."""
+    def _try_to_run(self, folder: str, name: str) -> dict[str, Any]:
+        """Checks or measures a program; its entry has an error where this is not possible."""
+        entry: dict[str, Any] = {"name": name}
         try:
-            setup = {**self._setup(folder), "reference": True}
-            with contextlib.closing(self._start("emitted", setup)) as ours:
-                check = ours.facts()["check"]
-        except PeerError as error:
-            self.results["check"] = {"passed": False, **_described(error)}
-            print(f"check: {error}", flush=True)
-            return
+            if name == CHECK:
+                self.results[CHECK] = entry
+                entry.update(self._check(folder))
+            else:
+                self.results["programs"].append(entry)
+                self._measure(folder, entry)
+        except Exception as error:  # The others are still to be measured.
+            entry.update(_described(error), passed=False)
+        return entry
+
+    def _check(self, folder: str) -> dict[str, Any]:
+        """Compares the first steps of a program with TensorFlow's."""
+        setup = {**self._setup(folder), "reference": True}
+        with contextlib.closing(self._start("emitted", setup)) as ours:
+            check = ours.facts()["check"]
         passed = check["loss_difference"] <= LOSS_TOLERANCE and check["norms_alike"] >= NORMS_ALIKE
-        limits = {"loss_tolerance": LOSS_TOLERANCE, "least_norms_alike": NORMS_ALIKE}
-        self.results["check"] = {"passed": passed, **limits, **check}
-        print(
-            f"check: {len(check['losses'])} losses within {check['loss_difference']:.4f} of "
-            f"TensorFlow's ({'passed' if passed else 'FAILED'}; {LOSS_TOLERANCE} allowed)",
-            flush=True,
-        )
+        return {"passed": passed, "loss_tolerance": LOSS_TOLERANCE, **check}
 
     def _setup(self, folder: str) -> dict[str, Any]:
         return {"program": folder, "device": self._options.device}
 
     def _start(self, name: str, setup: dict[str, Any]) -> Peer:
-        ours = name == "emitted"
+        ours, left = name == "emitted", self._end - time.monotonic()
+        # Where the other library does not start, ours is still to be measured.
+        limit = left if ours else min(left - _TURNS_SECONDS, self._options.peer_start_seconds)
         python = self._options.python if ours else self._options.peer_python
-        # Where one does not start, the other is still to be measured.
-        limit = self._left()
-        if not ours:
-            limit = min(limit - _TURNS_SECONDS, self._options.peer_start_seconds)
         peer = Peer(name, python, setup, time_limit=limit)
-        peer.end_after(self._left())
+        peer.end_after(self._end - time.monotonic())
         return peer
 
-    def _try_to_measure(
-        self,
-        folder: str,
-        pool: concurrent.futures.Executor,
-        checked: concurrent.futures.Future | None,
-    ) -> None:
-        """Measures a program and adds its entry, with an error where it cannot be measured."""
-        entry: dict[str, Any] = {"name": os.path.basename(folder)}
-        self.results["programs"].append(entry)
-        began = time.monotonic()
-        try:
-            self._measure(folder, entry, pool, checked)
-        except Exception as error:  # The others are still to be measured.
-            entry.update(_described(error))
-        entry["seconds"] = time.monotonic() - began
-        self._save()
-        print(_line(entry), flush=True)
-
-    def _measure(
-        self,
-        folder: str,
-        entry: dict[str, Any],
-        pool: concurrent.futures.Executor,
-        checked: concurrent.futures.Future | None,
-    ) -> None:
+    def _measure(self, folder: str, entry: dict[str, Any]) -> None:
         """Measures a program and the peer, and fills in the entry."""
-        began = time.monotonic()
         program = Program.load(folder)
         entry.update(name=program.name, step=program.step, flops=program.flops)
         with contextlib.ExitStack() as stack:
@@ -197,6 +153,7 @@ class Runner:
                 batch = os.path.join(scratch, "batch.npz")
                 setups["peer"] = ("transformers", self._peer_setup(program, folder, batch))
             # Both compile at once, which takes most of the time.
+            pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(2))
             started = {name: pool.submit(self._start, *setup) for name, setup in setups.items()}
             contestants = {}
             for name, future in started.items():
@@ -204,9 +161,6 @@ class Runner:
                     contestants[name] = stack.enter_context(contextlib.closing(future.result()))
                 except PeerError as error:
                     entry[name] = _described(error)
-            if checked:
-                checked.result()
-            entry["start_seconds"] = time.monotonic() - began
             entry.update(self._turns(program, contestants))
 
     def _peer_setup(self, program: Program, folder: str, path: str) -> dict[str, Any]:
@@ -231,45 +185,36 @@ class Runner:
         steps, losses = {}, {}
         for name, run in contestants.items():
             run(2)
-            spent, _ = run(2)
-            steps[name] = max(2, round(2 * self._options.turn_seconds / spent))
+            steps[name] = max(2, round(2 * self._options.turn_seconds / run(2)[0]))
         for _ in range(self._options.turns):
             for name, run in contestants.items():
                 spent, losses[name] = run(steps[name])
                 seconds[name].append(spent / steps[name])
-        found: dict[str, Any] = {}
-        for name, run in contestants.items():
-            found[name] = {
+        found: dict[str, Any] = {
+            name: {
                 "tokens_per_second": _spread([program.tokens / s for s in seconds[name]]),
                 "step_seconds": _spread(seconds[name]),
-                "steps_of_a_turn": steps[name],
                 "last_loss": losses[name],
                 "versions": run.versions,
                 **run.facts(),
             }
-        self._add_peak_shares(program, found)
+            for name, run in contestants.items()
+        }
+        peak = peak_flops(found["ours"]["device"]) if "ours" in found else None
+        if peak and program.step["precision"] == "mixed_bfloat16":
+            for figures in found.values():
+                figures["peak_share"] = program.flops / figures["step_seconds"]["median"] / peak
         if len(found) == 2:
             pairs = zip(seconds["ours"], seconds["peer"])
             found["ratio"] = _spread([theirs / ours for ours, theirs in pairs])
         return found
 
-    def _add_peak_shares(self, program: Program, found: dict[str, Any]) -> None:
-        if "ours" not in found:
-            return
-        self.results["device"] = found["ours"]["device"]
-        peak = peak_flops(found["ours"]["device"])
-        if peak and program.step["precision"] == "mixed_bfloat16":
-            self.results["peak_tflops"] = peak / 1e12
-            for figures in found.values():
-                rate = program.flops / figures["step_seconds"]["median"]
-                figures["peak_share"] = rate / peak
 
-    def _print(self) -> None:
-        print(f"\n{self.results.get('device', 'no device')}")
-        for entry in self.results["programs"]:
-            print(_line(entry))
-        for name in self.results["skipped"]:
-            print(f"{name}: no time left")
+def peak_flops(device_kind: str) -> float | None:
+    """Returns a card's operations a second; None for a card that is not in the table."""
+    rates = (tflops for name, tflops in BF16_TFLOPS.items() if name in device_kind)
+    found = next(rates, None)
+    return found and 1e12 * found
 
 
 def _described(error: Exception) -> dict[str, str]:
@@ -278,13 +223,19 @@ def _described(error: Exception) -> dict[str, str]:
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, least and most."""
+    """Median, least and most; benchmarks.common needs packages that this machine may lack."""
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
 def _line(entry: dict[str, Any]) -> str:
     """Returns a program's figures in one line."""
     parts = []
+    if "loss_difference" in entry:
+        verdict = "passed" if entry["passed"] else "FAILED"
+        parts.append(
+            f"{len(entry['losses'])} losses within {entry['loss_difference']:.4f} of TensorFlow's "
+            f"({verdict}; {LOSS_TOLERANCE} allowed)"
+        )
     for name in ("ours", "peer"):
         figures = entry.get(name, {})
         if "error" in figures:
@@ -295,9 +246,8 @@ def _line(entry: dict[str, Any]) -> str:
             part = f"{name} {median} tokens/s ({least} … {most})"
             if "peak_share" in figures:
                 part += f" {figures['peak_share']:.1%} of peak"
-            memory = figures.get("peak_bytes") or figures.get("step_bytes")
-            if memory:
-                part += f" {memory / _GIB:.1f} GiB"
+            if memory := figures.get("peak_bytes") or figures.get("step_bytes"):
+                part += f" {memory / 2**30:.1f} GiB"
             parts.append(part)
     if "ratio" in entry:
         parts.append(f"ratio {entry['ratio']['median']:.2f}")

@@ -35,8 +35,6 @@ from data_prep.instances import create_instances
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.spill import Bucket, Dealer, Document
 
-#: Begins the fingerprints of batches that were built from text.
-TEXT_PREFIX = "text-"
 #: Examples that are masked together.
 _ROWS = 4096
 #: The compressor looks for repetitions in as many bytes.
@@ -167,7 +165,7 @@ class TextBatches:
       num_buckets: parts of the text; a worker builds the examples of one at a time.
 
     Attributes:
-      fingerprint: TEXT_PREFIX and a hex digest of the text, the options and the seed.
+      fingerprint: hex digest of the text, the options and the seed.
 
     Raises:
       AlbertError: an option does not exist, is out of range or does not suit the program; or the
@@ -198,8 +196,7 @@ class TextBatches:
         self._build = functools.partial(_build, options, seed)
         self._workers = workers
         identity = [_text.sha256, *(dataclasses.asdict(o) for o in options), seed, num_buckets]
-        digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-        self.fingerprint = TEXT_PREFIX + digest
+        self.fingerprint = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         # Processes must be forked before the device's library starts its threads.
         context = multiprocessing.get_context("fork")
         self._pool = concurrent.futures.ProcessPoolExecutor(workers, context)

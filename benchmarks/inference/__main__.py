@@ -13,10 +13,6 @@ array. Figures are medians over the turns, with the least and the most; `differe
 absolute one from the Python model's outputs (of the probabilities for classifiers, otherwise of the
 pooled output). Each way of each model and shape adds a line to results.jsonl and is not
 measured again, so a run that was stopped continues.
-
---saved_models=new=exports/new,old=exports/old adds SavedModels of encoders that take ids, such as
-the exports of two versions of this project. Their ids are the same, but not their weights, so
-`difference` means little there.
 """
 
 from __future__ import annotations
@@ -33,13 +29,10 @@ import numpy as np
 from absl import flags
 
 from albert_tf.cli import script
-from albert_tf.cli.path_flags import define_path
+from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
-from benchmarks import machine
-from benchmarks.json_lines import add_lines, read_lines
-from benchmarks.path_lists import define_path_list
+from benchmarks.common import add_lines, describe_machine, markdown, read_lines, show_spread, spread
 from benchmarks.peers.protocol import Peer, PeerError
-from benchmarks.train_step import shown, spread
 
 RESULTS_FILE = "results.jsonl"
 _OURS, _TORCH = "answers", "answers_torch"
@@ -52,6 +45,7 @@ class Way:
     """A way to answer.
 
     Attributes:
+      title: for the table.
       driver: of `benchmarks.peers`.
       way: the name that the driver knows.
       model: the file or folder in `ModelFiles.folder`, or any path.
@@ -60,6 +54,7 @@ class Way:
       frozen: tell oneDNN that weights are constant, as docs/export.md does for servers.
     """
 
+    title: str
     driver: str
     way: str
     model: str
@@ -68,50 +63,41 @@ class Way:
     frozen: bool = False
 
 
+_TEXT = {"driver": _OURS, "way": "saved_model_text", "output": "probabilities"}
 WAYS = {
-    "saved_model": Way(_OURS, "saved_model", "saved_model"),
-    "saved_model_frozen": Way(_OURS, "saved_model", "saved_model", frozen=True),
-    "saved_model_bf16": Way(_OURS, "saved_model", "saved_model_bf16"),
-    "saved_model_bf16_frozen": Way(_OURS, "saved_model", "saved_model_bf16", frozen=True),
-    "saved_model_text": Way(_OURS, "saved_model_text", "saved_model_text", output="probabilities"),
-    "saved_model_text_frozen": Way(
-        _OURS, "saved_model_text", "saved_model_text", output="probabilities", frozen=True
+    "saved_model": Way("SavedModel, ids", _OURS, "saved_model", "saved_model"),
+    "saved_model_frozen": Way(
+        "SavedModel, ids, constant weights", _OURS, "saved_model", "saved_model", frozen=True
     ),
+    "saved_model_bf16_frozen": Way(
+        "SavedModel, ids, bf16, constant weights",
+        _OURS,
+        "saved_model",
+        "saved_model_bf16",
+        frozen=True,
+    ),
+    "saved_model_text": Way("SavedModel, text", model="saved_model_text", **_TEXT),
     "saved_model_text_bf16_frozen": Way(
-        _OURS, "saved_model_text", "saved_model_text_bf16", output="probabilities", frozen=True
+        "SavedModel, text, bf16, constant weights",
+        model="saved_model_text_bf16",
+        frozen=True,
+        **_TEXT,
     ),
-    "python": Way(_OURS, "python", ""),
-    "tflite": Way(_OURS, "tflite", "tflite_none"),
-    "tflite_int8": Way(_OURS, "tflite", "tflite_int8"),
-    "onnx_export": Way(_TORCH, "onnx_export", "onnx_export"),
-    "onnx_classifier": Way(_TORCH, "onnx_export", "onnx_classifier", output="probabilities"),
-    "torch_eager": Way(_TORCH, "eager", "hf"),
-    "torch_compile": Way(_TORCH, "compile", "hf"),
-    "torch_eager_bf16": Way(_TORCH, "eager", "hf", "bfloat16"),
-    "torch_compile_bf16": Way(_TORCH, "compile", "hf", "bfloat16"),
-    "onnxruntime": Way(_TORCH, "onnx", "encoder.onnx"),
-    "onnxruntime_int8": Way(_TORCH, "onnx", "encoder_int8.onnx"),
-}
-#: In words, for the table.
-TITLES = {
-    "saved_model": "SavedModel, ids",
-    "saved_model_frozen": "SavedModel, ids, constant weights",
-    "saved_model_bf16": "SavedModel, ids, bf16",
-    "saved_model_bf16_frozen": "SavedModel, ids, bf16, constant weights",
-    "saved_model_text": "SavedModel, text",
-    "saved_model_text_frozen": "SavedModel, text, constant weights",
-    "saved_model_text_bf16_frozen": "SavedModel, text, bf16, constant weights",
-    "python": "Python",
-    "tflite": "TensorFlow Lite",
-    "tflite_int8": "TensorFlow Lite int8",
-    "onnx_export": "our ONNX export, ONNX Runtime",
-    "onnx_classifier": "our ONNX export of a classifier, ONNX Runtime",
-    "torch_eager": "torch eager",
-    "torch_compile": "torch.compile",
-    "torch_eager_bf16": "torch eager bf16",
-    "torch_compile_bf16": "torch.compile bf16",
-    "onnxruntime": "torch's ONNX export, ONNX Runtime",
-    "onnxruntime_int8": "torch's ONNX export, ONNX Runtime int8",
+    "python": Way("Python", _OURS, "python", ""),
+    "tflite": Way("TensorFlow Lite", _OURS, "tflite", "tflite_none"),
+    "tflite_int8": Way("TensorFlow Lite int8", _OURS, "tflite", "tflite_int8"),
+    "onnx_export": Way("our ONNX export, ONNX Runtime", _TORCH, "onnx_export", "onnx_export"),
+    "onnx_classifier": Way(
+        "our ONNX export of a classifier, ONNX Runtime",
+        _TORCH,
+        "onnx_export",
+        "onnx_classifier",
+        output="probabilities",
+    ),
+    "torch_eager": Way("torch eager", _TORCH, "eager", "hf"),
+    "torch_compile": Way("torch.compile", _TORCH, "compile", "hf"),
+    "torch_eager_bf16": Way("torch eager bf16", _TORCH, "eager", "hf", "bfloat16"),
+    "torch_compile_bf16": Way("torch.compile bf16", _TORCH, "compile", "hf", "bfloat16"),
 }
 
 
@@ -121,11 +107,10 @@ def _define_table_flags() -> None:
 
 def _define_run_flags() -> None:
     _define_table_flags()
-    define_path_list("models", ["albert_base_v2", "albert_tiny_books"], "Presets or models.")
+    define_paths("models", "albert_base_v2,albert_tiny_books", "Presets or models.")
     flags.DEFINE_list("shapes", ["1x32", "1x128", "32x128"], "Texts of a call x tokens of a text.")
     flags.DEFINE_list("ways", list(WAYS), f"Of {', '.join(WAYS)}.")
     define_path("peer_python", None, "Python of the other libraries; none: they are left out.")
-    define_path_list("saved_models", [], "name=path of further SavedModels.", named=True)
     flags.DEFINE_integer("turns", 7, "Turns of each way; the median counts.", 1)
     flags.DEFINE_float("seconds", 1.0, "Of a turn, about.", 0.01)
     flags.DEFINE_integer("threads", 0, "Threads of a call; 0: as many as there are cores.", 0)
@@ -173,7 +158,7 @@ def measure(model: Any, shape: str, ways: dict[str, Way]) -> list[dict[str, Any]
                 "dtype": way.dtype,
                 "inputs": inputs,
                 "outputs": outputs,
-                "threads": FLAGS.threads or machine.describe()["cores"],
+                "threads": FLAGS.threads or describe_machine()["cores"],
                 "frozen": way.frozen,
                 "output": way.output,
             }
@@ -201,15 +186,9 @@ def chosen_ways() -> dict[str, Way]:
     unknown = sorted({*FLAGS.ways} - {*WAYS})
     if unknown:
         raise AlbertError(f"--ways has {', '.join(unknown)}; it takes {', '.join(WAYS)}.")
-    ways = {
+    return {
         name: WAYS[name] for name in FLAGS.ways if FLAGS.peer_python or WAYS[name].driver == _OURS
     }
-    for item in FLAGS.saved_models:
-        name, equals, path = item.partition("=")
-        if not equals:
-            raise AlbertError(f"--saved_models has {item!r}; write name=path.")
-        ways[name] = Way(_OURS, "saved_model", os.path.abspath(path))
-    return ways
 
 
 def _run() -> None:
@@ -220,11 +199,11 @@ def _run() -> None:
         parse_shape(shape)
     path = os.path.join(FLAGS.output_dir, RESULTS_FILE)
     lines = read_lines(path)
-    described = machine.describe()
+    described = describe_machine()
     try:
-        for name in FLAGS.models:
+        for name in FLAGS.models.split(","):
             model = ModelFiles(os.path.join(FLAGS.output_dir, os.path.basename(name)), name)
-            model.prepare({way.model for way in ways.values()}, FLAGS.peer_python)
+            model.prepare({way.model for way in ways.values()})
             for shape in FLAGS.shapes:
                 known = {x["way"] for x in lines if (x["model"], x["shape"]) == (name, shape)}
                 missing = {key: way for key, way in ways.items() if key not in known}
@@ -251,16 +230,15 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
             found = {line["shape"]: line for line in own if line["way"] == way}
             cells = [_cell(found[s]) if s in found else "" for s in shapes]
             largest = np.max([line["difference"] for line in found.values()])
-            rows.append([TITLES.get(way, way), *cells, f"{largest:.0e}"])
-        rows.insert(1, ["---"] * len(rows[0]))
-        tables.append(f"{model}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows))
+            rows.append([WAYS[way].title, *cells, f"{largest:.0e}"])
+        tables.append(f"{model}\n\n{markdown(rows)}")
     return "\n\n".join(tables)
 
 
 def _cell(line: dict[str, Any]) -> str:
     if parse_shape(line["shape"])[0] == 1:
-        return shown(line["seconds"], 1, 1000)
-    return shown(line["texts_per_second"], 1)
+        return show_spread(line["seconds"], 1, 1000)
+    return show_spread(line["texts_per_second"], 1)
 
 
 def _table() -> None:

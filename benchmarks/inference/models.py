@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 from collections.abc import Callable, Collection
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError
 from albert_tf.export.conversion import convert
 from albert_tf.export.hub import export_encoder
 from albert_tf.export.id_formats import lite_format, onnx_format
@@ -36,7 +34,6 @@ from albert_tf.weights.pretrained_model import load_pretrained
 #: Words that fill texts up; any vocabulary has them in one or two pieces.
 _SHORT_WORDS = ("a", "the", "and", ".")
 _BOOKS = os.path.join(os.path.dirname(__file__), "..", "data", "books_heldout.txt.gz")
-_TO_ONNX = os.path.join(os.path.dirname(__file__), "to_onnx.py")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +43,7 @@ class ModelFiles:
     Attributes:
       folder: holds `weights` (a preset with random weights, saved once), `hf`, `saved_model`,
         `saved_model_bf16`, `saved_model_text` and `saved_model_text_bf16`, `tflite_none`,
-        `tflite_int8`, `onnx_export` and `onnx_classifier`, and transformers' `encoder.onnx` and
-        `encoder_int8.onnx`.
+        `tflite_int8`, `onnx_export` and `onnx_classifier`.
       name: a bundled model, a path that load_pretrained takes, or a preset.
     """
 
@@ -64,18 +60,12 @@ class ModelFiles:
         saved = self.path("weights")
         return saved if os.path.exists(saved) else locate(self.name)
 
-    def prepare(self, wanted: Collection[str], onnx_python: str | None) -> None:
-        """Makes the weights, and those of the wanted files and folders that are missing.
-
-        Args:
-          wanted: names of files; see the class.
-          onnx_python: of the peers' environment, for the ONNX files.
-        """
+    def prepare(self, wanted: Collection[str]) -> None:
+        """Makes the weights, and those of the wanted files and folders that are missing."""
         os.makedirs(self.folder, exist_ok=True)
         if self.name in AlbertConfig.preset_names():
             self._make("weights", self._save_random_weights)
         source = ModelFolder(self.source)
-        onnx = [file for file in wanted if file.endswith(".onnx")]
         writers = {
             "hf": lambda path: convert(self.source, "hf", path),
             "saved_model": lambda path: export_encoder(source, path, with_heads=False),
@@ -90,13 +80,8 @@ class ModelFiles:
             "onnx_classifier": self._export_onnx_classifier,
         }
         for file, write in writers.items():
-            if file in wanted or (file == "hf" and onnx):
+            if file in wanted:
                 self._make(file, write)
-        if not all(os.path.exists(self.path(file)) for file in onnx):
-            command = [onnx_python, _TO_ONNX, self.path("hf"), self.folder]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise AlbertError(f"The export to ONNX failed: {done.stderr.strip()[-800:]}")
 
     def _make(self, file: str, write: Callable[[str], object]) -> None:
         if not os.path.exists(self.path(file)):

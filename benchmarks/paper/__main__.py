@@ -4,7 +4,6 @@
 
   python -m benchmarks.paper table5 --scale=tiny --text=books.txt.gz --data_dir=data
   python -m benchmarks.paper table5 --scale=paper --text=corpus/*.txt
-  python -m benchmarks.paper parameters
   python -m benchmarks.paper figure1 --checkpoints=a=runs/a --input_file=a.txt --output_dir=runs
 
 For the flags of a command, add --help after it. docs/reproduction.md says what each table needs.
@@ -13,18 +12,14 @@ For the flags of a command, add --help after it. docs/reproduction.md says what 
 from __future__ import annotations
 
 from albert_tf.cli import script
-from benchmarks.paper import corpus, figure1, intrinsic, parameters, plots, report, run, speed
+from benchmarks.paper import corpus, figure1, run, speed
 
 #: What `script.run` takes, by the first argument.
 COMMANDS = {
     **run.COMMANDS,
     "corpus": (corpus.main, corpus.define_flags),
-    "parameters": (parameters.main, parameters.define_flags),
-    "report": (report.main, report.define_flags),
     "speed": (speed.main, speed.define_flags),
     "figure1": (figure1.main, figure1.define_flags),
-    "intrinsic": (intrinsic.main, intrinsic.define_flags),
-    "plots": (plots.main, plots.define_flags),
 }
 
 

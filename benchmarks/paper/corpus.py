@@ -48,20 +48,10 @@ def documents(path: str) -> Iterator[list[str]]:
 def split(
     patterns: str, output_dir: str, heldout_every: int = 40, megabytes: float | None = None
 ) -> tuple[int, int]:
-    """Writes train.txt and heldout.txt; either both are there afterwards or neither has changed.
+    """Writes train.txt and heldout.txt; returns the numbers of documents in them.
 
-    Which part a document belongs to is decided by its number in all of the text, so the first part
-    of a text is split as all of it is. Document n, from 0, is held out if
-    n % heldout_every == heldout_every - 1.
-
-    Args:
-      patterns: text files, as in `files.expand_globs`.
-      output_dir: where to.
-      heldout_every: see above.
-      megabytes: read so many million bytes (UTF-8), up to the end of a document; None: all.
-
-    Returns:
-      The numbers of documents in the two files.
+    Document n, from 0, is held out if n % heldout_every == heldout_every - 1, so the first part of
+    a text is split as all of it is. Either both files are there afterwards or neither has changed.
 
     Raises:
       AlbertError: a file is missing or damaged, or no document would be held out.

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,33 +15,27 @@ from absl import flags
 from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from benchmarks.paper import named_paths
+from benchmarks.common import load_pyplot, markdown, save_figure
 from benchmarks.paper.corpus import documents
 
 FLAGS = flags.FLAGS
 RESULT_FILE = "figure1.json"
 _BATCH_SIZE = 8
-#: Models beside each other in the table on the terminal.
-_COLUMNS = 3
 
 Batch = Mapping[str, Any]
 
 
 def define_flags() -> None:
     """Flags of `figure1`."""
-    named_paths.define_checkpoints_flag()
+    define_paths("checkpoints", None, "Models to compare: name=path,name=path.", required=True)
     define_paths(
         "input_file", None, "Text to measure on: a comma list of files and globs; one sentence a "
         "line, a blank line between documents. Each model reads it with its own tokenizer, as "
-        "[CLS] text [SEP]."
-    )  # fmt: skip
-    define_paths(
-        "records", None, "Instead of text: pretraining records, their masks included, for models "
-        "of the records' vocabulary. Needed by models without a tokenizer beside them."
+        "[CLS] text [SEP].", required=True
     )  # fmt: skip
     flags.DEFINE_integer("max_seq_length", 128, "Tokens of a sequence cut from text.", 8)
     flags.DEFINE_integer("num_sequences", 256, "Measure on the first so many sequences.", 1)
-    define_path("output_dir", None, f"Folder for {RESULT_FILE}.", required=True)
+    define_path("output_dir", None, f"Folder for {RESULT_FILE} and figure1.png.", required=True)
 
 
 class LayerChanges:
@@ -126,20 +119,6 @@ def _padded(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
     return {"input_word_ids": ids, "input_mask": mask.astype(np.int32)}
 
 
-def record_batches(patterns: str, config: Any, num_sequences: int) -> Iterator[Batch]:
-    """The first pretraining records, with the masks that evaluation sees, as the model's inputs."""
-    from albert_tf.data.context import InputContext
-    from albert_tf.tasks.pretraining.data import open_records
-
-    source = open_records(patterns, config)
-    batches = source.eval_input_fn(InputContext(_BATCH_SIZE))
-    for batch in islice(batches, -(-num_sequences // _BATCH_SIZE)):
-        index = batch["example_index"].numpy()
-        rows = (index >= 0) & (index < num_sequences)
-        names = ("input_word_ids", "input_mask", "input_type_ids")
-        yield {name: batch[name].numpy()[rows] for name in names}
-
-
 def describe(name: str, model: Any, changes: LayerChanges) -> dict[str, Any]:
     """The entry of a model in the results."""
     keys = ("hidden_size", "embedding_size", "num_hidden_layers", "parameter_sharing")
@@ -152,60 +131,68 @@ def describe(name: str, model: Any, changes: LayerChanges) -> dict[str, Any]:
 
 
 def table(models: Sequence[Mapping[str, Any]]) -> str:
-    """The results as text of at most 80 columns."""
-    parts = []
-    for first in range(0, len(models), _COLUMNS):
-        group = models[first : first + _COLUMNS]
-        lines = [
-            " " * 5
-            + "".join(f"{textwrap.shorten(m['name'], 23, placeholder='…'):>25}" for m in group),
-            "layer" + f"{'L2 distance':>15}{'degrees':>10}" * len(group),
-        ]
-        for number in range(max(len(m["layers"]) for m in group)):
-            cells = [m["layers"][number : number + 1] for m in group]
-            lines.append(
-                f"{number + 1:>5}"
-                + "".join(
-                    f"{c[0]['l2_distance']:>15.2f}{c[0]['angle']:>10.1f}" if c else " " * 25
-                    for c in cells
-                )
-            )
-        parts.append("\n".join(lines).rstrip())
-    return "\n\n".join(parts)
+    """The results as Markdown: a row for each layer, distance and degrees of each model."""
+    rows = [["layer", *(f"{model['name']}: distance, degrees" for model in models)]]
+    for number in range(max(len(model["layers"]) for model in models)):
+        cells = [model["layers"][number : number + 1] for model in models]
+        shown = [f"{c[0]['l2_distance']:.2f}, {c[0]['angle']:.1f}" if c else "" for c in cells]
+        rows.append([str(number + 1), *shown])
+    return markdown(rows)
+
+
+def draw(models: Sequence[Mapping[str, Any]]) -> Any:
+    """A figure with L2 distance and angle between each layer's input and output."""
+    figure, panels = load_pyplot().subplots(1, 2, figsize=(8, 4), layout="constrained")
+    figure.suptitle("Input against output of each layer (paper, Figure 1)")
+    for panel, metric, label in zip(
+        panels, ("l2_distance", "angle"), ("L2 distance", "angle (degrees)")
+    ):
+        for model in models:
+            numbers = [layer["layer"] for layer in model["layers"]]
+            values = [layer[metric] for layer in model["layers"]]
+            panel.plot(numbers, values, "o-", markersize=4, label=model["name"])
+        panel.set(xlabel="layer", ylabel=label)
+        panel.set_ylim(bottom=0)
+        panel.xaxis.get_major_locator().set_params(integer=True)
+        panel.grid(True, alpha=0.3)
+    panels[0].legend()
+    return figure
+
+
+def _named_paths(text: str) -> dict[str, str]:
+    """Paths by name, of name=path,name=path."""
+    paths: dict[str, str] = {}
+    for item in text.split(","):
+        name, equals, path = item.partition("=")
+        if not (name and equals and path):
+            raise AlbertError(f"--checkpoints: {item!r} is not of the form name=path.")
+        if name in paths:
+            raise AlbertError(f"--checkpoints: the name {name!r} is given twice.")
+        paths[name] = path
+    return paths
 
 
 def main() -> None:
     """Runs the command."""
-    paths = named_paths.parse(FLAGS.checkpoints)
-    if bool(FLAGS.input_file) == bool(FLAGS.records):
-        raise AlbertError("Give either --input_file or --records.")
-    text_files = files.expand_globs(FLAGS.input_file, "text file") if FLAGS.input_file else []
     from albert_tf.weights.pretrained_model import load_pretrained
 
+    paths = _named_paths(FLAGS.checkpoints)
+    text_files = files.expand_globs(FLAGS.input_file, "text file")
     models = []
     for name, path in paths.items():
         model = load_pretrained(path, allow_partial=True)
-        if FLAGS.records:
-            batches = record_batches(FLAGS.records, model.config, FLAGS.num_sequences)
-        elif model.tokenizer is None:
-            raise AlbertError(
-                f"There is no tokenizer with {path}; give --records in place of --input_file."
-            )
-        else:
-            batches = text_batches(
-                text_files, model.tokenizer, FLAGS.max_seq_length, FLAGS.num_sequences
-            )
+        if model.tokenizer is None:
+            raise AlbertError(f"There is no tokenizer with {path}; put one there.")
+        batches = text_batches(
+            text_files, model.tokenizer, FLAGS.max_seq_length, FLAGS.num_sequences
+        )
         changes = measure(model.encoder, batches)
         if not changes.tokens:
-            raise AlbertError(f"{FLAGS.input_file or FLAGS.records} holds no text.")
+            raise AlbertError(f"{FLAGS.input_file} holds no text.")
         models.append(describe(name, model, changes))
     print(table(models))
-    result = {
-        "experiment": "figure1",
-        "source": "Lan et al. (2020), Figure 1",
-        "input": "records" if FLAGS.records else "text",
-        "models": models,
-    }
+    source = "Lan et al. (2020), Figure 1"
     path = os.path.join(FLAGS.output_dir, RESULT_FILE)
-    files.write_json(path, result)
-    print(f"Written to {path}.")
+    files.write_json(path, {"experiment": "figure1", "source": source, "models": models})
+    save_figure(draw(models), os.path.join(FLAGS.output_dir, "figure1.png"))
+    print(f"Written to {path}, with a plot beside it.")

@@ -18,11 +18,10 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.io import files
 from benchmarks.paper.corpus import HELD_OUT_FILE, TRAIN_FILE
 from benchmarks.paper.recipes import Recipe, Row, shape_name, text_name
 from benchmarks.paper.speed import SPEED_FILE
-from benchmarks.stages import RECORD_FILE, Stage, is_finished
+from demo.stages import RECORD_FILE, Stage
 
 RESULTS_FILE = "eval_results.json"
 _FIRST_SEED = 12345
@@ -37,8 +36,6 @@ class Inputs:
       output_dir: for everything.
       data_dir: holds glue/, squad/ and race/; None: nothing is fine-tuned.
       additional_text: more text, for the rows that are about it.
-      intrinsic: a folder with the records `sop` and `nsp` to evaluate on; None: held-out text.
-      seconds: of training for each row, in recipes with equal time; None: the recipe's.
       check_data: leave tasks out whose data is not there.
     """
 
@@ -46,8 +43,6 @@ class Inputs:
     output_dir: str
     data_dir: str | None = None
     additional_text: str = ""
-    intrinsic: str | None = None
-    seconds: float | None = None
     check_data: bool = True
 
 
@@ -69,13 +64,12 @@ class Plan:
 
     Attributes:
       stages: in order.
-      rows: those with a model by name, with as many steps as they get.
+      rows: those with a model by name.
       configs: the models' configurations by the path that commands name.
       cells: of each row by column: a value, or the Source of one; none if it is not to be had.
       models: folder of each row's pretrained model.
       speeds: folder of the measurement of each row's training step.
       missing: why columns stay empty, by title.
-      complete: False if more stages follow from what the ones here will measure.
 
     Raises:
       AlbertError: two commands would share a folder.
@@ -89,22 +83,14 @@ class Plan:
         self.models: dict[str, str] = {}
         self.speeds: dict[str, str] = {}
         self.missing: dict[str, str] = {}
-        self.complete = True
         self._by_folder: dict[str, Stage] = {}
-        rows = [row for row in recipe.rows if row.config]
-        self.rows = {row.name: row for row in rows}
-        seconds = inputs.seconds or recipe.seconds
-        if seconds:
-            self.rows = {row.name: self._with_steps(row, seconds) for row in rows}
-        for row in self.rows.values() if self.complete else ():
+        self.rows = {row.name: row for row in recipe.rows if row.config}
+        for row in self.rows.values():
             self.cells[row.name] = {
                 name: cell
                 for name, column in recipe.columns.items()
                 if (cell := self._cell(row, name, column)) is not None
             }
-        for row in recipe.rows:
-            if row.members and self.complete:
-                self._ensemble(row)
 
     def _cell(self, row: Row, name: str, column: Mapping[str, Any]) -> Any:
         """The value of a column, or its Source; adds the stages that make it."""
@@ -255,15 +241,10 @@ class Plan:
     def _evaluation(self, row: Row, kind: str) -> str:
         """The folder of a model's results on records of a kind."""
         model = self._pretraining(row)
-        if self.inputs.intrinsic:
-            held_out = os.path.join(self.inputs.intrinsic, kind)
-            where, inputs = "intrinsic", [os.path.join(held_out, "manifest.json")]
-        elif kind == _evaluated_while_training(row):
+        if kind == _evaluated_while_training(row):
             return model
-        else:
-            held_out = self._held_out(kind)
-            where, inputs = "heldout", [_record(held_out)]
-        folder = self._path("evaluations", row.model_name(), f"{where}-{kind}")
+        held_out = self._held_out(kind)
+        folder = self._path("evaluations", row.model_name(), f"heldout-{kind}")
         flags = {
             "nodo_train": True,
             "do_eval": True,
@@ -276,8 +257,8 @@ class Plan:
         for name in ("precision", "strategy", "eval_batch_size"):
             if name in row.pretraining:
                 flags[name] = row.pretraining[name]
-        title = f"Evaluate {row.model_name()} on {where} records, {kind}"
-        inputs = [_record(model), *inputs]
+        title = f"Evaluate {row.model_name()} on held-out records, {kind}"
+        inputs = [_record(model), _record(held_out)]
         return self._add("evaluation", title, folder, "run_pretraining.py", flags, inputs)
 
     def _speed(self, row: Row) -> str:
@@ -289,15 +270,6 @@ class Plan:
         self.speeds[row.name] = folder
         title = f"Measure the training step of {shape_name(row.config)}"
         return self._add("speed", title, folder, "-m benchmarks.paper speed", flags, [config])
-
-    def _with_steps(self, row: Row, seconds: float) -> Row:
-        """The row with as many steps as fit into a time, once its step has been measured."""
-        folder = self._speed(row)
-        if not is_finished(folder):
-            self.complete = False
-            return row
-        step = files.read_json(os.path.join(folder, SPEED_FILE))["clock_seconds"]
-        return row.with_steps(max(1, int(seconds / step)))
 
     def _fine_tuning(self, row: Row, task_name: str, title: str) -> str | None:
         """The folder of a fine-tuned model; None if there is no data, or not at this scale."""
@@ -356,52 +328,6 @@ class Plan:
         flags = {name: os.path.join(root, path) for name, path in task["data"].items()}
         reads = [os.path.join(root, path) for path in task.get("reads", ())]
         return {**flags, "needed": [*flags.values(), *reads]}
-
-    def _ensemble(self, row: Row) -> None:
-        """Averages the members' predictions; GLUE's are packed for its server."""
-        cells = self.cells[row.name] = {}
-        glue = []
-        for name, column in self.recipe.columns.items():
-            found = [cell for m in row.members if (cell := self.cells.get(m, {}).get(name))]
-            if "task" not in column or len(found) < len(row.members):
-                continue
-            folders = [cell.folder for cell in found]
-            task = self.recipe.tasks[column["task"]]
-            if "ensemble" in task:
-                folder = self._average(column["task"], task["ensemble"], folders)
-                cells[name] = Source(folder, found[0].file, found[0].metrics)
-            else:
-                glue += folders
-        if glue:
-            self._submission(glue)
-
-    def _average(self, name: str, ensemble: Mapping[str, Any], folders: list[str]) -> str:
-        """The folder of the mean of several models' predictions for a task."""
-        data = {k: os.path.join(self.inputs.data_dir, v) for k, v in ensemble["data"].items()}
-        folder = self._path("ensembles", self.recipe.name, name)
-        flags = {
-            **data,
-            **ensemble.get("flags", {}),
-            "run_dirs": ",".join(folders),
-            "output_dir": folder,
-            "overwrite": True,
-        }
-        title = f"Average the predictions for {name}"
-        inputs = [_record(path) for path in folders]
-        return self._add("submission", title, folder, ensemble["script"], flags, inputs)
-
-    def _submission(self, tuned: list[str]) -> None:
-        """Packs the mean of fine-tuned models' predictions for GLUE's server."""
-        folder = self._path("submissions", self.recipe.name)
-        flags = {
-            "run_dirs": ",".join(dict.fromkeys(os.path.dirname(path) for path in tuned)),
-            "output": os.path.join(folder, "submission.zip"),
-            "allow_missing": True,
-            "overwrite": True,
-        }
-        script = "-m albert_tf.tasks.glue make_submission"
-        inputs = [_record(path) for path in tuned]
-        self._add("submission", "Pack the ensemble's predictions", folder, script, flags, inputs)
 
 
 def _evaluated_while_training(row: Row) -> str:

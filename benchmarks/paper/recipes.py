@@ -23,7 +23,7 @@ from albert_tf.io import files
 FOLDER = str(Path(__file__).resolve().parents[2] / "configs" / "paper")
 TABLES = tuple(f"table{number}" for number in range(1, 11))
 SCALES = ("tiny", "small", "paper")
-_ROW_KEYS = {"name", "parts", "members", "published", *SCALES}
+_ROW_KEYS = {"name", "parts", "published", *SCALES}
 _SETTINGS = {
     "text", "objective", "whole_sentences", "dropout", "config", "pretraining", "checkpoint"
 }  # fmt: skip
@@ -42,7 +42,6 @@ class Row:
       whole_sentences: whether no sequence of these records is truncated.
       pretraining: flags of run_pretraining.py.
       checkpoint: step of the checkpoint to fine-tune; None: the best one.
-      members: names of the rows whose predictions this row averages.
     """
 
     name: str
@@ -53,7 +52,6 @@ class Row:
     whole_sentences: bool = False
     pretraining: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     checkpoint: int | None = None
-    members: tuple[str, ...] = ()
 
     def with_seed(self, seed: int) -> Row:
         """The row with another seed for weights, dropout and data order, which its name tells."""
@@ -124,7 +122,6 @@ class Recipe:
       rows: in order.
       notes: sentences for those who read the table.
       speed_of: name of the row that speedups refer to.
-      seconds: of training that every row gets; None: as many steps as each says.
       scale: the scale's part of defaults.json.
       tasks: what defaults.json says of the fine-tuning tasks.
     """
@@ -136,25 +133,23 @@ class Recipe:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     speed_of: str | None
-    seconds: float | None
     scale: Mapping[str, Any]
     tasks: Mapping[str, Any]
 
     def with_steps(self, steps: int) -> Recipe:
         """The experiment with so many training steps for each model, under a name of its own."""
         rows = tuple(row.with_steps(steps) if row.config else row for row in self.rows)
-        return dataclasses.replace(self, name=f"{self.name}-{steps}steps", rows=rows, seconds=None)
+        return dataclasses.replace(self, name=f"{self.name}-{steps}steps", rows=rows)
 
     def with_seeds(self, seeds: Sequence[int]) -> Recipe:
         """The experiment with a row for each seed of a model; the first has the paper's values."""
         rows = []
         for row in self.rows:
-            if row.config:
-                first, *others = (row.with_seed(seed) for seed in seeds)
-                rows += [first, *(dataclasses.replace(other, published={}) for other in others)]
-            else:
-                members = tuple(_seeded(name, seed) for name in row.members for seed in seeds)
-                rows.append(dataclasses.replace(row, members=members))
+            if not row.config:
+                rows.append(row)
+                continue
+            first, *others = (row.with_seed(seed) for seed in seeds)
+            rows += [first, *(dataclasses.replace(other, published={}) for other in others)]
         speed_of = self.speed_of and _seeded(self.speed_of, seeds[0])
         return dataclasses.replace(self, rows=tuple(rows), speed_of=speed_of)
 
@@ -168,14 +163,11 @@ def load_recipe(name: str, scale: str, folder: str = FOLDER) -> Recipe:
       folder: of the recipes, with defaults.json in it.
 
     Raises:
-      AlbertError: there is no such file, or it names what defaults.json does not have.
+      AlbertError: there is no such file, or a row has unknown settings.
     """
     path = os.path.join(folder, f"{name}.json")
     values = files.read_object(path, "recipe")
     defaults = files.read_object(os.path.join(folder, "defaults.json"), "recipes' defaults")
-    odd = [column for column in values["columns"] if column not in defaults["columns"]]
-    if odd:
-        raise AlbertError(f"{path} has unknown columns: {', '.join(odd)}.")
     own = defaults["scales"][scale]
     return Recipe(
         name,
@@ -185,7 +177,6 @@ def load_recipe(name: str, scale: str, folder: str = FOLDER) -> Recipe:
         tuple(_row(row, own, scale, path) for row in values["rows"]),
         tuple(values.get("notes", ())),
         values.get("speed_of"),
-        values.get("seconds", {}).get(scale),
         own,
         defaults["tasks"],
     )
@@ -193,12 +184,9 @@ def load_recipe(name: str, scale: str, folder: str = FOLDER) -> Recipe:
 
 def _row(row: Mapping[str, Any], own: Mapping[str, Any], scale: str, path: str) -> Row:
     where = f"{path}: the row {row['name']!r}"
-    published, members = row.get("published", {}), tuple(row.get("members", ()))
+    published = row.get("published", {})
     if "parts" not in row:
-        return Row(row["name"], published, members=members)
-    unknown = [part for part in row["parts"] if part not in own["parts"]]
-    if unknown:
-        raise AlbertError(f"{where} is made of unknown parts: {', '.join(unknown)}.")
+        return Row(row["name"], published)
     settings = copy.deepcopy(own["row"])
     direct = {key: value for key, value in row.items() if key not in _ROW_KEYS}
     for changes in (*(own["parts"][part] for part in row["parts"]), direct, row.get(scale, {})):
@@ -218,4 +206,4 @@ def _row(row: Mapping[str, Any], own: Mapping[str, Any], scale: str, path: str) 
         attention_probs_dropout_prob=dropout,
         **shape,
     )
-    return Row(row["name"], published, config, members=members, **settings)
+    return Row(row["name"], published, config, **settings)

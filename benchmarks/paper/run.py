@@ -18,7 +18,7 @@ from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, Recipe, load_recipe
-from benchmarks.stages import run_stages
+from demo.stages import run_stages
 
 if TYPE_CHECKING:
     from benchmarks.paper.plan import Inputs, Plan
@@ -42,13 +42,8 @@ def define_flags() -> None:
         "Default: the environment's ALBERT_DATA_DIR; without it nothing is fine-tuned."
     )  # fmt: skip
     define_path("output_dir", "runs/paper", "Folder for everything, by scale.")
-    define_path(
-        "intrinsic", None, "Folder with the records sop and nsp to evaluate on, as `intrinsic` "
-        "makes it. Default: held-out documents of --text."
-    )  # fmt: skip
     flags.DEFINE_list("only", [], "Run these rows alone, by their names.")
     flags.DEFINE_list("columns", [], "Run what these columns need alone, such as mlm,sop.")
-    flags.DEFINE_float("seconds", None, "Table 6: training time of each model.", 0.1)
     flags.DEFINE_integer(
         "num_train_steps", None, "Train each model for so many steps; warm-up, evaluations and "
         "checkpoints in proportion. Default: the recipe's.", 1
@@ -71,33 +66,28 @@ def main(table: str) -> None:
     run = FLAGS.scale != "paper" if FLAGS.run is None else FLAGS.run
     output_dir = os.path.join(FLAGS.output_dir, FLAGS.scale)
     data_dir = FLAGS.data_dir or (None if run else "data")
-    inputs = Inputs(
-        FLAGS.text, output_dir, data_dir, FLAGS.additional_text, FLAGS.intrinsic, FLAGS.seconds, run
-    )
-    while True:
-        plan = Plan(part, inputs)
-        for path, config in plan.configs.items():
-            config.to_json(path)
-        if plan.stages and not run:
-            _print_commands(plan)
-            return
-        run_stages(plan.stages)
-        if plan.complete:
-            break
+    inputs = Inputs(FLAGS.text, output_dir, data_dir, FLAGS.additional_text, run)
+    plan = Plan(part, inputs)
+    for path, config in plan.configs.items():
+        config.to_json(path)
+    if plan.stages and not run:
+        _print_commands(plan)
+        return
+    run_stages(plan.stages)
     report(recipe, inputs)
 
 
 def report(recipe: Recipe, inputs: Inputs) -> None:
     """Prints the table of what is finished, and writes it as JSON, Markdown and a plot."""
-    from benchmarks.paper import plots, tables
+    from benchmarks.paper import tables
     from benchmarks.paper.plan import Plan
 
     document = tables.collect(Plan(recipe, inputs))
     path = os.path.join(inputs.output_dir, "tables", recipe.name)
     files.write_json(f"{path}.json", document)
-    plot = plots.save_evaluations(document, f"{path}.png")
+    plot = tables.save_plot(document, f"{path}.png")
     files.write_text(f"{path}.md", tables.markdown(document, plot))
-    print(f"\n{tables.terminal(document)}\n")
+    print(f"\n{tables.markdown(document)}\n")
     print(f"The table is in {path}.md and {path}.json{', its plot beside them' if plot else ''}.")
 
 
@@ -131,8 +121,6 @@ def _print_commands(plan: Plan) -> None:
     for stage in plan.stages:
         print(f"# {stage.title}\n{stage.command()}\n")
     print(f"# {len(plan.stages)} commands; --run runs them.", end=" ")
-    if not plan.complete:
-        print("More follow from what these measure.", end=" ")
     print(f"The models' configurations are in {plan.inputs.output_dir}/configs.")
 
 

@@ -14,7 +14,7 @@ from absl import flags
 from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.io import files
-from benchmarks import machine
+from benchmarks.common import describe_machine
 
 FLAGS = flags.FLAGS
 SPEED_FILE = "speed.json"
@@ -55,7 +55,7 @@ def main() -> None:
         "seq_length": FLAGS.seq_length,
         "batch_size": FLAGS.batch_size,
         "precision": FLAGS.precision,
-        "machine": machine.describe(),
+        "machine": describe_machine(),
     }
     files.write_json(os.path.join(FLAGS.output_dir, SPEED_FILE), found)
     print(

@@ -12,14 +12,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.training.monitors import read_metrics
 from albert_tf.weights.run_folder import METRICS_FILE
-from benchmarks import machine
+from benchmarks import common
 from benchmarks.paper.plan import Plan, Source
 from benchmarks.paper.recipes import Row
 from benchmarks.paper.speed import SPEED_FILE
-from benchmarks.stages import RECORD_FILE, is_finished
+from demo.stages import RECORD_FILE, is_finished
 
 _SEEDS_FILE = "seeds.json"
 _NONE = "–"
@@ -53,7 +54,7 @@ def collect(plan: Plan) -> dict[str, Any]:
         "missing": plan.missing,
         "text": ",".join(os.path.basename(path) for path in plan.inputs.text.split(",")),
         "commands": [shlex.join(["python", *stage.arguments()]) for stage in plan.stages],
-        "machine": machine.describe(),
+        "machine": common.describe_machine(),
     }
 
 
@@ -162,28 +163,43 @@ def lines(document: Mapping[str, Any]) -> list[list[str]]:
 
 def markdown(document: Mapping[str, Any], plot: str | None = None) -> str:
     """The table with its notes and, if the file of one is given, a plot."""
-    head, *body = lines(document)
     text = [f"## {document['title']}", "", f"Section {document['section']} of the paper.", ""]
-    text += [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (len(head) - 2)]
-    text += [f"| {' | '.join(cells)} |" for cells in body]
-    text += ["", *(f"- {note}" for note in notes(document)), ""]
+    text += [common.markdown(lines(document)), ""]
+    text += [*(f"- {note}" for note in notes(document)), ""]
     if plot:
         text += [f"![Accuracies on held-out text over the steps]({plot})", ""]
         text += ["Each model is evaluated on held-out records of the kind it was trained on.", ""]
     return "\n".join(text)
 
 
-def columns_found(document: Mapping[str, Any]) -> list[str]:
-    """Names of the columns in which there is something of ours."""
-    found = {name for row in document["rows"] for name in row["ours"]}
-    return [column["name"] for column in document["columns"] if column["name"] in found]
+def save_plot(document: Mapping[str, Any], path: str) -> str | None:
+    """Draws held-out accuracies of a table's models over the steps, if there are any.
 
-
-def columns_left_out(document: Mapping[str, Any]) -> list[str]:
-    """Titles of the columns that are empty though nothing was missing."""
-    known = {"avg", *columns_found(document)}  # The average follows from the others.
-    empty = [c["title"] for c in document["columns"] if c["name"] not in known]
-    return [title for title in empty if title not in document["missing"]]
+    Returns:
+      The name of the file, for a page beside it; None if there is none, or no matplotlib.
+    """
+    if not document["curves"]:
+        return None
+    try:
+        pyplot = common.load_pyplot()
+    except AlbertError as error:
+        print(f"No plot of {document['table']}: {error}")
+        return None
+    figure, panels = pyplot.subplots(1, 2, figsize=(8, 4.5), layout="constrained")
+    figure.suptitle(f"{document['title']}: held-out text")
+    for panel, metric in zip(panels, ("masked_lm_accuracy", "sentence_order_accuracy")):
+        # JSON has sorted them by name.
+        for name in (row["name"] for row in document["rows"] if row["name"] in document["curves"]):
+            entries = [entry for entry in document["curves"][name] if metric in entry]
+            steps = [entry["step"] for entry in entries]
+            shares = [100 * entry[metric] for entry in entries]
+            panel.plot(steps, shares, "o-", markersize=4, linewidth=1.2, label=name)
+        panel.set(xlabel="step", ylabel=f"{metric.replace('_', ' ')} (%)")
+        panel.grid(True, alpha=0.3)
+    panels[1].axhline(50, color="grey", linestyle=":")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    common.save_figure(figure, path)
+    return os.path.basename(path)
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
@@ -191,20 +207,8 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for title, reason in document["missing"].items():
         by_reason.setdefault(reason, []).append(title)
-    if left_out := columns_left_out(document):
+    found = {"avg", *(name for row in document["rows"] for name in row["ours"])}
+    empty = [c["title"] for c in document["columns"] if c["name"] not in found]
+    if left_out := [title for title in empty if title not in document["missing"]]:
         by_reason["not run"] = left_out
     return [*document["notes"], *(f"{', '.join(t)}: {reason}." for reason, t in by_reason.items())]
-
-
-def terminal(document: Mapping[str, Any]) -> str:
-    """The table in at most 80 columns: a row's name stands above its figures."""
-    head, *body = lines(document)
-    widths = [max(len(cells[i]) for cells in [head, *body]) for i in range(2, len(head))]
-
-    def line(cells: Sequence[str]) -> str:
-        return f"  {cells[1]:<5}" + "".join(f" {c:>{w}}" for c, w in zip(cells[2:], widths))
-
-    text = [document["title"], "", line(head)]
-    for cells in body:
-        text += [cells[0]] * bool(cells[0]) + [line(cells)]
-    return "\n".join(text)

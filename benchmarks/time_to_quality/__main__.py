@@ -13,7 +13,7 @@ batch. "transformers" trains AlbertForMaskedLM with torch.compile. The time of e
 start-up and processing of the text. Every model is scored by whole words of the held-out text and,
 with --glue_dir, fine-tuned on SST-2. Appends one line to results.jsonl for each model, and skips
 models that already have one; log.txt in a model's folder shows its progress. If it is stopped, run
-the command again: transformers continues from its last checkpoint, the other methods begin anew.
+the command again: the model that was being trained begins anew.
 transformers always projects embeddings, so the configuration must have different embedding and
 hidden sizes.
 """
@@ -27,8 +27,7 @@ from absl import flags
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path, define_paths
-from benchmarks import machine
-from benchmarks.json_lines import add_lines, read_lines
+from benchmarks.common import add_lines, describe_machine, read_lines, save_figure
 from benchmarks.random_step import PRECISIONS
 from benchmarks.time_to_quality.methods import LOG_FILE, METHODS, Trial
 
@@ -83,7 +82,7 @@ def _run() -> None:
         line.update(score(trial.model, passages))
         if FLAGS.glue_dir:
             line["sst2_accuracy"] = trial.fine_tune(FLAGS.glue_dir)
-        line.update(training=described, machine=machine.describe())
+        line.update(training=described, machine=describe_machine())
         add_lines(path, [line])
         sst2 = f", SST-2 {line['sst2_accuracy']:.1%}" if FLAGS.glue_dir else ""
         print(
@@ -99,11 +98,10 @@ def _define_plot_flags() -> None:
 
 
 def _plot() -> None:
-    from benchmarks import drawing
     from benchmarks.time_to_quality.plot import draw
 
     lines = [line for path in FLAGS.results.split(",") for line in read_lines(path)]
-    drawing.save(draw(lines), FLAGS.output_file)
+    save_figure(draw(lines), FLAGS.output_file)
 
 
 #: What `script.run` takes, by the first argument.

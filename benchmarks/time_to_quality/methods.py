@@ -17,7 +17,7 @@ from absl import flags
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from benchmarks.json_lines import read_lines
+from benchmarks.common import read_lines
 
 LOG_FILE = "log.txt"
 _PEER = os.path.join(os.path.dirname(__file__), "peer.py")

@@ -6,8 +6,7 @@ As transformers' example for masked language models does it (run_mlm_no_trainer.
 all text in a row, cut into blocks, masked anew in every epoch, AdamW with a linear schedule; here
 with torch.compile, in bfloat16 or float32 (--precision). The schedule follows the clock, so that it
 ends with the time. A share of the time can go to short blocks first. Runs in the peer's
-environment, without this project or TensorFlow; writes a Hugging Face folder. A run that was
-interrupted goes on from its last checkpoint, with the time that it had used by then.
+environment, without this project or TensorFlow; writes a Hugging Face folder.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import argparse
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 
@@ -29,8 +27,6 @@ from torch.nn import functional
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu"}
 WARM_UP_SHARE = 0.06
 SHORT_LENGTH = 32
-CHECKPOINT_FILE = "checkpoint.pt"
-CHECKPOINT_MINUTES = 5
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -118,16 +114,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=args.learning_rate, weight_decay=0.01, fused=True
     )
-    checkpoint = os.path.join(args.output_dir, CHECKPOINT_FILE)
-    steps, used = dict.fromkeys(blocks, 0), 0.0
-    if os.path.exists(checkpoint):
-        state = torch.load(checkpoint, weights_only=True)
-        if state["settings"] != vars(args):
-            sys.exit(f"{checkpoint} is of a run with other settings; use another folder.")
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        steps, used = state["steps"], state["seconds"]
-        print(f"continuing after {used / 60:.1f} minutes, step {sum(steps.values())}", flush=True)
+    steps = dict.fromkeys(blocks, 0)
 
     def loss_of(ids: torch.Tensor, positions: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
@@ -137,20 +124,17 @@ def main() -> None:
             return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
 
     compiled = torch.compile(loss_of, dynamic=False)
-    losses, shown, saved = [], began, time.monotonic()
+    losses, shown = [], began
     positions = args.batch_size * args.seq_length
     streams = {
-        length: batches(
-            rows, positions // length, args.masked_share, tokenizer, args.seed + sum(steps.values())
-        )
+        length: batches(rows, positions // length, args.masked_share, tokenizer, args.seed)
         for length, rows in blocks.items()
     }
     # A user's second run finds the compiled code in a cache, so compiling does not count.
     compiling = time.monotonic()
     for length in [SHORT_LENGTH] * (args.short_share > 0) + [args.seq_length]:
         compiled(*next(streams[length])).backward()
-    # Nor does the start of a continued run: its checkpoint has the time of the first one.
-    began = time.monotonic() - used if used else began + time.monotonic() - compiling
+    began += time.monotonic() - compiling
     while (share := (time.monotonic() - began) / (60 * args.minutes)) < 1:
         length = SHORT_LENGTH if share < args.short_share else args.seq_length
         rate = min(share / WARM_UP_SHARE, (1 - share) / (1 - WARM_UP_SHARE))
@@ -167,18 +151,6 @@ def main() -> None:
             shown = time.monotonic()
             loss_now = np.mean(losses[-100:])
             print(f"{share:.0%} step {sum(steps.values())} loss {loss_now:.3f}", flush=True)
-        if time.monotonic() - saved > 60 * CHECKPOINT_MINUTES:
-            saved = time.monotonic()
-            state = {
-                "settings": vars(args),
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "steps": steps,
-                "seconds": saved - began,
-            }
-            os.makedirs(args.output_dir, exist_ok=True)
-            torch.save(state, checkpoint + ".tmp")
-            os.replace(checkpoint + ".tmp", checkpoint)
     model.save_pretrained(args.output_dir)
     shutil.copy(os.path.join(args.tokenizer_dir, "spiece.model"), args.output_dir)
     settings = (
@@ -198,8 +170,6 @@ def main() -> None:
     }
     with open(os.path.join(args.output_dir, "training.json"), "w", encoding="utf-8") as f:
         json.dump(result, f)
-    if os.path.exists(checkpoint):
-        os.remove(checkpoint)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks import drawing
+from benchmarks.common import load_pyplot
 
 #: Panels of the plot: scores, how to label them, and by what to multiply them.
 _PANELS = (
@@ -28,7 +28,7 @@ def draw(lines: Sequence[Mapping[str, Any]]) -> Any:
     Args:
       lines: of results.jsonl.
     """
-    pyplot = drawing.load_pyplot()
+    pyplot = load_pyplot()
     from matplotlib import ticker
 
     panels = [panel for panel in _PANELS if any(panel[0] in line for line in lines)]

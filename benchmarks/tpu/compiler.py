@@ -13,12 +13,10 @@ standard library, JAX and NumPy only.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 # Without a TPU, these keep JAX from looking for one and libtpu from asking for the machine's.
@@ -43,47 +41,18 @@ _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _PARTS = ("argument", "output", "alias", "temp", "generated_code")
 
 
-def parser(program: str) -> argparse.ArgumentParser:
-    """Returns a parser of a program and of the devices to compile it for.
-
-    Args:
-      program: what the first argument is.
-    """
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("program", help=program)
-    arguments.add_argument("--topology", required=True, help="A slice, such as v5e:2x2.")
-    arguments.add_argument("--chip_config", help="megacore: both cores of a chip are one device.")
-    arguments.add_argument("--replicas", type=int, default=1, help="Devices of the program.")
-    arguments.add_argument("--keep", help="File for the text of the compiled program, .gz.")
-    return arguments
-
-
-def devices(options: argparse.Namespace) -> list[Any]:
-    """Returns descriptions of the devices that a program runs on."""
-    extra = {"chip_config_name": options.chip_config} if options.chip_config else {}
-    described = topologies.get_topology_desc(
-        platform="tpu", topology_name=options.topology, **extra
-    )
-    return list(described.devices[: options.replicas])
-
-
-def described(compile_program: Callable[[], Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Compiles a program; returns what the compiler says of it.
-
-    Args:
-      compile_program: returns the client's executable.
-      options: of `parser`.
-    """
+def described(options: argparse.Namespace) -> dict[str, Any]:
+    """Compiles a program for one device; returns what the compiler says of it."""
     began = time.time()
-    versions = {"jax": jax.__version__, "device": devices(options)[0].device_kind}
+    extra = {"chip_config_name": options.chip_config} if options.chip_config else {}
+    slice_of = topologies.get_topology_desc(platform="tpu", topology_name=options.topology, **extra)
+    device = slice_of.devices[0]
+    versions = {"jax": jax.__version__, "device": device.device_kind}
     try:
-        program = compile_program()
+        program = compile_hlo(options.program, device)
     except jax.errors.JaxRuntimeError as error:
         return {**versions, "seconds": time.time() - began, "error": str(error)[:2000]}
     text = program.hlo_modules()[0].to_string()
-    if options.keep:
-        with gzip.open(options.keep, "wt", encoding="utf-8") as f:
-            f.write(text)
     cost, memory = program.cost_analysis(), program.get_compiled_memory_stats()
     cost = cost[0] if isinstance(cost, list) else cost
     # Of the main computation: the bodies of loops are not in it.
@@ -99,21 +68,21 @@ def described(compile_program: Callable[[], Any], options: argparse.Namespace) -
     }
 
 
-def compile_hlo(options: argparse.Namespace) -> Any:
-    """Returns the executable of a serialized program that replicas run together."""
-    chosen = devices(options)
-    with open(options.program, "rb") as f:
+def compile_hlo(path: str, device: Any) -> Any:
+    """Returns the executable of a serialized program for one device."""
+    with open(path, "rb") as f:
         text = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(f.read()))
     with mlir.make_ir_context():
         module = ir.Module.parse(_COPY.sub(r"stablehlo.convert \1 : \2", text))
-    compile_options = xla_client.CompileOptions()
-    compile_options.num_replicas, compile_options.num_partitions = len(chosen), 1
-    compile_options.device_assignment = xla_client.DeviceAssignment.create(
-        np.array([[device.id] for device in chosen])
-    )
-    return chosen[0].client.compile(module, _jax.DeviceList(tuple(chosen)), compile_options)
+    options = xla_client.CompileOptions()
+    options.num_replicas = options.num_partitions = 1
+    options.device_assignment = xla_client.DeviceAssignment.create(np.array([[device.id]]))
+    return device.client.compile(module, _jax.DeviceList((device,)), options)
 
 
 if __name__ == "__main__":
-    OPTIONS = parser("A serialized HloModuleProto.").parse_args()
-    print(json.dumps(described(lambda: compile_hlo(OPTIONS), OPTIONS)))
+    PARSER = argparse.ArgumentParser()
+    PARSER.add_argument("program", help="A serialized HloModuleProto.")
+    PARSER.add_argument("--topology", required=True, help="A slice, such as v5e:2x2.")
+    PARSER.add_argument("--chip_config", help="megacore: both cores of a chip are one device.")
+    print(json.dumps(described(PARSER.parse_args())))

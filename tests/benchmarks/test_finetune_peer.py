@@ -12,8 +12,7 @@ from albert_tf.tasks.classification.task import ClassificationSpec, TextClassifi
 from albert_tf.tasks.squad.data import Answer, Question
 from albert_tf.tasks.squad.features import SquadSpec
 from albert_tf.tasks.squad.task import SquadTask
-from benchmarks.finetune.__main__ import measure_glue
-from benchmarks.finetune.peer import write_rows
+from benchmarks.finetune import open_glue, write_rows
 from tests.support import stand_ins
 
 pytestmark = pytest.mark.tooling
@@ -67,4 +66,4 @@ def test_both_libraries_train_on_the_same_answers(tmp_path):
 
 def test_tasks_that_predict_numbers_are_refused(tmp_path):
     with pytest.raises(AlbertError, match="STS-B predicts numbers"):
-        measure_glue("STS-B", str(tmp_path))
+        open_glue("STS-B", str(tmp_path))

@@ -6,26 +6,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 
 import numpy as np
 import pytest
 
-from albert_tf.data import records
 from albert_tf.errors import AlbertError
-from albert_tf.training.monitors import read_metrics
-from albert_tf.weights.load import open_source
-from benchmarks.gpu_step import emit, pretrain, program, run, traffic
-from benchmarks.gpu_step.cards import CARDS, peak_flops, target_config
+from benchmarks.gpu_step import emit, pretrain, program, run
 from benchmarks.gpu_step.program import SLOT, STEP, WEIGHT, Parameter, Program
 from benchmarks.peers import protocol
-from benchmarks.random_step import predictions_of, random_columns
 from tests.support.builders import tiny_config
-from tests.support.device_side import ROOT, needs_jax, run_here, run_with_jax
+from tests.support.device_side import needs_jax, run_with_jax
 
 pytestmark = pytest.mark.tooling
 
-CUDA_PYTHON = os.environ.get("JAX_CUDA_PYTHON", str(ROOT / ".venv-peers/cuda/bin/python"))
 CONFIG = tiny_config(100)
 LENGTH, ROWS = 16, 4
 SCHEDULE = {"learning_rate": 0.01, "num_train_steps": 10, "num_warmup_steps": 2}
@@ -33,14 +26,11 @@ SCHEDULE = {"learning_rate": 0.01, "num_train_steps": 10, "num_warmup_steps": 2}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Records, and a program of them with a reference of four steps, in "check"."""
+    """A program, and one with a reference of four steps, in "check"."""
     folder = tmp_path_factory.mktemp("gpu_step")
     CONFIG.to_json(str(folder / "config.json"))
-    layout = records.pretraining_features(LENGTH, predictions_of(LENGTH))
-    examples = records.encode_examples(random_columns(CONFIG, LENGTH, 6 * ROWS), layout)
-    records.write_shard(str(folder / "a.tfrecord"), examples)
     shape = emit.Shape(str(folder / "config.json"), LENGTH, ROWS)
-    options = emit.Options(SCHEDULE, input_file=str(folder / "a.tfrecord"))
+    options = emit.Options(SCHEDULE)
     emit.emit(shape, str(folder / "programs/check"), options, reference_steps=4)
     emit.emit(shape, str(folder / "programs/00_tiny"), options)
     return folder
@@ -59,24 +49,6 @@ def test_a_program_takes_the_batch_and_the_state_and_returns_the_state(folder):
     assert "loss" in loaded.metrics
 
 
-def test_outputs_that_are_not_the_state_are_refused(folder):
-    loaded = Program.load(str(folder / "programs/check"))
-    parameters = list(loaded.parameters)
-    dims = [emit._HLO_TYPES[p.dtype] + emit._dimensions(p) for p in parameters]
-    aliases = [f"{{{i}}}: ({n}, {{}}, may-alias)" for i, n in enumerate(loaded.updates, 1)]
-
-    def header(aliases, outputs):
-        layout = f"{{({', '.join(dims)})->({', '.join(outputs)})}}"
-        return f"HloModule x, alias={{{', '.join(aliases)}}}, entry_computation_layout={layout}\n"
-
-    outputs = ["f32[10]", *(dims[i] for i in loaded.updates)]
-    assert emit._updates(header(aliases, outputs), parameters) == loaded.updates
-    with pytest.raises(AlbertError, match="parameters are not"):
-        emit._updates(header(aliases[:-1], outputs), parameters)
-    with pytest.raises(AlbertError, match="outputs are not"):
-        emit._updates(header(aliases, [*outputs[:-1], "f32[7]"]), parameters)
-
-
 def test_initial_weights_depend_on_the_seed_and_the_name():
     def value(name, seed=1, **fields):
         parameter = Parameter(WEIGHT, name, (50, 40), "float32", **fields)
@@ -88,19 +60,6 @@ def test_initial_weights_depend_on_the_seed_and_the_name():
     assert np.abs(value("a")).max() <= np.float32(0.04)
     assert value("a").std() == pytest.approx(0.02 * 0.88, rel=0.05)  # Cut at two deviations.
     assert (value("gamma", value=1.0) == 1).all()
-
-
-def test_batches_are_repeated_and_keep_their_types(folder, tmp_path):
-    loaded = Program.load(str(folder / "programs/check"))
-    path = str(folder / "programs/check" / program.BATCHES_FILE)
-    batches = program.Batches(path, loaded)
-    assert len(batches) == 4
-    assert batches[0]["input_word_ids"].dtype == np.int32
-    assert all(np.array_equal(batches[1][name], batches[5][name]) for name in batches[1])
-    wrong = {name: value[:2] for name, value in batches[0].items()}
-    program.save_batches(str(tmp_path / "b.npz"), [wrong])
-    with pytest.raises(ValueError, match="input_mask is"):
-        program.Batches(str(tmp_path / "b.npz"), loaded)
 
 
 @pytest.mark.parametrize("part_bytes", [None, 1000])
@@ -123,80 +82,12 @@ def test_a_program_needs_config_length_and_rows(text):
         emit.parse_shape(text)
 
 
-def test_programs_are_named_after_their_shape():
-    assert emit.parse_shape("x/tiny.json:32:8").folder == "tiny_32x8"
-
-
 @pytest.mark.parametrize(
     ("kind", "tflops"),
     [("NVIDIA H100 80GB HBM3", 989), ("NVIDIA H100 PCIe", 756), ("NVIDIA L40S", 362), ("cpu", 0)],
 )
 def test_the_peak_is_that_of_the_card(kind, tflops):
-    assert (peak_flops(kind) or 0) == tflops * 1e12
-
-
-@pytest.mark.parametrize("card", CARDS)
-def test_a_card_is_described_to_the_compiler(card):
-    text = target_config(card)
-    assert text.count("{") == text.count("}") == 3
-    assert f'name: "{CARDS[card]["name"]}"' in text
-    assert peak_flops(CARDS[card]["name"]) == 989e12
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not os.path.exists(CUDA_PYTHON),
-    reason="There is no environment .venv-peers/cuda, nor one that JAX_CUDA_PYTHON names.",
-)
-def test_a_step_compiles_for_a_gpu_that_is_not_there(folder):
-    command = [CUDA_PYTHON, "-m", "benchmarks.gpu_step", "compile", "--programs", "programs"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert not done.returncode, done.stdout + done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["program"] for line in lines] == ["00_tiny", "check"]
-    assert all(line["step_gib"] > line["state_gib"] > 0 for line in lines)
-    assert all(line["kernels"] > 20 for line in lines)
-
-
-HLO = """HloModule m
-
-%inside (p: f32[1000000]) -> f32[1000000] {
-  %p = f32[1000000]{0} parameter(0)
-  ROOT %twice = f32[1000000]{0} add(%p, %p)
-}
-
-ENTRY %main (x: bf16[1024,1024], y: pred[1024,1024]) -> f32[512,1024] {
-  %x = bf16[1024,1024]{1,0} parameter(0)
-  %y = pred[1024,1024]{1,0} parameter(1)
-  %both = (bf16[1024,1024]{1,0}, s32[]) fusion(%x, %y), kind=kLoop, calls=%inside
-  %first = bf16[1024,1024]{1,0} get-tuple-element(%both), index=0
-  %one = s32[] get-tuple-element(%both), index=1
-  %next = s32[] fusion(%one), kind=kLoop, calls=%inside
-  ROOT %sums = f32[512,1024]{1,0:T(8,128)} custom-call(%first), custom_call_target="gemm"
-}
-"""
-
-
-def test_the_traffic_of_a_compiled_program_is_that_of_its_large_kernels():
-    # The fusion reads 2 + 1 MiB and writes 2, the call reads 2 and writes 2.
-    assert traffic.of_hlo(HLO) == {"kernels": 2, "moved_gib": 0.0}
-    larger = HLO.replace("1024,1024]", "131072,1024]").replace("512,1024]", "65536,1024]")
-    assert traffic.of_hlo(larger) == {"kernels": 2, "moved_gib": round(9 / 8, 1)}
-
-
-def test_the_traffic_of_a_graph_is_that_of_the_operations_that_are_needed():
-    import tensorflow as tf
-
-    @tf.function
-    def inner(x):
-        tf.exp(x)  # Nothing needs it.
-        return tf.reshape(x, [512, 2**18]) + 1.0
-
-    function = tf.function(lambda x: tf.sqrt(inner(x)) * tf.constant(2.0))
-    graph = function.get_concrete_function(tf.TensorSpec([2**27])).graph
-    # Three operations of half a GiB in and out each.
-    assert traffic.of_graph(graph) == {"kernels": 3, "moved_gib": 3.0}
+    assert (run.peak_flops(kind) or 0) == tflops * 1e12
 
 
 class StandIn:
@@ -328,21 +219,6 @@ def test_a_log_is_cut_where_the_run_goes_on(tmp_path):
 
 
 @needs_jax
-@pytest.mark.slow
-def test_a_run_that_diverges_is_stopped_with_a_status_of_its_own(folder, tmp_path):
-    shape = emit.Shape(str(folder / "config.json"), LENGTH, ROWS)
-    schedule = {"learning_rate": 1e30, "num_train_steps": 10, "num_warmup_steps": 0}
-    emit.emit(shape, str(tmp_path / "one"), emit.Options(schedule))
-    printed = run_with_jax(
-        "pretrain", f"--program={tmp_path}/one", f"--data={tmp_path}/one/{program.BATCHES_FILE}",
-        f"--output_dir={tmp_path}/states", "--steps=5", status=pretrain.DIVERGED,
-    )  # fmt: skip
-    assert "Training has diverged: " in printed and "not finite" in printed
-    assert os.listdir(tmp_path / "states") == ["metrics.jsonl"]
-    assert not pretrain.newest_state(str(tmp_path / "states"))
-
-
-@needs_jax
 def test_the_step_in_jax_has_tensorflows_losses(folder, tmp_path):
     output = tmp_path / "results.json"
     options = ["--peer_python=", "--turns=2", "--turn_seconds=0.05", f"--output={output}"]
@@ -357,45 +233,3 @@ def test_the_step_in_jax_has_tensorflows_losses(folder, tmp_path):
     assert entry["ours"]["tokens_per_second"]["median"] > 0
     # A step keeps the state where it was.
     assert entry["ours"]["alias_bytes"] > 0.9 * entry["ours"]["output_bytes"]
-
-
-@needs_jax
-@pytest.mark.slow
-def test_run_pretraining_goes_on_where_the_device_stopped(folder, tmp_path):
-    one, records_file = f"{folder}/programs/00_tiny", f"{folder}/a.tfrecord"
-    data, states, output = (str(tmp_path / name) for name in ("data.npz", "states", "run"))
-    common = [f"--program={one}", f"--input_file={records_file}"]
-    run_here("-m", "benchmarks.gpu_step", "data", *common, "--steps=10", f"--output={data}")
-
-    trained = (
-        "pretrain", f"--program={one}", f"--data={data}", f"--output_dir={states}", "--log_steps=1"
-    )  # fmt: skip
-    run_with_jax(*trained, "--steps=3", "--save_steps=2")
-    assert sorted(os.listdir(states)) == ["metrics.jsonl", "state-2.npz", "state-3.npz"]
-    run_with_jax(*trained, "--steps=6", "--part_mib=0.01")
-    with open(f"{states}/metrics.jsonl", encoding="utf-8") as f:
-        losses = {line["step"]: line["loss"] for line in map(json.loads, f)}
-    reference = Program.load(str(folder / "programs/check")).reference["metrics"]["loss"]
-    # The batches are those of the reference, and stopping has changed nothing.
-    assert list(losses.values())[:4] == pytest.approx(reference, abs=run.LOSS_TOLERANCE)
-    assert list(losses) == [1, 2, 3, 4, 5, 6]
-
-    state = f"--state={states}/state-6.npz"
-    made = (
-        "-m", "benchmarks.gpu_step", "checkpoint", *common, state, f"--output_dir={output}",
-        f"--metrics={states}/metrics.jsonl",
-    )  # fmt: skip
-    run_here(*made)
-    assert [entry["step"] for entry in read_metrics(output)] == [1, 2, 3, 4, 5, 6]
-    assert "is not empty" in run_here(*made, status=1)
-    stored = program.load_state(f"{states}/state-6.npz")
-    source = open_source(output)
-    for parameter in Program.load(one).of_kind(WEIGHT):
-        assert np.array_equal(source.read(parameter.name), stored[parameter.name])
-    resumed = run_here(
-        "run_pretraining.py", "--do_train", f"--input_file={records_file}",
-        f"--albert_config_file={folder}/config.json", f"--output_dir={output}",
-        f"--train_batch_size={ROWS}", "--precision=mixed_bfloat16",
-        *(f"--{name}={value}" for name, value in SCHEDULE.items()),
-    )  # fmt: skip
-    assert f"Resuming {output} at step 6." in resumed

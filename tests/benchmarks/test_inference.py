@@ -41,12 +41,12 @@ def test_texts_have_exactly_so_many_pieces_and_are_always_the_same():
 
 def test_single_texts_are_shown_in_milliseconds_and_batches_by_rate():
     lines = [line("saved_model", "1x32", 20), line("saved_model", "4x8", 100, 3e-5)]
-    rows = table([*lines, line("mine", "4x8", 50)]).splitlines()
+    rows = table([*lines, line("python", "4x8", 50)]).splitlines()
     assert rows[0] == "m"
     assert rows[2] == "| way | 1x32, ms | 4x8, texts/s | difference |"
     assert rows[4].startswith("| SavedModel, ids | 20.0 (20.0 … 20.0) | 40.0 (")
     assert rows[4].endswith("| 3e-05 |")
-    assert rows[5].startswith("| mine |  | 80.0 (")
+    assert rows[5].startswith("| Python |  | 80.0 (")
 
 
 @pytest.mark.parametrize("shape", ["32", "1x", "x32", "0x32", "1x2", "1x32x2"])

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.weights.pretrained_model import load_pretrained
-from benchmarks.json_lines import read_lines
+from benchmarks.common import read_lines
 from benchmarks.time_to_quality import scoring
 from benchmarks.time_to_quality.plot import draw
 from benchmarks.time_to_quality.scoring import read_passages, score

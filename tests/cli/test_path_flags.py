@@ -23,7 +23,6 @@ from albert_tf.cli.path_flags import (
 )
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from benchmarks.path_lists import define_path_list
 from data_prep import split_sentences
 from tests.support.script_flags import temporary_flags
 
@@ -131,13 +130,9 @@ def test_a_missing_home_directory_is_refused(home, monkeypatch):
 def test_every_item_of_a_list_is_expanded(home, fresh_flags):
     define_path("one", "~/default", "A path.")
     define_paths("several", None, "Paths.")
-    define_path_list("listed", ["~/a"], "Paths.")
-    define_path_list("named", None, "Paths by name.", named=True)
-    fresh_flags(["script", "--several=~/a*, ~/b,c~,gs://b/~x", "--named=x=~/x,y=~/a=b"])
+    fresh_flags(["script", "--several=~/a*, ~/b,c~,gs://b/~x"])
     assert fresh_flags.one == f"{home}/default"
     assert fresh_flags.several == f"{home}/a*,{home}/b,c~,gs://b/~x"
-    assert fresh_flags.listed == [f"{home}/a"]
-    assert fresh_flags.named == [f"x={home}/x", f"y={home}/a=b"]
 
 
 def test_a_script_reads_and_writes_below_the_home_directory(home, run_script):

@@ -7,8 +7,7 @@ import gzip
 import pytest
 
 from albert_tf.errors import AlbertError
-from benchmarks.paper import __main__ as kit
-from benchmarks.paper.corpus import documents, main, split
+from benchmarks.paper.corpus import documents, split
 
 pytestmark = pytest.mark.tooling
 
@@ -53,7 +52,3 @@ def test_a_text_without_held_out_documents_changes_nothing(tmp_path):
         split(str(tmp_path / "a.txt"), str(tmp_path / "out"))
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["train.txt"]
     assert (tmp_path / "out/train.txt").read_text() == "before"
-
-
-def test_the_command_is_one_of_the_kit():
-    assert kit.COMMANDS["corpus"][0] is main

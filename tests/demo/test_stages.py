@@ -9,7 +9,7 @@ import pytest
 
 import albert_tf
 from albert_tf.errors import AlbertError
-from benchmarks.stages import LOG_FILE, RECORD_FILE, Stage, is_finished, run_stages
+from demo.stages import LOG_FILE, RECORD_FILE, Stage, is_finished, run_stages
 
 #: Appends a line to <folder>/log on each run; exits with --status.
 SCRIPT = """
