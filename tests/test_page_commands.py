@@ -71,7 +71,7 @@ OTHER_PAGES = {
 NOT_RUN_PAGES = {
     "benchmarks/README.md": (5, "environments of other libraries; GPUs"),
     "docs/index.md": (1, "tests/test_setup.py"),
-    "docs/not_run.md": (17, "a TPU, Google Cloud, clusters"),
+    "docs/not_run.md": (14, "a TPU, Google Cloud, clusters"),
     "docs/performance.md": (3, "benchmarks with whole data sets, other libraries or large models"),
     "docs/reproduction.md": (2, "hours; tests/benchmarks/paper runs smaller tables"),
     "docs/results/gpu.md": (
