@@ -20,7 +20,7 @@ SMALLER = {
     "--eval_every_steps=1000 --save_checkpoints_steps=1000": "--eval_every_steps=2 "
     "--max_eval_steps=2 --save_checkpoints_steps=2",
     "--num_train_epochs=10": "--train_step=4",
-    "--precision=auto --time_budget=45m": "--max_eval_steps=2 --time_budget=3m",
+    "--time_budget=45m": "--max_eval_steps=2 --time_budget=3m",
     "--num_shallow_steps=7000": "--num_shallow_steps=2",
     "--num_train_steps=6000": "--num_train_steps=4",
     "--num_warmup_steps=240": "--num_warmup_steps=1",

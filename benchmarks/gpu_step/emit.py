@@ -157,14 +157,7 @@ def main() -> None:
 
 
 def emit(shape: Shape, folder: str, options: Options, reference_steps: int = 0) -> None:
-    """Lowers a step and writes its folder.
-
-    Args:
-      shape: of the step.
-      folder: to write.
-      options: of the programs.
-      reference_steps: steps that TensorFlow makes, too.
-    """
+    """Lowers a step and writes its folder; TensorFlow makes `reference_steps`, too."""
     from albert_tf.data.context import InputContext
 
     config = AlbertConfig.load(shape.config)
@@ -187,15 +180,7 @@ def build(
     schedule: dict[str, float],
     reference_batches: Sequence[dict[str, np.ndarray]] = (),
 ) -> tuple[Program, bytes]:
-    """Returns a program and its serialized HLO.
-
-    Args:
-      config: of the model.
-      step: to lower.
-      source: of its batches.
-      schedule: arguments of `learning_rate_at`.
-      reference_batches: of the steps that TensorFlow makes, too.
-    """
+    """Returns a program and its serialized HLO; TensorFlow makes steps of `reference_batches`."""
     from albert_tf.tasks.pretraining.task import PretrainingTask
 
     function = StepFunction(step, PretrainingTask(config, source), source, **schedule)
@@ -275,9 +260,7 @@ def _fill(variable: Any) -> float | None:
 def _updates(text: str, parameters: list[Parameter]) -> tuple[int, ...]:
     """Returns the number of the parameter that each output but the first replaces.
 
-    Args:
-      text: the program as HLO text, whose first line names inputs and outputs that share memory.
-      parameters: of the program.
+    The first line of the HLO text names inputs and outputs that share memory.
 
     Raises:
       AlbertError: the outputs are not the metrics and every part of the state once.

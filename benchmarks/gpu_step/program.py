@@ -182,12 +182,9 @@ def initial_value(parameter: Parameter, seed: int, stddev: float) -> np.ndarray:
 
 
 def save_state(path: str, state: dict[str, np.ndarray], part_bytes: int | None = None) -> None:
-    """Writes arrays by name as an .npz file, which appears only when complete.
+    """Writes arrays as an .npz file, which appears only when complete.
 
-    Args:
-      path: of the file.
-      state: to write.
-      part_bytes: the file is cut into parts of this size, path.part00 and so on; None: it is not.
+    With `part_bytes`, it is cut into parts of this size, path.part00 and so on.
     """
     temporary = f"{path}.tmp"
     with open(temporary, "wb") as f:

@@ -9,7 +9,7 @@ process, which waits while the other is measured. Figures are medians over the t
 and maximum; ratios compare rates of the same turn. "peak share" is the model's FLOPs per second
 (albert_tf.modeling.flops) divided by the card's dense bf16 rate. Both keep their batches on the
 device; ours repeats a few, transformers has one. transformers updates with AdamW, ours with LAMB.
-Both predict only the masked positions, unless --peer_all_positions is given.
+Both predict only the masked positions.
 
 Results are written after each program, so that they are kept if the time runs out.
 """
@@ -65,7 +65,6 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--peer_python", default=sys.executable, help="The peer's; empty: no peer.")
     add("--peer_mode", default="compile", choices=("eager", "compile", "max_autotune"))
     add("--peer_start_seconds", type=float, default=180.0, help="Time for the peer to compile.")
-    add("--peer_all_positions", action="store_true", help="The peer's own loss, as it is.")
     return parser.parse_args(arguments)
 
 
@@ -175,7 +174,7 @@ class Runner:
             "batch": path,
             "policy": program.step["precision"],
             "mode": self._options.peer_mode,
-            "masked_only": not self._options.peer_all_positions,
+            "masked_only": True,
             "threads": os.cpu_count(),
             "device": self._options.device,
         }

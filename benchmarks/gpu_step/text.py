@@ -42,12 +42,7 @@ _DICTIONARY_BYTES = 1 << 28
 
 
 def save_text(path: str, documents: Sequence[Document], tokenizer: Tokenizer) -> None:
-    """Writes tokenized documents and their tokenizer.
-
-    Args:
-      path: of the file, an .npz compressed with LZMA.
-      documents: tokenized documents, at least one.
-      tokenizer: of the documents.
+    """Writes tokenized documents and their tokenizer as an .npz file compressed with LZMA.
 
     Raises:
       AlbertError: there are no documents, or the vocabulary has more than 65,536 pieces.
@@ -127,11 +122,7 @@ class Text:
 
 
 def _options(program: Program, others: Mapping[str, object]) -> PretrainingOptions:
-    """Returns options of the record builder for the sequences of a program.
-
-    Raises:
-      AlbertError: an option does not exist, is out of range, or does not suit the program.
-    """
+    """Options of the record builder for the sequences of a program; AlbertError for wrong ones."""
     (predictions,) = (p.shape[1] for p in program.of_kind(BATCH) if p.name == "masked_lm_ids")
     length = program.step["seq_length"]
     own = {"max_seq_length": length, "max_predictions_per_seq": predictions}
@@ -234,17 +225,7 @@ class TextBatches:
 def _build(
     options: Sequence[PretrainingOptions], seed: int, number: int, bucket_number: int
 ) -> dict[str, np.ndarray]:
-    """Returns the examples of a bucket in a pass.
-
-    Args:
-      options: of each kind of examples.
-      seed: of all random choices.
-      number: of the pass.
-      bucket_number: of the bucket.
-
-    Returns:
-      Arrays [examples, …] by the models' names, bool or uint16.
-    """
+    """The examples of a bucket in a pass: arrays [examples, …] by the models' names."""
     rng = np.random.default_rng([seed, number, bucket_number])
     bucket, tokenizer = _text.buckets[bucket_number], _text.tokenizer
     columns: dict[str, list[np.ndarray]] = collections.defaultdict(list)

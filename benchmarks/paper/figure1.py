@@ -87,12 +87,6 @@ def text_batches(
 ) -> Iterator[Batch]:
     """Sequences [CLS] text [SEP] of sentence files, each of one document.
 
-    Args:
-      paths: as in `corpus.documents`.
-      tokenizer: of the model.
-      max_seq_length: so long, but for the last sequence of a document.
-      num_sequences: at most so many.
-
     Yields:
       `input_word_ids` and `input_mask`, int32 [B, S].
     """

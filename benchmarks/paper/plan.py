@@ -68,7 +68,6 @@ class Plan:
       configs: the models' configurations by the path that commands name.
       cells: of each row by column: a value, or the Source of one; none if it is not to be had.
       models: folder of each row's pretrained model.
-      speeds: folder of the measurement of each row's training step.
       missing: why columns stay empty, by title.
 
     Raises:
@@ -81,7 +80,6 @@ class Plan:
         self.configs: dict[str, AlbertConfig] = {}
         self.cells: dict[str, dict[str, Any]] = {}
         self.models: dict[str, str] = {}
-        self.speeds: dict[str, str] = {}
         self.missing: dict[str, str] = {}
         self._by_folder: dict[str, Stage] = {}
         self.rows = {row.name: row for row in recipe.rows if row.config}
@@ -267,7 +265,6 @@ class Plan:
         name = f"{shape_name(row.config)}-{speed['batch_size']}x{speed['seq_length']}"
         folder = self._path("speed", name)
         flags = {"albert_config_file": config, "output_dir": folder, **speed}
-        self.speeds[row.name] = folder
         title = f"Measure the training step of {shape_name(row.config)}"
         return self._add("speed", title, folder, "-m benchmarks.paper speed", flags, [config])
 
@@ -312,7 +309,6 @@ class Plan:
             **task.get("flags", {}),
             **start,
             "output_dir": folder,
-            "cached_dir": self._path("cache"),
             **own[task_name],
         }
         title = f"Fine-tune {name} on {task_name}"

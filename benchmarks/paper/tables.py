@@ -31,9 +31,8 @@ def collect(plan: Plan) -> dict[str, Any]:
 
     Returns:
       `rows`, each with `ours` and `published` by column (numbers, lists of them, or text; shares in
-      percent) and with its model: `config`, `parameters` by part, `pretraining` flags, the folder,
-      its `training_step` if it was measured; `curves`, the held-out evaluations while training; and
-      what all of it depends on.
+      percent) and with the `config` and the folder of its model; `curves`, the held-out evaluations
+      while training; and what all of it depends on.
     """
     recipe = plan.recipe
     rows = [_row(plan, row) for row in recipe.rows]
@@ -66,16 +65,7 @@ def _row(plan: Plan, row: Row) -> dict[str, Any]:
             found["ours"][name] = value
     if row.config is None:
         return found
-    speed = plan.speeds.get(row.name)
-    if speed and is_finished(speed):
-        found["training_step"] = files.read_json(os.path.join(speed, SPEED_FILE))
-    return {
-        **found,
-        "config": row.config.to_dict(),
-        "parameters": row.config.count_parameters(),
-        "pretraining": dict(plan.rows[row.name].pretraining),
-        "model": plan.models.get(row.name),
-    }
+    return {**found, "config": row.config.to_dict(), "model": plan.models.get(row.name)}
 
 
 def _value(name: str, cell: Any, column: Mapping[str, Any]) -> Any:

@@ -60,12 +60,7 @@ def build(setup: dict[str, Any]) -> Callable[[int], float]:
 def compare(
     program: Program, found: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> dict[str, Any]:
-    """Compares the first steps with TensorFlow's.
-
-    Args:
-      program: with a reference.
-      found: the same metrics.
-      state: weights and slots after the last of the steps.
+    """Compares the metrics of the first steps, and the state after them, with TensorFlow's.
 
     Returns:
       both lists of losses, the largest difference of a loss, the largest of a gradient's norm as a

@@ -7,9 +7,8 @@
     --peer_python=.venv-peers/torch/bin/python --glue_dir=glue --output_dir=runs/quality
   python -m benchmarks.time_to_quality plot --results=runs/quality/results.jsonl --output_file=a.png
 
-The methods: "budget" builds compact records and runs run_pretraining.py --time_budget. "release"
-builds masked records and trains on them as in the paper, with the learning rate scaled to the
-batch. "transformers" trains AlbertForMaskedLM with torch.compile. The time of each includes
+The methods: "budget" builds compact records and runs run_pretraining.py --time_budget,
+"transformers" trains AlbertForMaskedLM with torch.compile. The time of each includes
 start-up and processing of the text. Every model is scored by whole words of the held-out text and,
 with --glue_dir, fine-tuned on SST-2. Appends one line to results.jsonl for each model, and skips
 models that already have one; log.txt in a model's folder shows its progress. If it is stopped, run

@@ -17,13 +17,9 @@ from absl import flags
 
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from benchmarks.common import read_lines
 
 LOG_FILE = "log.txt"
 _PEER = os.path.join(os.path.dirname(__file__), "peer.py")
-#: The release's method has the paper's learning rate, scaled to this batch as run_pretraining.py
-#: does, and its share of steps that warm up.
-_RELEASE_BATCH, _RELEASE_WARM_UP = 64, 0.025
 
 FLAGS = flags.FLAGS
 
@@ -60,30 +56,6 @@ class Trial:
         if code:
             raise AlbertError(f"{' '.join(command[:3])} failed; the last lines of {path} say why.")
 
-    def build_records(self, *options: str) -> str:
-        """Builds the records to train on, in an empty folder, and returns the records' folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        output = f"{self.folder}/records"
-        self.run(
-            [
-                *(sys.executable, "data_prep/create_pretraining_data.py", "--max_seq_length=128"),
-                *(f"--input_file={FLAGS.train_file}", f"--spm_model_file={FLAGS.spm_model_file}"),
-                *(f"--output_dir={output}", "--num_workers=2", *options),
-            ]
-        )
-        return output
-
-    def pretrain(self, records: str, output_dir: str, *options: str) -> None:
-        """Trains with run_pretraining.py."""
-        self.run(
-            [
-                *(sys.executable, "run_pretraining.py", "--do_train", f"--input_file={records}"),
-                *(f"--albert_config_file={FLAGS.albert_config_file}", f"--output_dir={output_dir}"),
-                *("--precision=auto", "--log_every_steps=10", f"--random_seed={self.seed}"),
-                *options,
-            ]
-        )
-
     def fine_tune(self, glue_dir: str) -> float:
         """Fine-tunes the model on SST-2, and returns its accuracy on the development set."""
         output_dir = f"{self.folder}/sst-2"
@@ -101,28 +73,25 @@ class Trial:
 def train_budget(trial: Trial) -> dict[str, Any]:
     """Trains as `--time_budget` plans."""
     began = time.monotonic()
-    records = trial.build_records("--record_format=compact")
+    shutil.rmtree(trial.folder, ignore_errors=True)
+    records = f"{trial.folder}/records"
+    trial.run(
+        [
+            *(sys.executable, "data_prep/create_pretraining_data.py", "--max_seq_length=128"),
+            *(f"--input_file={FLAGS.train_file}", f"--spm_model_file={FLAGS.spm_model_file}"),
+            *(f"--output_dir={records}", "--num_workers=2", "--record_format=compact"),
+        ]
+    )
     left = 60 * trial.minutes - (time.monotonic() - began)
-    trial.pretrain(records, trial.model, f"--time_budget={left:.0f}s")
+    trial.run(
+        [
+            *(sys.executable, "run_pretraining.py", "--do_train", f"--input_file={records}"),
+            *(f"--albert_config_file={FLAGS.albert_config_file}", f"--output_dir={trial.model}"),
+            *("--precision=auto", "--log_every_steps=10", f"--random_seed={trial.seed}"),
+            f"--time_budget={left:.0f}s",
+        ]
+    )
     return {"plan": files.read_object(f"{trial.model}/run_config.json")}
-
-
-def train_release(trial: Trial) -> dict[str, Any]:
-    """Trains as the paper does, for as many steps as fit into the time."""
-    began = time.monotonic()
-    records = trial.build_records("--dupe_factor=10")
-    batch = f"--train_batch_size={_RELEASE_BATCH}"
-    # The schedule needs the number of steps, so a short run measures the speed.
-    short = f"{trial.folder}/speed"
-    trial.pretrain(records, short, batch, "--num_train_steps=30")
-    logged = read_lines(f"{short}/metrics.jsonl")
-    rate = max(line.get("examples_per_second", 0) for line in logged)
-    left = 60 * trial.minutes - (time.monotonic() - began)
-    steps = max(1, int(left * rate / _RELEASE_BATCH))
-    warm_up = int(_RELEASE_WARM_UP * steps)
-    schedule = (f"--num_train_steps={steps}", f"--num_warmup_steps={warm_up}")
-    trial.pretrain(records, trial.model, batch, *schedule)
-    return {"steps": steps}
 
 
 def train_transformers(trial: Trial) -> dict[str, Any]:
@@ -151,6 +120,5 @@ def train_transformers(trial: Trial) -> dict[str, Any]:
 
 METHODS: dict[str, Callable[[Trial], dict[str, Any]]] = {
     "budget": train_budget,
-    "release": train_release,
     "transformers": train_transformers,
 }

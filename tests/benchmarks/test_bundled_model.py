@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import random
 import shutil
@@ -14,7 +13,6 @@ import pytest
 
 import run_pretraining
 from albert_tf import pretrained
-from albert_tf.cli import script
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
@@ -81,16 +79,6 @@ def test_another_bundled_model_is_fine_tuned_from_its_own_weights_and_shape(bund
     assert flags["albert_config_file"] == "albert_tf/pretrained/other/config.json"
 
 
-def test_new_weights_keep_the_runs_from_random_weights(bundled, tmp_path):
-    data = str(data_for(tmp_path / "data"))
-    stages = list(finetune.stages(["sst-2"], list(finetune.STARTS), data, "out", 2).values())
-    former = [stage.fingerprint() for stage in stages]
-    (bundled / "model.safetensors").write_text("new")
-    assert [stage.fingerprint() == x for stage, x in zip(stages, former)] == [False, True]
-    (bundled / "config.json").write_text('{"hidden_size": 8}')
-    assert stages[1].fingerprint() != former[1]
-
-
 def test_unknown_tasks_and_missing_data_are_reported(tmp_path):
     with pytest.raises(AlbertError, match="no task 'mnli'; there are sst-2, cola"):
         finetune.stages(["mnli"], ["random"], str(tmp_path), "out", 3)
@@ -155,40 +143,3 @@ def test_a_run_becomes_a_bundled_model_with_card_and_manifest(
     assert again["heldout"] == manifest["heldout"] and set(again["heldout"]) == set(
         heldout.SEQUENCES
     )
-
-
-@pytest.mark.slow
-def test_scores_of_both_starts_are_collected_and_finished_runs_reused(
-    tmp_path, monkeypatch, run_script
-):
-    monkeypatch.chdir(ROOT)
-    rng = random.Random(0)
-    rows = [f"{i}\t{WORDS[i % 2]} {rng.choice(WORDS)}\tshort text\t" for i in range(40)]
-    table = "index\tsentence1\tsentence2\tlabel\n" + "".join(
-        f"{row}{('entailment', 'not_entailment')[i % 2]}\n" for i, row in enumerate(rows)
-    )
-    for split in ("train", "dev"):
-        path = tmp_path / f"data/glue/RTE/{split}.tsv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(table)
-    small = {**finetune.BENCHMARKS["rte"].flags, "train_step": 2, "eval_every_steps": 1}
-    small.update(max_seq_length=16, train_batch_size=4)
-    task = dataclasses.replace(finetune.BENCHMARKS["rte"], flags=small)
-    monkeypatch.setitem(finetune.BENCHMARKS, "rte", task)
-    monkeypatch.setattr(
-        finetune, "main", lambda run=finetune.main: script.run(run, finetune.define_flags)
-    )
-
-    flags = (f"--data_dir={tmp_path}/data", f"--output_dir={tmp_path}/out", "--tasks=rte",
-             "--num_seeds=2")  # fmt: skip
-    run_script(finetune, *flags).ok()
-    results = json.loads((tmp_path / "out/finetune.json").read_text())
-    assert all(len(results["rte"][start]["seeds"]) == 2 for start in finetune.STARTS)
-    assert results["rte"]["constant_answer"] == 0.5
-    assert str(tmp_path) not in json.dumps(results)
-    again = run_script(finetune, *flags)
-    assert again.stdout.count("finished before, reused") == 2
-    one = run_script(finetune, *flags, "--start=random")
-    assert one.stdout.count("finished before, reused") == 1
-    results = json.loads((tmp_path / "out/finetune.json").read_text())
-    assert "pretrained" not in results["rte"] and "random" in results["rte"]

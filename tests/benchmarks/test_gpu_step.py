@@ -160,13 +160,6 @@ def test_a_contestant_that_fails_does_not_stop_the_others(folder, stand_ins, tmp
     assert "ratio" in third
 
 
-def test_programs_without_time_are_skipped(folder, stand_ins, tmp_path):
-    copy_program(folder / "programs/check", tmp_path / "programs/00_tiny")
-    assert not runner(tmp_path / "programs", tmp_path, "--minutes=0.1").run()
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert results["skipped"] == ["00_tiny"]
-
-
 def test_losses_that_differ_fail_the_check(folder, stand_ins, tmp_path, capsys):
     assert not runner(folder / "programs", tmp_path).run()
     assert "FAILED" in capsys.readouterr().out
@@ -178,21 +171,6 @@ def test_a_process_is_ended_at_its_time_limit(tmp_path):
         slow.write_text("#!/bin/sh\nexec sleep 60\n")
         slow.chmod(0o755)
         protocol.Peer("ours", str(slow), {}, time_limit=0.2)
-
-
-def test_initial_weights_can_look_at_the_neighboring_tokens(folder):
-    one = Program.load(str(folder / "programs/check"))
-    given = {p.name: p for p in one.of_kind(WEIGHT)}
-    changed = emit._neighbor_attention(one)
-    assert {name.split("bert/")[1].split("/")[0] for name in changed} == {"embeddings", "encoder"}
-    assert sum(name.endswith(("query/kernel", "key/kernel")) for name in changed) == 2
-    positions = changed["bert/embeddings/position_embeddings"]
-    # The next position is a rotation away, so all have the same length.
-    assert np.linalg.norm(positions, axis=1) == pytest.approx(np.linalg.norm(positions[0]))
-    for name, value in changed.items():
-        random = program.initial_value(given[name], one.seed, one.stddev)
-        assert value.shape == random.shape and value.dtype == random.dtype
-        assert not np.array_equal(value, random)
 
 
 def test_an_entry_of_the_log_holds_means_of_the_finite_steps():
@@ -207,15 +185,6 @@ def test_an_entry_of_the_log_holds_means_of_the_finite_steps():
     assert pretrain.log_entry(9, columns) == {**expected, "padding_share": 0.25}
     lost = pretrain.log_entry(9, {**columns, "finite": np.zeros(3)})
     assert np.isnan(lost["loss"]) and lost["learning_rate"] == 0.3
-
-
-def test_a_log_is_cut_where_the_run_goes_on(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    pretrain._cut_log(str(path), 4)
-    assert not path.exists()
-    path.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n')
-    pretrain._cut_log(str(path), 4)
-    assert path.read_text() == '{"step": 2}\n{"step": 4}\n'
 
 
 @needs_jax

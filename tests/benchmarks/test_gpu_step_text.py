@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
 import lzma
 import subprocess
@@ -126,19 +125,6 @@ def test_batches_depend_on_the_seed_but_not_on_the_workers(path):
     assert all(map(equal, first[40:], batches(path, step=40, count=20)))
 
 
-def test_the_fingerprint_tells_text_options_and_seed(path, tokenizer, documents, tmp_path):
-    def fingerprint(file=path, seed=1, **options):
-        found = text.TextBatches(file, PROGRAM, [options], seed, workers=1, num_buckets=3)
-        found.close()
-        return found.fingerprint
-
-    other = str(tmp_path / "other.npz.xz")
-    text.save_text(other, documents[1:], tokenizer)
-    assert fingerprint() == fingerprint()
-    changed = [fingerprint(other), fingerprint(seed=2), fingerprint(whole_sentences=True)]
-    assert len({fingerprint(), *changed}) == 4
-
-
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
@@ -159,12 +145,6 @@ def test_another_file_is_refused(content, tmp_path):
         path.write_bytes(content)
     with pytest.raises(AlbertError, match=r"text\.npz\.xz is not a file that `text` wrote"):
         text.Text.load(str(path), num_buckets=1)
-
-
-def test_a_text_of_another_vocabulary_is_refused(path):
-    other = dataclasses.replace(PROGRAM, config={"vocab_size": 1000})
-    with pytest.raises(AlbertError, match="vocabulary of 205 pieces"):
-        text.TextBatches(path, other, [{}], seed=1, workers=1)
 
 
 def test_neither_building_nor_detecting_divergence_needs_tensorflow():

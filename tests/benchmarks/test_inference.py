@@ -11,7 +11,6 @@ import sys
 
 import pytest
 
-from albert_tf.errors import AlbertError
 from albert_tf.weights.pretrained_model import load_pretrained
 from benchmarks.inference.__main__ import parse_shape, table
 from benchmarks.inference.models import make_texts
@@ -47,12 +46,6 @@ def test_single_texts_are_shown_in_milliseconds_and_batches_by_rate():
     assert rows[4].startswith("| SavedModel, ids | 20.0 (20.0 … 20.0) | 40.0 (")
     assert rows[4].endswith("| 3e-05 |")
     assert rows[5].startswith("| Python |  | 80.0 (")
-
-
-@pytest.mark.parametrize("shape", ["32", "1x", "x32", "0x32", "1x2", "1x32x2"])
-def test_a_wrong_shape_is_named(shape):
-    with pytest.raises(AlbertError, match="--shapes has"):
-        parse_shape(shape)
 
 
 def run(folder, *arguments):

@@ -16,7 +16,6 @@ import tensorflow as tf
 from albert_tf.weights.pretrained_model import load_pretrained
 from benchmarks.common import read_lines
 from benchmarks.time_to_quality import scoring
-from benchmarks.time_to_quality.plot import draw
 from benchmarks.time_to_quality.scoring import read_passages, score
 from tests.support.cases import slow
 
@@ -83,26 +82,7 @@ def test_the_bundled_model_finds_words_of_its_books(model):
     assert 0.2 < found["word_accuracy"] < 0.6 and 1 < found["bits_per_character"] < 2
 
 
-def test_the_plot_joins_the_medians_of_each_method():
-    scores = {("a", 20): (0.1, 0.5, 0.2), ("a", 60): (0.3,), ("b", 20): (0.0, 0.1, 0.2)}
-    lines = [
-        {"method": method, "minutes": minutes, "took_minutes": minutes + seed - 1}
-        | {"word_accuracy": value, "bits_per_character": 2.0}
-        for (method, minutes), values in scores.items()
-        for seed, value in enumerate(values)
-    ]
-    for line in lines:
-        if line["method"] == "a":
-            line["sst2_accuracy"] = 0.7
-    words, bits, sst2 = draw(lines).axes
-    medians = {line.get_label(): line.get_xydata().tolist() for line in words.get_lines()}
-    assert medians["a"] == [[20, pytest.approx(20)], [59, pytest.approx(30)]]
-    assert medians["b"] == [[20, pytest.approx(10)]]
-    assert words.get_legend() and bits.get_ylabel() == "bits per character of masked words"
-    assert "b" not in [line.get_label() for line in sst2.get_lines()]
-
-
-@pytest.mark.parametrize("method", slow("budget", "release"))
+@pytest.mark.parametrize("method", slow("budget"))
 def test_a_method_trains_for_its_time_and_is_not_repeated(method, text, tmp_path):
     config = {
         "vocab_size": 8000, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2,

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import json
@@ -15,8 +14,6 @@ import types
 import pytest
 
 from albert_tf.cli import script
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling.flops import forward_flops, training_flops
 from benchmarks import step_programs
 from benchmarks.step_programs import PREDICT, STAGES, TASKS, TRAIN, Step
 from benchmarks.tpu import __main__ as tpu
@@ -90,34 +87,6 @@ def test_steps_are_compiled_for_each_combination_of_flags(tmp_path, commands, ru
     assert (
         sum("| train, recompute | albert_tiny | 128 | 8 in 2 parts |" in row for row in table) == 2
     )
-
-
-def test_the_models_own_count_includes_the_passes_of_the_stage():
-    config = AlbertConfig.load("albert_base_v2")
-    assert tpu.model_flops(STEP) == 8 * training_flops(config, 128, 19)
-    again = dataclasses.replace(STEP, recompute=True)
-    assert tpu.model_flops(again) == 8 * 4 * forward_flops(config, 128, 19)
-    choice = dataclasses.replace(STEP, task="multiple_choice", stage=PREDICT)
-    assert tpu.model_flops(choice) == 32 * forward_flops(config, 128, num_read=1)
-    squad = dataclasses.replace(choice, task="squad_1")
-    assert tpu.model_flops(squad) == 8 * forward_flops(config, 128)
-
-
-def test_the_table_names_what_does_not_fit():
-    line = {**dataclasses.asdict(STEP), "chip": "v3"}
-    sizes = {f"{part}_bytes": 2**30 for part in ("argument", "output", "alias", "temp")}
-    table = tpu.steps_table(
-        [
-            {
-                **{**line, **sizes, "flops": tpu.model_flops(STEP)},
-                **{"bytes_accessed": 5e9, "entry_cycles": 7e6},
-            },
-            {**line, "error": "x"},
-        ]
-    )
-    row = "| v3 | masked | train | albert_base_v2 | 128 | 8 | 1.00 | 1.00 | 5.0 | 7 | 0.51 | 1.00 |"
-    assert row in table
-    assert "| 8 | does not fit |" in table
 
 
 MORE_STEPS = sorted({*itertools.product(TASKS, STAGES)} - {("masked", TRAIN), ("squad_2", PREDICT)})

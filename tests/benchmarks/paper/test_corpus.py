@@ -6,7 +6,6 @@ import gzip
 
 import pytest
 
-from albert_tf.errors import AlbertError
 from benchmarks.paper.corpus import documents, split
 
 pytestmark = pytest.mark.tooling
@@ -42,13 +41,3 @@ def test_the_beginning_of_a_text_is_split_as_all_of_it(tmp_path):
         assert 0 < len(part) < len(all_of_it)
     size = sum((tmp_path / "part" / name).stat().st_size for name in ("train.txt", "heldout.txt"))
     assert 1000 <= size < 1040
-
-
-def test_a_text_without_held_out_documents_changes_nothing(tmp_path):
-    (tmp_path / "a.txt").write_text(text(0, 39))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/train.txt").write_text("before")
-    with pytest.raises(AlbertError, match="has only 39 documents"):
-        split(str(tmp_path / "a.txt"), str(tmp_path / "out"))
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["train.txt"]
-    assert (tmp_path / "out/train.txt").read_text() == "before"

@@ -15,7 +15,7 @@ import albert_tf
 from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1
-from benchmarks.paper.figure1 import LayerChanges, measure, table, text_batches
+from benchmarks.paper.figure1 import LayerChanges, measure, table
 from tests.benchmarks.paper.conftest import sentences
 
 pytestmark = pytest.mark.tooling
@@ -84,26 +84,6 @@ def test_layers_of_the_tf1_release_give_the_same_figure():
         assert layer["angle"] == pytest.approx(np.degrees(np.arccos(cosines)).mean(), rel=1e-3)
 
 
-def test_text_is_cut_into_sequences_of_one_document_each(vocabulary, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("w0 w1 w2\nw3 w4\n\nw5\n\n" + "w6 w7\n" * 50)
-    tokenizer = Tokenizer.from_file(vocabulary)
-    batches = list(text_batches([str(path)], tokenizer, 6, 12))
-    assert [len(batch["input_mask"]) for batch in batches] == [8, 4]
-    rows = [
-        " ".join(tokenizer.id_to_piece(i) for i in ids[mask > 0])
-        for batch in batches
-        for ids, mask in zip(batch["input_word_ids"], batch["input_mask"])
-    ]
-    assert rows[:4] == [
-        "[CLS] w0 w1 w2 w3 [SEP]",
-        "[CLS] w4 [SEP]",
-        "[CLS] w5 [SEP]",
-        "[CLS] w6 w7 w6 w7 [SEP]",
-    ]
-    assert len(rows) == 12
-
-
 @pytest.fixture
 def text(tmp_path):
     path = tmp_path / "text.txt"
@@ -137,23 +117,3 @@ def test_a_model_has_the_same_figure_in_any_format_and_another_model_another(
     shown = table(result["models"])
     assert shown in done.stdout and f"{bert['layers'][2]['l2_distance']:.2f}, " in shown
     assert (tmp_path / "out/figure1.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--checkpoints=model"], "'model' is not of the form name=path."),
-        (["--checkpoints=a=model,a=model"], "the name 'a' is given twice"),
-        (["--checkpoints=a={model}"], "There is no tokenizer with"),
-    ],
-)
-def test_bad_input_is_reported_in_one_sentence(
-    flags, message, run_command, save_model, text, tmp_path
-):
-    model = save_model("model", with_tokenizer=False)
-    flags = [flag.format(model=model) for flag in flags]
-    out = tmp_path / "out"
-    done = run_command("figure1", *flags, f"--input_file={text}", f"--output_dir={out}")
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert not out.exists()

@@ -3,14 +3,11 @@
 """The recipes: what they ask for is what the paper says, and faults are told."""
 
 import dataclasses
-import json
-import shutil
 
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import AlbertError
-from benchmarks.paper.recipes import FOLDER, SCALES, TABLES, load_recipe
+from benchmarks.paper.recipes import SCALES, TABLES, load_recipe
 
 pytestmark = pytest.mark.tooling
 
@@ -77,39 +74,3 @@ def test_published_averages_are_those_of_the_published_columns(table):
         if "avg" in r.published and None not in values and r.config:
             means = [sum(v) / len(v) if isinstance(v, list) else v for v in values]
             assert sum(means) / len(means) == pytest.approx(r.published["avg"], abs=0.1), r.name
-
-
-@pytest.fixture
-def changed(tmp_path):
-    """Makes a folder of recipes in which table5's first row, or the recipe, is changed."""
-    shutil.copy(f"{FOLDER}/defaults.json", tmp_path)
-
-    def make(row=None, **changes):
-        with open(f"{FOLDER}/table5.json") as f:
-            recipe = {**json.load(f), **changes}
-        recipe["rows"][0].update(row or {})
-        (tmp_path / "table5.json").write_text(json.dumps(recipe))
-        return str(tmp_path)
-
-    return make
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"row": {"tiny": {"dropuot": 0.5}}}, "the row 'None' has unknown settings: dropuot"),
-        (
-            {"row": {"config": {"num_attention_heads": 5}}},
-            "128 is not a multiple of num_attention_heads 5",
-        ),
-    ],
-)
-def test_faults_are_told(changed, changes, message):
-    with pytest.raises(AlbertError, match=message):
-        load_recipe("table5", "tiny", changed(**changes))
-
-
-def test_a_scales_own_settings_win(changed):
-    folder = changed(row={"dropout": 0.2, "tiny": {"dropout": 0.3}})
-    assert load_recipe("table5", "tiny", folder).rows[0].config.hidden_dropout_prob == 0.3
-    assert load_recipe("table5", "paper", folder).rows[0].config.hidden_dropout_prob == 0.2
