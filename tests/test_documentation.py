@@ -4,7 +4,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,39 +79,12 @@ def test_the_flag_reference_is_up_to_date(tmp_path):
     assert result.stdout == (ROOT / "docs/flags.md").read_text("utf-8"), "run `make docs`"
 
 
-def test_the_flag_reference_covers_all_commands():
-    commands = albert.COMMANDS.items()
-    scripts = {f"{c.script.replace('.', '/')}.py" for _, c in commands if c.script}
-    use = {f"albert {name} MODEL" for name, c in commands if c.takes_model}
-    assert scripts | use == set(documented_flags())
-
-
-@pytest.mark.parametrize(
-    ("page", "least"),
-    [
-        ("README.md", 5),
-        ("docs/pretraining.md", 14),
-        ("docs/not_run.md", 4),
-        ("docs/command_line.md", 10),
-        ("docs/notebooks/from_text_to_predictions.ipynb", 8),
-    ],
-)
-def test_pages_show_commands(page, least):
-    assert len(commands(ROOT / page)) >= least
-
-
 @pytest.mark.parametrize(
     ("script", "names"), [command for page in PAGES for command in commands(page)]
 )
 def test_flags_in_commands_exist(script, names):
     defaults = documented_flags()[script]
     assert [n for n in names if n not in defaults and n.removeprefix("no") not in defaults] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_are_valid_shell_code(page):
-    done = subprocess.run(["bash", "-n"], input=shell(page), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_links_exist():
@@ -154,97 +126,8 @@ def test_flags_on_the_migration_page_exist_with_these_defaults():
                 assert not default, (script, ours)
 
 
-def test_flags_in_the_prose_on_troubleshooting_and_migration_exist():
-    known = {flag for defaults in documented_flags().values() for flag in defaults}
-    for name in ("migration", "troubleshooting"):
-        text = (ROOT / f"docs/{name}.md").read_text("utf-8")
-        # The first column of a migration table holds other programs' flags.
-        text = re.sub(r"^\| `--.*? \|", "", text, flags=re.M)
-        named = set(re.findall(r"--([a-z]\w+)", text))
-        assert len(named) > 20
-        assert {f for f in named if f not in known and f.removeprefix("no") not in known} == set()
-
-
-def build_site(project, folder):
-    # Not --quiet, which suppresses the warnings that --strict counts.
-    config = project / "mkdocs.yml"
-    command = ["mkdocs", "build", "--strict", "--config-file", config, "--site-dir"]
-    return subprocess.run(
-        [sys.executable, "-m", *command, folder], capture_output=True, text=True, timeout=120
-    )
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The folder of the built site."""
-    folder = tmp_path_factory.mktemp("site")
-    done = build_site(ROOT, folder)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.mark.tooling
-def test_the_site_shows_examples_of_docstrings_as_code_and_keeps_flags_whole(site):
-    api = (site / "api.html").read_text("utf-8")
-    count = len(re.findall(r"<strong>Example:</strong></p>\s*<div class=\"language-python", api))
-    assert count > 5
-    assert "<summary>Example" not in api
-    guide = (site / "guides/fine_tune.html").read_text("utf-8")
-    assert '<code><span class="flag">--text_pair_column</span></code>' in guide
-
-
-@pytest.mark.tooling
-def test_the_site_has_all_pages_and_loads_nothing_from_other_hosts(site):
-    pages = {page.relative_to(ROOT / "docs") for page in PAGES if ROOT / "docs" in page.parents}
-    built = {page.relative_to(site) for page in site.rglob("*.html")}
-    assert {page.with_suffix(".html") for page in pages} <= built
-    # Not README.md, which MkDocs takes for the first page of a folder.
-    assert "assets/data_flow.svg" in (site / "index.html").read_text("utf-8")
-    loaded = [
-        target
-        for page in site.rglob("*.html")
-        for target in re.findall(
-            r"""<(?:link|script|img|iframe)\b[^>]*?(?:href|src)=["'](.*?)["']""",
-            page.read_text("utf-8"),
-        )
-    ]
-    assert len(loaded) > 10
-    assert [target for target in loaded if "//" in target] == []
-
-
-@pytest.mark.tooling
-@pytest.mark.parametrize(
-    ("link", "complaint"),
-    [
-        ("nowhere.md", "'nowhere.md'"),
-        ("../benchmarks/nowhere.md", "'../benchmarks/nowhere.md'"),
-        ("flags.md#nowhere", "does not contain an anchor '#nowhere'"),
-    ],
-)
-def test_the_site_is_not_built_with_a_broken_link(tmp_path, link, complaint):
-    project = tmp_path / "project"
-    project.mkdir()
-    for name in SITE:
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, project / name)
-    with (project / "docs/index.md").open("a") as page:
-        page.write(f"\n[broken]({link})\n")
-    done = build_site(project, tmp_path / "site")
-    assert done.returncode == 1
-    assert complaint in done.stdout + done.stderr
-
-
 def test_citation_and_changelog_state_the_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert citation["version"] == __version__
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.search(rf"^## .*\b{re.escape(__version__)}\b", changelog, flags=re.M)
-
-
-def test_make_lists_its_targets_within_80_columns():
-    # Without the option, make called by make (as in `make test`) prints its folder.
-    command = ["make", "--no-print-directory", "help"]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
-    targets = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[0]
-    assert [line.split()[1] for line in shown.splitlines()] == targets.split()
-    assert max(map(len, shown.splitlines())) <= 80

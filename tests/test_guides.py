@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The code blocks of docs/guides run, in their order, with small models and data."""
 
-import csv
 import gzip
 import json
 import re
 
-import numpy as np
 import pytest
 
-from tests.support.pages import ROOT, code_blocks, replaced, run_page, run_python_blocks
+from tests.support.pages import ROOT, replaced, run_page
 from tests.support.small_tasks import squad_content
 
 GUIDES = ROOT / "docs/guides"
@@ -21,70 +19,6 @@ SHARES = re.compile(r"^(mean vectors|TF-IDF|both) +([\d.]+)% +([\d.]+)% +([\d.]+
 
 def guide(name):
     return (GUIDES / f"{name}.md").read_text("utf-8")
-
-
-def test_every_guide_is_run_here():
-    assert {path.stem for path in GUIDES.glob("*.md")} == {
-        "fine_tune",
-        "pretrain_at_scale",
-        "question_answering",
-        "search",
-    }
-    # Neither of the languages that are run is hidden in an indented block.
-    for path in GUIDES.glob("*.md"):
-        languages = {block.language for block in code_blocks(path.read_text("utf-8"))}
-        assert languages <= {"bash", "python", "text", "json"}
-        assert len(re.findall(r"^ *```\w", path.read_text("utf-8"), flags=re.M)) == len(
-            code_blocks(path.read_text("utf-8"))
-        )
-
-
-def write_books(folder, paragraphs):
-    """Copies the first paragraphs of two books, of at least 200 characters each."""
-    for name in ("darwin", "doyle"):
-        text = (BOOKS / f"heldout/{name}.txt").read_text("utf-8")
-        long = [part for part in text.split("\n\n") if len(" ".join(part.split())) >= 200]
-        path = folder / f"demo/data/books/heldout/{name}.txt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n\n".join(long[:paragraphs]))
-
-
-def test_the_blocks_about_vectors_and_search_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_books(tmp_path, paragraphs=8)
-    measured, _, _ = guide("search").partition("\n## 5.")
-    names, printed = run_python_blocks(measured)
-    np.testing.assert_allclose(np.linalg.norm(np.load("passages.npy"), axis=1), 1, rtol=1e-5)
-    assert len(names["passages"]) == 16
-    # A passage is nearest to itself.
-    assert names["search"](names["passages"][9])[0][1] == names["passages"][9]
-    assert names["queries"].tolist() == [5]
-    assert [name for name, *_ in SHARES.findall(printed)] == ["mean vectors", "TF-IDF", "both"]
-    # Both neighbours are in the index, and the 100 best results are all of it.
-    assert all(share == "100.0" for *_, share in SHARES.findall(printed))
-
-
-@pytest.mark.slow
-def test_the_search_guide_runs_and_prints_its_figures(tmp_path, hub):
-    with open(tmp_path / "pairs.csv", "w", newline="") as f:
-        csv.writer(f).writerows([["query", "passage", "score"], ["a", "b", 1], ["c", "d", 2]])
-    (tmp_path / "dev.csv").write_bytes((tmp_path / "pairs.csv").read_bytes())
-    page = guide("search")
-    shorter = {
-        "train_step=150": "train_step=2",
-        "[:, :20]": "[:, :2]",
-        "--output_dir=runs/similarity": "--output_dir=runs/similarity --train_step=2",
-    }
-    printed = run_page(replaced(page, shorter), tmp_path, hub)
-    assert "3354 passages" in printed
-    stated, computed = (
-        {name: [float(share) for share in shares] for name, *shares in SHARES.findall(text)}
-        for text in (page, printed)
-    )
-    assert stated["TF-IDF"] == computed["TF-IDF"]
-    for name in ("mean vectors", "both"):  # These depend on the processor, a little.
-        np.testing.assert_allclose(stated[name], computed[name], atol=1)
-    assert json.loads((tmp_path / "runs/similarity/eval_results.json").read_text())
 
 
 @pytest.mark.slow

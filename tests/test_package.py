@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -26,20 +25,6 @@ def test_importing_the_package_does_not_import_tensorflow():
     assert python("import albert_tf, sys; print('tensorflow' in sys.modules)") == "False"
 
 
-@pytest.mark.parametrize("name", ["AlbertConfig", "Tokenizer", "RunConfig", "TrainSpec"])
-def test_classes_without_tensorflow_do_not_import_it(name):
-    code = f"import albert_tf, sys; albert_tf.{name}; print('tensorflow' in sys.modules)"
-    assert python(code) == "False"
-
-
-def test_evaluation_imports_neither_optimizers_nor_exports():
-    code = (
-        "import sys, run_classifier, albert_tf.tasks.runner, albert_tf.tasks.glue.run;"
-        "print({'tensorflow_addons', 'tensorflow_text', 'tensorflow_hub'} & set(sys.modules))"
-    )
-    assert python(code) == "set()"
-
-
 def test_importing_the_export_check_does_not_change_sys_path():
     code = "import sys; paths = [*sys.path]; import albert_tf.export.probe_process as probe; "
     assert python(code + "print(paths == sys.path)") == "True"
@@ -50,12 +35,6 @@ def test_all_public_names_exist():
     for name in albert_tf.__all__:
         assert getattr(albert_tf, name) is not None
     assert {"AlbertEncoder", "AlbertPretrainer", "Estimator", "EvalSpec"} <= set(dir(albert_tf))
-
-
-def test_deprecation_warnings_in_our_code_are_errors():
-    warnings.warn_explicit("old", DeprecationWarning, "a.py", 1, module="gast.astn")
-    with pytest.raises(DeprecationWarning):
-        warnings.warn_explicit("old", DeprecationWarning, "b.py", 1, module="albert_tf.io.files")
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -3,7 +3,6 @@
 """The commands of pages run as pasted, on small files and models, and print what the pages show.
 
 The commands of a page run in their order in one shell. Settings that take long are replaced.
-OTHER_PAGES and NOT_RUN_PAGES list the pages with code that is not run here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf.keras2 import keras
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.weights.checkpoint import write_tf1, write_tf2
+from albert_tf.weights.checkpoint import write_tf2
 from tests.support import stand_ins
 from tests.support.pages import (
     ROOT,
@@ -31,7 +30,7 @@ from tests.support.pages import (
     run_python_blocks,
     shell_commands,
 )
-from tests.support.releases import write_archive, write_release
+from tests.support.releases import write_archive
 from tests.support.weights import weights_of
 
 GLUE = ("cola", "sst-2", "sts-b", "rte", "wnli")
@@ -50,46 +49,7 @@ NOT_RUN = {
     "checkpoints": {
         "python -m benchmarks.interchange": "it needs environments with other libraries",
     },
-    "troubleshooting": {},
-    "scale": {},
-    "clusters": {
-        "export TF_CONFIG": "tests/distributed/test_scripts_in_a_cluster.py starts such workers",
-    },
 }
-
-#: Pages whose code other tests run: all of it, or what can be.
-OTHER_PAGES = {
-    "docs/guides/fine_tune.md": "tests/test_guides.py",
-    "docs/guides/pretrain_at_scale.md": "tests/test_guides.py",
-    "docs/guides/question_answering.md": "tests/test_guides.py",
-    "docs/guides/search.md": "tests/test_guides.py",
-    "docs/languages.md": "tests/test_languages_page.py",
-    "docs/pretraining.md": "tests/test_pretraining_page.py",
-    "docs/python.md": "tests/test_python_page.py",
-}
-#: Pages with code that nobody runs as it is there: the number of such blocks, and why.
-NOT_RUN_PAGES = {
-    "benchmarks/README.md": (5, "environments of other libraries; GPUs"),
-    "docs/index.md": (1, "tests/test_setup.py"),
-    "docs/not_run.md": (14, "a TPU, Google Cloud, clusters"),
-    "docs/performance.md": (3, "benchmarks with whole data sets, other libraries or large models"),
-    "docs/reproduction.md": (2, "hours; tests/benchmarks/paper runs smaller tables"),
-    "docs/results/gpu.md": (
-        1,
-        "a GPU; tests/benchmarks/test_gpu_step.py runs it with JAX on the CPU",
-    ),
-    "docs/results/inference.md": (1, "other libraries and large models"),
-    "docs/results/time_to_quality.md": (
-        1,
-        "hours, and transformers; tests/benchmarks/test_time_to_quality.py",
-    ),
-    "docs/results/tpu_compile.md": (2, "they need a TPU's compiler"),
-    "docs/results/models.md": (3, "how results were made; hours"),
-    "docs/serving.md": (12, "tests/export/test_serving.py runs what needs no server"),
-    "docs/tensorboard.md": (2, "tests/test_tensorboard_page.py; the other starts a server"),
-}
-#: Languages of blocks: of commands, of programs, and of what is not run.
-LANGUAGES = {"bash", "sh", "python", "text", "json", "proto", "dockerfile"}
 
 
 def page(name):
@@ -132,44 +92,6 @@ def run_page_commands(name, replacements, folder, before=(), environment=None):
 @pytest.fixture(autouse=True)
 def seeded():
     keras.utils.set_random_seed(1)
-
-
-@pytest.mark.parametrize("name", NOT_RUN)
-def test_every_command_of_a_page_is_run_but_for_these(name):
-    commands = shell_commands(page(name))
-    for beginning in NOT_RUN[name]:
-        assert sum(command.text.startswith(beginning) for command in commands) == 1
-    assert any(is_run(name, command) for command in commands)
-
-
-def _outside_blocks(text):
-    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
-
-
-def test_every_page_with_code_is_run_or_listed():
-    pages = [ROOT / "README.md", ROOT / "benchmarks/README.md", *(ROOT / "docs").rglob("*.md")]
-    here = {path_of(name) for name in NOT_RUN}
-    with_code = {}
-    for path in pages:
-        text = path.read_text("utf-8")
-        blocks = code_blocks(text)
-        assert {block.language for block in blocks} <= LANGUAGES, path
-        assert len(re.findall(r"^ *(?:```|~~~)", text, flags=re.M)) == 2 * len(blocks), path
-        if path.name != "flags.md":  # Written from the scripts' --help.
-            assert not re.search(r"^    (python|pip|make|albert) ", _outside_blocks(text), re.M), (
-                path
-            )
-        programs = [block for block in blocks if block.language == "python"]
-        if path in here:
-            # These Python blocks are run below, and by tests/test_wheel.py.
-            assert not programs or path.stem in ("export", "checkpoints", "README")
-        elif count := len(shell_commands(text)) + len(programs):
-            with_code[str(path.relative_to(ROOT))] = count
-    for test in OTHER_PAGES.values():
-        assert (ROOT / test).exists()
-    listed = {path: count for path, (count, _) in NOT_RUN_PAGES.items()}
-    assert listed == {path: n for path, n in with_code.items() if path not in OTHER_PAGES}
-    assert {*OTHER_PAGES} <= {*with_code}
 
 
 @pytest.mark.parametrize(
@@ -333,74 +255,3 @@ def test_the_page_about_checkpoints_runs(tmp_path, hub, monkeypatch):
     assert set(names["outputs"]) >= {"sequence_output", "mlm_logits", "sop_logits"}
     inputs = {"input_word_ids": ones, "input_mask": ones, "input_type_ids": 0 * ones}
     assert names["own"](inputs).shape == (1, 3)
-
-
-@pytest.mark.slow
-def test_the_commands_about_problems_run(tmp_path):
-    write_release(tmp_path / "albert_base", "vocab.txt")
-    model = AlbertPretrainer(stand_ins.config())
-    release = tmp_path / "albert_xlarge_v2"
-    write_tf1(str(release), model.config, stand_ins.tokenizer(), weights_of(model))
-    before = ["tar czf albert_xlarge_v2.tar.gz albert_xlarge_v2"]
-    exported, filled = run_page_commands("troubleshooting", {}, tmp_path, before)
-    assert "The SavedModel is in exports/encoder" in exported
-    assert "The capital of France is" in filled
-
-
-@pytest.mark.slow
-def test_records_are_built_by_beam_in_several_processes(tmp_path):
-    (tmp_path / "text").mkdir()
-    for name in ("darwin", "doyle"):
-        text = (ROOT / f"demo/data/books/heldout/{name}.txt").read_text("utf-8")
-        with gzip.open(tmp_path / f"text/{name}.txt.gz", "wt") as f:
-            f.write(text)
-    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
-    shutil.copy(ROOT / "demo/data/books/heldout/darwin.txt", tmp_path / "text.txt")
-    smaller = {
-        "pip install apache-beam": "true",
-        "--num_shards=1000": "--num_shards=4",
-        "workers=4": "workers=2",
-        "30k-clean.model\n```\n\nThis command measures": "30k-clean.model --turns=1\n```\n\nThis "
-        "command measures",
-    }
-    run_page_commands("scale", smaller, tmp_path, ["FILES=."])
-    assert len(read(tmp_path / "records/manifest.json")["shards"]) == 4
-
-
-TWO_DEVICES = """
-import runpy
-import sys
-
-import tensorflow as tf
-
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-@pytest.mark.slow
-def test_several_devices_train(tmp_path):
-    (tmp_path / "two_devices.py").write_text(TWO_DEVICES)
-    stand_ins.config().to_json(str(tmp_path / "config.json"))
-    shutil.copy(stand_ins.VOCABULARY, tmp_path / "30k-clean.model")
-    build = "python data_prep/create_pretraining_data.py --spm_model_file=30k-clean.model"
-    before = []
-    for part, name in (("train", "darwin"), ("heldout", "doyle")):
-        shutil.copy(ROOT / f"demo/data/books/heldout/{name}.txt", tmp_path / f"{part}.txt")
-        before.append(
-            f"{build} --input_file={part}.txt --output_dir=records/{part} --max_seq_length=64"
-        )
-    changes = {
-        "make setup && .venv/bin/python -m pip install -e '.[gpu]'": "true",
-        ".venv/bin/python -c": "python -c",
-        "keep_running.sh python run_pretraining.py": "keep_running.sh python two_devices.py "
-        "run_pretraining.py",
-        "albert_base_v2 --output_dir=runs/base \\\n  --train_batch_size=4096": "config.json "
-        "--output_dir=runs/base \\\n  --num_train_steps=2 --max_eval_steps=2 --train_batch_size=32",
-    }
-    devices, trained = run_page_commands("clusters", changes, tmp_path, before)
-    assert devices.splitlines()[-1] == "[]" or "PhysicalDevice" in devices
-    assert "Devices: 2 CPUs" in trained
-    assert np.isfinite(read(tmp_path / "runs/base/eval_results.json")["masked_lm_loss"])

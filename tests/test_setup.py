@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/setup.sh: the Python and the versions that it chooses, and its errors."""
 
-import shutil
-import sys
-
 import pytest
 from packaging.requirements import Requirement
 
@@ -41,14 +38,6 @@ def test_a_missing_python_is_reported_in_one_sentence(project):
     assert not (project / ".venv").exists()
 
 
-def test_too_little_disk_space_is_reported_before_anything_is_created(project):
-    project.put("bin/df", "echo header; echo disk 9999999 9000000 $((500 * 1024)) 90% /")
-    result = set_up(project, PYTHON=sys.executable)
-    assert result.returncode == 1
-    assert "Only 500 MB of disk are free" in result.stderr
-    assert not (project / ".venv").exists()
-
-
 @pytest.mark.parametrize("minor", [8, 14])
 def test_a_given_interpreter_of_another_version_is_refused(project, minor):
     project.put_pythons(mine=minor, python3=11)
@@ -80,15 +69,6 @@ def test_the_given_interpreter_python3_the_newest_and_python_are_chosen_in_this_
     assert f"Making .venv with Python 3.{minor}.0" in set_up(project, **environment).stdout
 
 
-def test_python3_is_preferred_to_other_versions(project):
-    project.put_pythons(python3=12, python3_11=11, python3_13=13)
-    result = set_up(project)
-    assert result.returncode == 0, result.stderr
-    assert "Making .venv with Python 3.12.0" in result.stdout
-    assert "-r requirements-dev.txt" in (project / "called-pip").read_text()
-    assert "Set-up finished." in result.stdout
-
-
 def test_uv_is_called_only_without_a_suitable_python(project):
     project.put_pythons(python3=14, python3_11=8)
     project.put("bin/uv", 'echo "$@" >called; exit 2')
@@ -96,32 +76,6 @@ def test_uv_is_called_only_without_a_suitable_python(project):
     assert result.returncode == 1
     assert "uv could not get Python 3.13" in result.stderr
     assert "--python 3.13 .venv" in (project / "called").read_text()
-
-
-def test_current_versions_get_their_own_folder_and_need_python_3_10(project):
-    project.put_pythons(python3=9, python3_10=10)
-    result = set_up(project, "--current")
-    assert result.returncode == 0, result.stderr
-    assert "Making .venv-current with Python 3.10.0" in result.stdout
-    assert not (project / ".venv").exists()
-    refused = set_up(project, "--current", PYTHON="python3", HOME="/elsewhere")
-    assert refused.returncode == 0  # The environment exists already.
-    shutil.rmtree(project / ".venv-current")
-    refused = set_up(project, "--current", PYTHON="python3")
-    assert refused.stderr.splitlines() == [
-        "error: PYTHON=python3 is not a Python 3.10-3.13 with venv; name another."
-    ]
-
-
-def test_current_versions_equal_those_of_python_3_12(project):
-    project.put_pythons(python3=11)
-    assert set_up(project, "--current").returncode == 0
-    assert "-r .venv-current/requirements.txt" in (project / "called-pip").read_text()
-    lines = (project / ".venv-current/requirements.txt").read_text().splitlines()
-    written = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    assert {r.name: str(r.specifier) for r in written} == requirements_for("3.12")
-    assert all(r.marker is None for r in written)
-    assert len(written) == len(requirements_for("3.12"))
 
 
 def test_the_two_sets_of_versions_differ_from_python_3_12_on():
@@ -144,23 +98,6 @@ def test_a_folder_that_is_no_environment_is_refused_and_kept(project, name):
         f"error: {name} cannot be the environment's folder; give a name that begins with .venv."
     ]
     assert (project / "docs/index.md").exists()
-
-
-def test_the_environment_goes_into_the_given_folder(project):
-    project.put_pythons(python3=12)
-    result = set_up(project, ".venv-other")
-    assert result.returncode == 0, result.stderr
-    assert (project / ".venv-other/bin/python").exists() and not (project / ".venv").exists()
-    assert "-r requirements-dev.txt" in (project / "called-pip").read_text()
-
-
-def test_an_unreachable_package_index_is_reported_and_the_log_kept(project):
-    unreachable = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
-    result = set_up(project, PYTHON=sys.executable, PIP_CONFIG_FILE="/dev/null", **unreachable)
-    assert result.returncode == 1
-    assert "the network or the package index cannot be reached" in result.stderr
-    assert "No matching distribution" in (project / "runs/setup.log").read_text()
-    assert not list((project / ".venv").glob(".installed-*"))
 
 
 def test_a_broken_environment_is_removed(project):

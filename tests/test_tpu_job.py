@@ -107,15 +107,6 @@ def test_a_tpu_is_never_deleted_while_its_state_is_unknown_or_can_pass(answer, j
     assert names(calls) == ["describe", "describe", "describe", "ssh"]
 
 
-def test_a_failed_creation_is_tried_again(job):
-    missing = "1 ERROR: NOT_FOUND"
-    done, calls = job(
-        describe=[missing, missing, "0 READY"], create=["1 RESOURCE_EXHAUSTED: no capacity", "0 "]
-    )
-    assert done.returncode == 0, done.stderr
-    assert names(calls) == ["describe", "create", "describe", "create", "describe", "ssh"]
-
-
 def test_a_failed_deletion_does_not_lose_the_tpu(job):
     done, calls = job(
         describe=["0 PREEMPTED", "0 PREEMPTED", "0 READY"],
@@ -132,23 +123,3 @@ def test_a_script_that_keeps_failing_ends_the_job_with_its_status(job):
     assert names(calls) == ["describe", "ssh"] * 3
     assert "three times in a row with exit status 1" in done.stderr
     assert "still exists" in done.stderr
-
-
-def test_connections_that_fail_do_not_end_the_job(job):
-    done, calls = job(describe=["0 READY"], ssh=[*["255 connection timed out"] * 5, "0 "])
-    assert done.returncode == 0, done.stderr
-    assert names(calls) == ["describe", "ssh"] * 6
-
-
-def test_what_is_missing_is_said_before_gcloud_is_asked(job, tmp_path):
-    done = subprocess.run([SCRIPT], capture_output=True, text=True)
-    assert (done.returncode, done.stderr[:6]) == (2, "usage:")
-    variables = dict.fromkeys(("TPU", "ZONE", "ACCELERATOR", "VERSION"), "x")
-    done = subprocess.run(
-        [SCRIPT, tmp_path / "none.sh"],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert "none.sh cannot be read" in done.stderr

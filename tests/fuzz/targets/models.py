@@ -124,23 +124,6 @@ def _hugging_face(name: str) -> Callable[[Path], Path]:
     return make
 
 
-def _safetensors_header(folder: Path) -> Path:
-    data = (GOLDEN / "hf_tiny/model.safetensors").read_bytes()
-    _hugging_face("config.json")(folder)
-    path = folder / "header.json"
-    path.write_bytes(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return path
-
-
-def _load_safetensors_header(path: Path) -> None:
-    data = (GOLDEN / "hf_tiny/model.safetensors").read_bytes()
-    rest = data[8 + int.from_bytes(data[:8], "little") :]
-    header = path.read_bytes()
-    whole = len(header).to_bytes(8, "little") + header + rest
-    path.with_name("model.safetensors").write_bytes(whole)
-    _load(path)
-
-
 def _archive(folder: Path) -> Path:
     path = folder / "release.tar.gz"
     with tarfile.open(path, "w:gz") as f:
@@ -152,13 +135,6 @@ def _archive(folder: Path) -> Path:
 def _unpack(path: Path) -> None:
     archives._unpacked.clear()
     archives.unpack(str(path))
-
-
-def _plain_archive(folder: Path) -> Path:
-    path = folder / "release.tar"
-    with tarfile.open(path, "w") as f:
-        f.add(GOLDEN / "tf1_tiny/albert_config.json", "tiny/albert_config.json")
-    return path
 
 
 def _zip_archive(folder: Path) -> Path:
@@ -178,7 +154,6 @@ TARGETS = {
         _hugging_face("tokenizer_config.json"), _load, True
     ),
     "safetensors": Target(_hugging_face("model.safetensors"), _load),
-    "header of safetensors": Target(_safetensors_header, _load_safetensors_header, True),
     "WordPiece vocabulary": Target(written("vocab.txt", "\n".join(PIECES)), _use_tokenizer),
     "SentencePiece model": Target(_sentencepiece, _use_tokenizer),
     "tokenizer.json": Target(_tokenizer_json, _use_tokenizer, True),
@@ -189,6 +164,5 @@ TARGETS = {
     "index of a checkpoint": Target(_own("ckpt.index"), _load),
     "data of a checkpoint": Target(_own("ckpt.data-00000-of-00001"), _load),
     "archive.tar.gz": Target(_archive, _unpack),
-    "archive.tar": Target(_plain_archive, _unpack),
     "archive.zip": Target(_zip_archive, _unpack),
 }

@@ -16,9 +16,7 @@ from albert_tf.data.context import InputContext
 from albert_tf.data.manifest import Manifest
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_errors import data_errors
-from albert_tf.data.record_files import record_files
 from albert_tf.tasks.pretraining.data import open_records
-from data_prep.spill import Document, Runs, SpillWriter, read_bucket
 from tests.fuzz.targets.target import CONFIG, PIECES, Target, vocabulary
 
 
@@ -120,29 +118,11 @@ def _check_payload(path: Path) -> None:
             pass
 
 
-def _spill(folder: Path) -> Path:
-    writer = SpillWriter(str(folder), 3)
-    for number in range(5):
-        lengths = np.array([2, 3], np.int32)
-        writer.add(Document(number, lengths, np.arange(5, dtype=np.int32)))
-    writer.finish()
-    return Path(Runs.path(str(folder), 0, 0))
-
-
-def _read_spill(path: Path) -> None:
-    for bucket in range(3):
-        read_bucket(str(path.parent), Runs(num_buckets=3, num_files=1), [bucket])
-
-
 TARGETS = {
     "masked records": Target(_records("masked", False), _check_records),
     "compact records": Target(_records("compact", True), _check_records),
     "manifest of masked records": Target(_manifest("masked"), _check_records, True),
     "manifest of compact records": Target(_manifest("compact"), _check_records, True),
-    "shards of a manifest": Target(
-        _manifest("masked"), lambda path: record_files(str(path.parent)), True
-    ),
     "payload of a masked record": Target(_payload("masked"), _check_payload),
     "payload of a compact record": Target(_payload("compact"), _check_payload),
-    "spilled tokens": Target(_spill, _read_spill),
 }

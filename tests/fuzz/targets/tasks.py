@@ -4,16 +4,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 from albert_tf.io import files
 from albert_tf.tasks.classification.glue_tasks import GLUE_TASKS
 from albert_tf.tasks.glue.data import describe
-from albert_tf.tasks.glue.submission import average_predictions
 from albert_tf.tasks.multiple_choice.data import check_labelled, read_questions, read_race
-from albert_tf.tasks.squad.answer_files import read_answers
 from albert_tf.tasks.squad.data import Question, answer_span, read_squad
 from albert_tf.tasks.squad.scoring import score
 from tests.fuzz.targets.target import Target, written
@@ -60,9 +57,6 @@ _QUESTION = {
 }
 
 
-_ANSWER = {"text": "old", "start": 31, "end": 34, "probability": 1.0}
-
-
 def _read_squad(path: Path) -> None:
     for question in read_squad(str(path), version="2.0"):
         for answer in question.answers:
@@ -83,25 +77,12 @@ def _glue(name: str, content: str) -> Target:
     return Target(written(file, content), lambda path: describe(task, str(path.parents[1])))
 
 
-def _read_server_predictions(path: Path) -> None:
-    task = next(task for task in GLUE_TASKS if task.name == "rte")
-    split = dataclasses.replace(task.of("test")[0], rows=2)
-    average_predictions([str(path)], task, split)
-
-
 def _questions(path: Path) -> list[Question]:
     return read_squad(str(written("squad/dev.json", _SQUAD)(path.parent)), version="2.0")
 
 
 def _score_predictions(path: Path) -> None:
     score(_questions(path), files.read_object(str(path)), version="2.0")
-
-
-def _read_answers(path: Path) -> None:
-    other = {"nbest_predictions.json": {"q": [_ANSWER]}, "null_odds.json": {"q": 0.5}}
-    for name in other.keys() - {path.name}:
-        written(name, other[name])(path.parent)
-    read_answers(str(path.parent), ["q"], null_odds=True)
 
 
 def _score_odds(path: Path) -> None:
@@ -118,26 +99,11 @@ TARGETS = {
         "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
         "0\tn\tf\t2012\t1\tx\ty\ta\tb\t3.5\n",
     ),
-    "GLUE predictions": Target(
-        written(
-            "RTE.tsv",
-            "id\tprediction\tentailment\tnot_entailment\n0\tentailment\t0.7\t0.3\n"
-            "1\tentailment\t0.5\t0.5\n",
-        ),
-        _read_server_predictions,
-    ),
     "SQuAD": Target(written("dev.json", _SQUAD), _read_squad, True),
     "RACE": Target(written("dev/high/1.txt", _ARTICLE), _read_race, True),
-    "RACE in one file": Target(
-        written("dev/high/all.txt", json.dumps(_ARTICLE) + json.dumps(_ARTICLE)), _read_race
-    ),
     "multiple choice": Target(written("q.jsonl", json.dumps(_QUESTION)), _read_questions, True),
     "SQuAD predictions": Target(
         written("p.json", {"q1": "very old", "q2": ""}), _score_predictions, True
     ),
-    "answers of a member": Target(
-        written("nbest_predictions.json", {"q": [_ANSWER]}), _read_answers, True
-    ),
-    "null odds of a member": Target(written("null_odds.json", {"q": 1.5}), _read_answers, True),
     "null odds": Target(written("odds.json", {"q1": -1.5, "q2": 2}), _score_odds, True),
 }
