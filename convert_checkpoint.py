@@ -18,9 +18,9 @@ from absl import flags, logging
 
 from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
-from albert_tf.export.conversion import FORMATS, WEIGHTS_DTYPES, convert
 from albert_tf.io import folders
 from albert_tf.pretrained.locate import NAMES, check_model
+from albert_tf.weights.conversion import FORMATS, WEIGHTS_DTYPES, convert
 
 FLAGS = flags.FLAGS
 
@@ -36,8 +36,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "to", None, FORMATS, "tf2: an albert_tf checkpoint, albert_config.json and tokenizer.json. "
         "tf1: a checkpoint of the TF1 release, with its variable names. hf: config.json and "
-        "model.safetensors. tfhub: an encoder SavedModel with .mlm and .sop; see also "
-        "export_tfhub.py.", required=True
+        "model.safetensors. SavedModels: export_tfhub.py.", required=True
     )  # fmt: skip
     define_path(
         "output_dir",

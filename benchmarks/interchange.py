@@ -29,12 +29,12 @@ from albert_tf.cli import script
 from albert_tf.cli.path_flags import define_path
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.conversion import convert
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf2
+from albert_tf.weights.conversion import convert
 from benchmarks.interchange_peers import TRANSFORMERS_MODELS
 
 #: Of float32 outputs, relative to values above 1 and absolute below.

@@ -20,11 +20,13 @@ import convert_checkpoint
 import data_prep.create_pretraining_data
 import data_prep.split_sentences
 import data_prep.train_sentencepiece
+import export_tfhub
 import run_classifier
 import run_pretraining
 from albert_tf.weights.checkpoint import check_checkpoint
 from albert_tf.weights.run_folder import BestRecord, checkpoints_in
 from tests.support.builders import tiny_config, write_tokenizer
+from tests.support.releases import write_release
 from tests.training.damage import files_below, stored
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +78,7 @@ def disk(tmp_path_factory):
 def inputs(tmp_path_factory):
     """A folder with the programs' inputs, on another disk."""
     folder = tmp_path_factory.mktemp("inputs")
+    write_release(folder / "release", "vocab.txt")
     rng = random.Random(0)
 
     def sentence():
@@ -202,8 +205,12 @@ PROGRAMS = {
         folder="hf",
     ),
     "export": Program(
-        convert_checkpoint,
-        lambda inputs, out: [f"--from_path={RELEASE}", "--to=tfhub", f"--output_dir={out / 'hub'}"],
+        export_tfhub,
+        lambda inputs, out: [
+            f"--albert_directory={inputs / 'release'}",
+            "--export_type=model_with_mlm",
+            f"--export_path={out / 'hub'}",
+        ],
         result=lambda out: (sorted(files_below(out)), stored(out / "hub/variables/variables")),
         folder="hub",
         disks=4,

@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 import run_pretraining
-from albert_tf.export.conversion import convert
+from albert_tf.weights.conversion import convert
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary

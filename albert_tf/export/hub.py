@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import AlbertError
-from albert_tf.export.model_card import Kind, ModelFacts
+from albert_tf.export.model_card import Kind
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.export.packing import merge_words, pack
 from albert_tf.export.saved_model import (
@@ -33,7 +33,6 @@ from albert_tf.export.saved_model import (
     ReusableSavedModel,
     export_in,
     input_specs,
-    publish,
     serving_signature,
     strings,
 )
@@ -172,14 +171,10 @@ def _arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def encoder_export(
     model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer | None = None
 ) -> Export:
-    """Returns the export of an encoder, with probes and assets.
+    """Returns the export of an encoder, or of one with heads, with probes and assets.
 
     The vocabulary is the asset `sp_model_file` or, for WordPiece, `vocab_file`. tokenizer.json and
     albert_config.json beside it let load_pretrained read the SavedModel.
-
-    Args:
-      model: the encoder, or with its heads.
-      tokenizer: None leaves out the vocabulary and `do_lower_case`.
     """
     root, signatures = build_encoder(model)
     assets = {"config_file": (CONFIG_FILE, _json(model.config.to_dict()))}
@@ -283,14 +278,9 @@ def export_encoder(
     overwrite: bool = False,
     precision: str = FLOAT32,
 ) -> None:
-    """Writes the encoder SavedModel, on request with its heads.
+    """Writes the encoder SavedModel of a model to `path`, on request with `.mlm` and `.sop`.
 
-    Args:
-      source: the model.
-      path: the folder to create.
-      with_heads: with `.mlm` and `.sop`.
-      overwrite: see folders.new_folder.
-      precision: one of PRECISIONS.
+    `precision` is one of PRECISIONS; on `overwrite` see folders.new_folder.
     """
     config, tokenizer = source.config_and_tokenizer()
     model_class = AlbertPretrainer if with_heads else AlbertEncoder
@@ -303,34 +293,3 @@ def export_encoder(
         lambda m: encoder_export(m, tokenizer),
     )
     source.publish(export, path, tokenizer, model, overwrite)
-
-
-def write_hub_encoder(
-    folder: str,
-    config: AlbertConfig,
-    tokenizer: Tokenizer | None,
-    weights: Mapping[str, np.ndarray],
-) -> None:
-    """Writes weights by official name as an encoder SavedModel, with both heads or none.
-
-    Raises:
-      AlbertError: weights of the encoder or of a head are missing.
-    """
-    heads = any(not name.startswith("bert/") for name in weights)
-    model = (AlbertPretrainer if heads else AlbertEncoder)(config, dtype="float32")
-    variables = model.named_weights()
-    missing = sorted(set(variables) - set(weights))
-    if missing:
-        raise AlbertError(
-            "A SavedModel holds the whole encoder and both pretraining heads or none; "
-            f"{', '.join(missing)} are missing."
-        )
-    for name, variable in variables.items():
-        variable.assign(weights[name])
-    facts = ModelFacts(
-        name="albert_encoder",
-        config=config,
-        parameters=sum(weight.size for weight in weights.values()),
-        tokenizer=tokenizer.spec if tokenizer else None,
-    )
-    publish(encoder_export(model, tokenizer), folder, facts)

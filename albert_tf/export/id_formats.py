@@ -206,13 +206,7 @@ def _run_onnx(content: bytes, batches: _Batches) -> list[Mapping[str, np.ndarray
 def check(
     id_format: IdFormat, content: bytes, function: Outputs, config: AlbertConfig
 ) -> dict[str, Any]:
-    """Compares a converted model with its source on `probe_batches`.
-
-    Args:
-      id_format: the format.
-      content: the result of `convert`.
-      function: the source.
-      config: of the model.
+    """Compares the result of `convert` with its source, `function`, on `probe_batches`.
 
     Returns:
       A report as JSON values: `bytes`, `inputs` (the shapes of the probes) and for each of the

@@ -61,11 +61,7 @@ class ModelFacts:
 def model_card(kind: Kind, signatures: Mapping[str, Any], facts: ModelFacts, check: str) -> str:
     """Returns the card as Markdown.
 
-    Args:
-      kind: of the export.
-      signatures: concrete functions by name.
-      facts: about the model.
-      check: the result of the self-check, in sentences.
+    `signatures` are concrete functions, and `check` the result of the self-check in sentences.
     """
     sections = [
         f"# {kind.title}: {facts.name}",

@@ -66,11 +66,7 @@ class ModelFolder:
         return open_source(self.weights)
 
     def config_and_tokenizer(self) -> tuple[AlbertConfig, Tokenizer]:
-        """Returns the model's configuration and tokenizer.
-
-        Raises:
-          AlbertError: one of them is missing, or they do not match.
-        """
+        """Returns both; raises AlbertError if one of them is missing, or they do not match."""
         config, tokenizer = self._source.config(), self._source.tokenizer(self.lower_case)
         for value, what in (
             (config, CONFIG_FILE),

@@ -19,10 +19,9 @@ from albert_tf.modeling.encoder import AlbertModel
 from albert_tf.modeling.kernels.graph_mode import graph_mode
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 
-#: Precisions of SavedModels. float16 would need a GPU and care with large values.
-PRECISIONS = (FLOAT32, BFLOAT16)
-#: Largest difference of bfloat16 from float32, see `self_check`: ten times what was measured.
-_BFLOAT16_TOLERANCE = 0.25
+#: Precisions of SavedModels, and the largest difference from float32, see `self_check`: for
+#: bfloat16 ten times what was measured. float16 would need a GPU and care with large values.
+PRECISIONS = {FLOAT32: TOLERANCE, BFLOAT16: 0.25}
 
 #: Returns outputs by name, from the model's inputs by name and `training`.
 Outputs = Callable[[Mapping[str, tf.Tensor], bool], dict[str, Any]]
@@ -31,20 +30,13 @@ Outputs = Callable[[Mapping[str, tf.Tensor], bool], dict[str, Any]]
 class ReusableSavedModel(tf.__internal__.tracking.AutoTrackable):
     """An object with TF-Hub's Reusable SavedModel interface, for hub.KerasLayer.
 
-    It holds variables and traced functions, but no Keras objects, so the SavedModel loads without
-    Keras and contains no path of a Python file.
-
-    Args:
-      call: a tf.function, traced for all the arguments it will be called with.
-      weights: the variables that it reads.
-      trainable: whether they can be trained.
+    It holds variables and `call`, a tf.function that is traced for all the arguments it will be
+    called with, but no Keras objects, so the SavedModel loads without Keras and contains no path of
+    a Python file.
     """
 
     def __init__(
-        self,
-        call: Callable[..., Any],
-        weights: Sequence[tf.Variable] = (),
-        trainable: bool = True,
+        self, call: Callable[..., Any], weights: Sequence[tf.Variable] = (), trainable: bool = True
     ) -> None:
         super().__init__()
         self.variables = list(weights)
@@ -67,12 +59,9 @@ def strings(name: str, rank: int = 1) -> tf.TensorSpec:
 def serving_signature(
     function: Outputs, specs: Mapping[str, tf.TensorSpec], served: bool = True
 ) -> Any:
-    """Returns the serving function: inputs by name, and outputs without lists.
+    """Returns the serving function of a model: inputs by name, and outputs without lists.
 
-    Args:
-      function: the model.
-      specs: of the inputs.
-      served: see GraphMode; not for converters, which have fusions of their own.
+    `served` (see GraphMode) is not for converters, which have fusions of their own.
     """
 
     @tf.function(autograph=False)
@@ -94,7 +83,6 @@ class Export:
       signatures: concrete functions, or functions with one signature, by name.
       probes: calls for the self-check.
       assets: see write_saved_model.
-      tolerance: see self_check.
       precision: one of PRECISIONS.
     """
 
@@ -103,7 +91,6 @@ class Export:
     signatures: Mapping[str, Any]
     probes: Sequence[Probe]
     assets: Mapping[str, tuple[str, bytes]] = dataclasses.field(default_factory=dict)
-    tolerance: float = TOLERANCE
     precision: str = FLOAT32
 
 
@@ -113,13 +100,9 @@ def export_in(
     build: Callable[[str], AlbertModel],
     export: Callable[[AlbertModel], Export],
 ) -> Export:
-    """Returns the export of a float32 model in a precision, to be compared with float32.
+    """Returns the export of a float32 model in one of PRECISIONS, to be compared with float32.
 
-    Args:
-      precision: one of PRECISIONS.
-      model: in float32, with its weights.
-      build: builds another such model, in a precision.
-      export: builds the export of a model.
+    `build` makes another such model in a precision, and `export` the export of a model.
     """
     exact = export(model)
     if precision == FLOAT32:
@@ -128,9 +111,7 @@ def export_in(
     weights = model.named_weights()
     for name, variable in rounded.named_weights().items():
         variable.assign(tf.cast(weights[name], variable.dtype))
-    return dataclasses.replace(
-        export(rounded), probes=exact.probes, tolerance=_BFLOAT16_TOLERANCE, precision=precision
-    )
+    return dataclasses.replace(export(rounded), probes=exact.probes, precision=precision)
 
 
 def write_saved_model(
@@ -152,13 +133,8 @@ def write_saved_model(
 def publish(export: Export, folder: str, facts: ModelFacts) -> float:
     """Saves an export, checks it in a fresh process, and adds the report and the model card.
 
-    Args:
-      export: the SavedModel.
-      folder: a temporary folder; the caller renames it when it is complete.
-      facts: about the model, for the card.
-
-    Returns:
-      The largest difference between the outputs of SavedModel and model.
+    Returns the largest difference between the outputs of SavedModel and model. The caller renames
+    the temporary folder when it is complete.
 
     Raises:
       AlbertError: their outputs differ too much.
@@ -168,7 +144,7 @@ def publish(export: Export, folder: str, facts: ModelFacts) -> float:
         for name, f in export.signatures.items()
     }
     write_saved_model(export.root, concrete, folder, export.assets)
-    report = self_check(folder, export.probes, export.tolerance)
+    report = self_check(folder, export.probes, PRECISIONS[export.precision])
     files.write_json(os.path.join(folder, REPORT_FILE), report)
     largest = max(max(probe["largest_difference"].values()) for probe in report["probes"])
     ran = ", ".join(f"{name} {version}" for name, version in report["versions"].items())

@@ -20,13 +20,13 @@ from absl import flags
 from albert_tf import pretrained
 from albert_tf.cli.path_flags import define_path, define_paths
 from albert_tf.errors import AlbertError
-from albert_tf.export.conversion import FLOAT16, convert
 from albert_tf.export.model_card import CARD_FILE, Kind, model_card
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.io import files, folders
 from albert_tf.io.json_values import parse_json
 from albert_tf.io.text_files import read_lines
 from albert_tf.version import __version__
+from albert_tf.weights.conversion import FLOAT16, convert
 from albert_tf.weights.pretrained_model import load_pretrained
 from albert_tf.weights.run_folder import BEST, RUN_CONFIG, TRAINING_DATA, BestRecord
 from benchmarks.bundled_model import heldout

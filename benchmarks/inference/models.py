@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.export.conversion import convert
 from albert_tf.export.hub import export_encoder
 from albert_tf.export.id_formats import lite_format, onnx_format
 from albert_tf.export.model_card import ModelFacts
@@ -29,6 +28,7 @@ from albert_tf.tasks.export import export_ids, task_export
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.specs import BFLOAT16, FLOAT32
 from albert_tf.weights.checkpoint import write_tf2
+from albert_tf.weights.conversion import convert
 from albert_tf.weights.pretrained_model import load_pretrained
 
 #: Words that fill texts up; any vocabulary has them in one or two pieces.

@@ -9,9 +9,9 @@ import json
 import pytest
 
 from albert_tf import pretrained
-from albert_tf.export.conversion import convert
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.checkpoint import write_tf2
+from albert_tf.weights.conversion import convert
 from tests.support.builders import tiny_config, vocabulary, write_tokenizer
 from tests.support.releases import write_archive
 from tests.support.web_server import serving

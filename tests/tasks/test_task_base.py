@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.export.conversion import writer
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.base import load_model_files
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
+from albert_tf.weights.conversion import writer
 from albert_tf.weights.load import load_weights
 from albert_tf.weights.run_folder import RunFolder
 from tests.tasks.conftest import CONFIG

@@ -9,37 +9,25 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_hub as hub
 
 import albert_tf
 import convert_checkpoint
 from albert_tf.errors import AlbertError
-from albert_tf.export.conversion import FORMATS, convert
 from albert_tf.huggingface.weights import SafetensorsFile, write_hugging_face
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1
+from albert_tf.weights.conversion import FORMATS, convert
 from tests.support.builders import tiny_config
 from tests.support.releases import write_release
-from tests.support.self_checks import checked_in_this_process
-from tests.support.weights import GOLDEN, golden_outputs, weights_of, write_model
+from tests.support.weights import weights_of, write_model
 
 
 @pytest.fixture
 def release(tmp_path):
     """The TF1 fixture with a vocabulary beside it."""
     return write_release(tmp_path / "release", "vocab.txt")
-
-
-@pytest.fixture(scope="module")
-def saved_release(tmp_path_factory):
-    """A SavedModel of the release; not to be changed."""
-    folder = tmp_path_factory.mktemp("saved_release")
-    with checked_in_this_process():
-        release = write_release(folder / "release", "vocab.txt")
-        convert(str(release), "tfhub", str(folder / "saved"))
-    return folder / "saved"
 
 
 def chain(start, tmp_path, *formats):
@@ -108,9 +96,7 @@ def test_groups_and_inner_groups_survive_all_formats(grouped, tmp_path):
     np.testing.assert_equal(found, weights_of(grouped))
 
 
-@pytest.mark.parametrize(
-    "to", [pytest.param(to, marks=pytest.mark.slow) if to == "tfhub" else to for to in FORMATS]
-)
+@pytest.mark.parametrize("to", FORMATS)
 def test_our_output_is_the_same_for_the_same_input(to, release, tmp_path):
     for folder in ("one", "two"):
         convert(str(release), to, str(tmp_path / folder))
@@ -118,9 +104,7 @@ def test_our_output_is_the_same_for_the_same_input(to, release, tmp_path):
         {str(p.relative_to(f)): p.read_bytes() for p in f.rglob("*") if p.is_file()}
         for f in (tmp_path / "one", tmp_path / "two")
     )
-    assert one.keys() == two.keys()
-    # TensorFlow numbers the functions of a process.
-    assert {n for n in one if one[n] != two[n]} <= {"saved_model.pb", "fingerprint.pb"}
+    assert one == two
 
 
 def test_a_model_that_shares_nothing_becomes_groups(tmp_path):
@@ -275,48 +259,3 @@ class TestScript:
         assert "Left out: output_bias, output_weights." in done.stdout
         stored = tf.train.load_checkpoint(str(tmp_path / "out")).get_variable_to_shape_map()
         assert set(stored) == {n for n in classifier.named_weights() if n.startswith("bert/")}
-
-
-@pytest.mark.parametrize("name", ["tf1_tiny", pytest.param("hf_tiny", marks=pytest.mark.slow)])
-def test_a_layer_of_tensorflow_hub_has_the_outputs_of_the_original(name, request, tmp_path):
-    folder = GOLDEN / name
-    if name == "tf1_tiny":
-        saved = request.getfixturevalue("saved_release")
-    else:
-        saved = tmp_path / "saved"
-        convert(str(folder), "tfhub", str(saved))
-    inputs, expected = golden_outputs(folder)
-    loaded = hub.load(str(saved))
-    outputs = hub.KerasLayer(loaded)(inputs)
-    rows, length = inputs["input_word_ids"].shape
-    everywhere = tf.broadcast_to(tf.range(length), [rows, length])
-    with_positions = {**inputs, "masked_lm_positions": everywhere}
-    mlm = hub.KerasLayer(loaded.mlm)(with_positions)["mlm_logits"].numpy()
-    sop = hub.KerasLayer(loaded.sop)(inputs)["sop_logits"].numpy()
-    if name == "tf1_tiny":
-        mlm = np.take_along_axis(mlm, expected["masked_lm_positions"][..., None], axis=1)
-        mlm = tf.nn.log_softmax(mlm.reshape(expected["mlm_log_probs"].shape))
-        found = {"mlm_log_probs": mlm, "sop_log_probs": tf.nn.log_softmax(sop)}
-    else:
-        found = {"mlm_logits": mlm, "sop_logits": sop}
-    for key in ("sequence_output", "pooled_output"):
-        found[key] = outputs[key]
-    for key, value in found.items():
-        np.testing.assert_allclose(value, expected[key], rtol=0, atol=1e-5, err_msg=key)
-
-
-def test_a_saved_model_comes_back_bit_by_bit(saved_release, release, tmp_path):
-    last = tmp_path / "tf1"
-    convert(str(saved_release), "tf1", str(last))
-    before, after = (tf.train.load_checkpoint(str(folder)) for folder in (release, last))
-    for name in after.get_variable_to_shape_map():
-        assert before.get_tensor(name).tobytes() == after.get_tensor(name).tobytes()
-    assert (last / "vocab.txt").read_bytes() == (release / "vocab.txt").read_bytes()
-
-
-@pytest.mark.usefixtures("self_check_here")
-def test_a_saved_model_without_heads_is_an_encoder(tmp_path):
-    tuned = write_model(tmp_path / "tuned", AlbertClassifier(tiny_config(9), 2))
-    convert(tuned, "tfhub", str(tmp_path / "saved"), allow_partial=True)
-    loaded = hub.load(str(tmp_path / "saved"))
-    assert len(loaded.variables) == 25 and not hasattr(loaded, "mlm")

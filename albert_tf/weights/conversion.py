@@ -19,7 +19,7 @@ from albert_tf.io import folders
 if TYPE_CHECKING:
     from albert_tf.weights.load import LoadReport
 
-FORMATS = ("tf2", "tf1", "hf", "tfhub")
+FORMATS = ("tf2", "tf1", "hf")
 WEIGHTS_DTYPES = FLOAT32, FLOAT16 = ("float32", "float16")
 
 
@@ -28,12 +28,10 @@ def writer(to: str) -> Callable[..., None]:
 
     It takes a folder, the AlbertConfig, the Tokenizer or None, and the weights by official name.
     """
-    from albert_tf.export.hub import write_hub_encoder
     from albert_tf.huggingface.weights import write_hugging_face
     from albert_tf.weights.checkpoint import write_tf1, write_tf2
 
-    writers = (write_tf2, write_tf1, write_hugging_face, write_hub_encoder)
-    return dict(zip(FORMATS, writers))[to]
+    return dict(zip(FORMATS, (write_tf2, write_tf1, write_hugging_face)))[to]
 
 
 def convert(
