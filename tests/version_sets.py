@@ -1,19 +1,16 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny records, a run and exports, as written by each set of versions in requirements.txt.
+"""Writes tiny records, a run and exports with the installed set of versions.
 
-  python -m tests.version_sets
+  python -m tests.version_sets FOLDER
 
-overwrites tests/golden/sets/tf2.15.tar.xz or tf2.21.tar.xz with the installed set of versions. Run
-it with both sets if a file format, the training order or the random numbers are meant to change.
-An archive contains:
+FOLDER gets:
 
   records/masked, records/compact: records of `text_lines`.
   run: a pretraining run on the compact records, stopped by a signal at step STOP of STEPS.
   run_end.npz: the weights at the end of the same run without the stop.
   encoder, classifier: SavedModels, the second one with text as input.
   lite.tflite: the same encoder for TensorFlow Lite.
-  around, around.keras: a Keras model around the same encoder, as a SavedModel and in one file.
   expected.npz: the outputs of all of these for `encoder_inputs` and TEXTS.
 """
 
@@ -23,7 +20,7 @@ import contextlib
 import dataclasses
 import shutil
 import signal
-import tarfile
+import sys
 import tempfile
 from pathlib import Path
 
@@ -35,8 +32,6 @@ from albert_tf.export.id_formats import interpreter_class, lite_format
 from albert_tf.export.model_folder import ModelFolder
 from albert_tf.io import files
 from albert_tf.keras2 import keras
-from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.pretrained.archives import unpack
 from albert_tf.tasks.classification.task import ClassificationSpec, TextClassificationTask
 from albert_tf.tasks.export import export_ids, export_task
 from albert_tf.tasks.pretraining.data import open_records
@@ -44,15 +39,12 @@ from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
-from albert_tf.weights.load import load_weights
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.train_sentencepiece import Settings, train_sentencepiece
 from tests.support.small_tasks import write_run
 from tests.training.conftest import TINY_CONFIG
 
-SETS = Path(__file__).parent / "golden" / "sets"
-NAMES = ("tf2.15", "tf2.21")
 LENGTH, VOCABULARY = 24, 60
 STOP, STEPS = 4, 8
 TEXTS = ("the naïve people, 1,000", "WANTED! bread & stone (½)", "", "river river 中国 cafe\u0301")
@@ -63,16 +55,6 @@ CONFIG = dataclasses.replace(
     max_position_embeddings=LENGTH,
     initializer_range=0.2,
 )
-
-
-def here() -> str:
-    """Returns the name of the installed set."""
-    return "tf" + ".".join(tf.__version__.split(".")[:2])
-
-
-def unpacked(name: str) -> Path:
-    """Returns a folder with the files of the set `name`."""
-    return Path(unpack(str(SETS / f"{name}.tar.xz")))
 
 
 def text_lines() -> list[str]:
@@ -155,12 +137,6 @@ def encoder_inputs() -> dict[str, np.ndarray]:
     }
 
 
-def around(encoder: AlbertEncoder) -> keras.Model:
-    """Returns a functional Keras model around an encoder; its output is float32 [B, 3]."""
-    inputs = {name: keras.Input([None], dtype=tf.int32, name=name) for name in encoder_inputs()}
-    return keras.Model(inputs, keras.layers.Dense(3)(encoder(inputs)["pooled_output"]))
-
-
 def outputs(folder: Path) -> dict[str, np.ndarray]:
     """Returns the outputs of the exports in a set's folder by name."""
     import tensorflow_hub as hub
@@ -174,7 +150,6 @@ def outputs(folder: Path) -> dict[str, np.ndarray]:
     results["classifier"] = classify(list(TEXTS))["probabilities"]
     lite = interpreter_class()(str(folder / "lite.tflite")).get_signature_runner()(**inputs)
     results |= {f"lite/{name}": value for name, value in lite.items()}
-    results["around"] = keras.models.load_model(folder / "around")(tensors)
     return {name: np.asarray(value) for name, value in results.items()}
 
 
@@ -196,35 +171,14 @@ def write(folder: Path) -> None:
         export_encoder(run, str(folder / "encoder"), with_heads=False)
         export_ids(run, None, str(work / "lite"), lite_format("none"))
         shutil.copy(work / "lite/model.tflite", folder / "lite.tflite")
-        encoder = AlbertEncoder(CONFIG)
-        load_weights(str(work / "whole"), encoder.named_weights(), whole=True)
-        around_encoder = around(encoder)
-        for name in ("around", "around.keras"):
-            around_encoder.save(folder / name)
         tokenizer = Tokenizer.from_file(str(work / "small.model"))
         spec = ClassificationSpec(("no", "yes", "maybe"), LENGTH)
         write_run(TextClassificationTask(CONFIG, tokenizer, spec), work / "classifier")
         trained = ModelFolder(str(work / "classifier"))
         export_task(TextClassificationTask, trained, str(folder / "classifier"))
-    # Logs for TensorBoard, with the same content as metrics.jsonl.
-    shutil.rmtree(folder / "run" / "events")
     np.savez_compressed(folder / "expected.npz", **outputs(folder))
-
-
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = member.mtime = 0
-    member.uname = member.gname = ""
-    return member
 
 
 if __name__ == "__main__":
     keras.utils.set_random_seed(1)
-    name = here()
-    if name not in NAMES:
-        raise SystemExit(f"There is no set {name}.")
-    with tempfile.TemporaryDirectory() as temporary:
-        write(Path(temporary) / name)
-        SETS.mkdir(exist_ok=True)
-        with tarfile.open(SETS / f"{name}.tar.xz", "w:xz") as archive:
-            archive.add(Path(temporary) / name, name, filter=_anonymous)
-    print(f"Written: {SETS / name}.tar.xz")
+    write(Path(sys.argv[1]))

@@ -108,7 +108,7 @@ def export_saved_model(
     Example:
       albert_tf.export_saved_model("runs/rte", "exports/rte")
     """
-    if precision not in PRECISIONS:
+    if precision not in tuple(PRECISIONS):
         raise AlbertError(
             f"Unknown precision {shown(precision)}; use one of {', '.join(PRECISIONS)}."
         )
