@@ -78,19 +78,6 @@ def test_help_of_every_command_shows_examples_without_importing_tensorflow():
         assert re.search(rf"^  albert {name} --.*\bdo_train", texts[name], re.M)
 
 
-def test_examples_are_broken_between_arguments():
-    text = 'One.\n\n  python -m run_race --a="b c" \\\n    --d\n  x ' + "'y z' " * 20
-    first, second = albert.command_help("choose", text).split("\n\n")[1].split("\n  x ")
-    assert first == '  albert choose --a="b c" --d'
-    assert second.replace(" \\\n   ", "").split("' '") == ["'y z", *["y z"] * 18, "y z'"]
-
-
-def test_help_is_written_to_terminals_that_report_no_width(monkeypatch):
-    monkeypatch.setattr(albert.shutil, "get_terminal_size", lambda: os.terminal_size((0, 0)))
-    lines = albert.command_help("choose", "One two three. " * 20).split("\n")
-    assert max(map(len, lines)) in range(60, 80)
-
-
 @pytest.mark.parametrize("name", albert.COMMANDS)
 def test_a_command_runs_the_main_function_of_its_module(name, run, monkeypatch):
     ran = []

@@ -9,13 +9,9 @@ import json
 import os
 import pathlib
 import random
-import re
 import shutil
 import signal
-import subprocess
-import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -91,41 +87,6 @@ def training_flags(folder):
         "learning_rate": 2e-3,
         "train_step": 120,
     }
-
-
-@pytest.mark.slow
-def test_of_two_processes_in_one_output_directory_one_trains(folder, tmp_path):
-    output = tmp_path / "run"
-    processes = {}
-    for name in ("positive", "other"):
-        # The data of the second process has a class of another name.
-        for part in ("train", "dev"):
-            text = (folder / f"{part}.tsv").read_text().replace("positive", name)
-            (tmp_path / f"{part}-{name}.tsv").write_text(text)
-        arguments = dict(
-            training_flags(folder),
-            do_eval=True,
-            train_file=tmp_path / f"train-{name}.tsv",
-            eval_file=tmp_path / f"dev-{name}.tsv",
-            output_dir=output,
-        )
-        given = [f"--{k}={v}" for k, v in arguments.items()]
-        command = [sys.executable, "run_classifier.py", *given]
-        processes[name] = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-    errors = {name: process.communicate()[1] for name, process in processes.items()}
-    status = {name: process.returncode for name, process in processes.items()}
-    assert sorted(status.values()) == [0, 1], errors
-    winner, loser = sorted(status, key=status.get)
-    assert re.search(
-        rf"error: {output} is in use: process {processes[winner].pid} on \S+ has been training "
-        r"there since .*; wait until it ends, stop it, or give another path\.\n$",
-        errors[loser],
-    )
-    assert json.loads((output / "task.json").read_text())["labels"] == ["negative", winner]
-    assert json.loads((output / "eval_results.json").read_text())["accuracy"] > 0.9
-    assert not list(output.rglob("*.lock"))
 
 
 @pytest.fixture(scope="module")
@@ -255,15 +216,6 @@ def test_the_output_directory_suffices_for_predicting(copied_model, folder, tmp_
         assert row["prediction"] == max(probabilities, key=probabilities.get)
 
 
-@pytest.mark.slow  # The test of a live run sees it as well.
-def test_evaluating_twice_gives_the_same_and_needs_no_training_file(copied_model, folder):
-    path = copied_model / "eval_results.json"
-    before = path.read_text()
-    path.unlink()
-    run(do_eval=True, eval_file=folder / "dev.tsv", output_dir=copied_model)
-    assert json.loads(path.read_text()) == pytest.approx(json.loads(before))
-
-
 def test_a_trained_model_reads_other_lengths_and_refuses_flags_of_another_kind_of_model(
     copied_model, folder, capsys, tmp_path
 ):
@@ -300,14 +252,6 @@ def test_predictions_do_not_overwrite_their_input(folder, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link.tsv", "predictions.tsv"]
 
 
-def test_seeds_are_refused_while_one_of_their_folders_is_locked(folder, tmp_path, hold):
-    arguments = dict(training_flags(folder), do_eval=True, eval_file=folder / "dev.tsv")
-    second = tmp_path / "seeds/seed-12346"
-    with hold(second), pytest.raises(AlbertError, match=f"^{second} is in use: process "):
-        run(**arguments, num_seeds=2, output_dir=tmp_path / "seeds", cached_dir=tmp_path / "cache")
-    assert not (tmp_path / "seeds/seed-12345").exists()
-
-
 def test_vocabulary_and_configuration_come_from_the_checkpoint_and_a_finished_run_is_kept(
     second, capsys
 ):
@@ -324,43 +268,6 @@ def test_the_number_of_epochs_sets_the_steps(second):
     assert "Fine-tuning for 2 steps of 16" in printed
     checkpoint = tf.train.latest_checkpoint(str(arguments["output_dir"] / "checkpoints"))
     assert checkpoint.endswith("ckpt-2")
-
-
-@pytest.mark.slow  # By default, so does STS-B in test_run_classifier_glue.py.
-def test_regression_on_pairs_correlates(folder):
-    """The score depends on one word of the first text; the files are JSON lines."""
-    rng = random.Random(1)
-    scores, rows = {"fine": 2.0, "awful": 1}, []
-    for _ in range(300):
-        word = rng.choice(list(scores))
-        texts = {"a": text_with(word, rng), "b": text_with("sun", rng)}
-        rows.append({**texts, "score": scores[word]})
-    for name, part in (("pairs", rows[:200]), ("pairs_dev", rows[200:])):
-        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, part)))
-    run(
-        **dict(
-            training_flags(folder),
-            train_file=folder / "pairs.jsonl",
-            eval_file=folder / "pairs_dev.jsonl",
-            do_eval=True,
-            predict_file=folder / "pairs_dev.jsonl",
-            do_predict=True,
-            regression=True,
-            text_column="a",
-            text_pair_column="b",
-            label_column="score",
-            max_seq_length=16,
-        ),
-        output_dir=folder / "regression",
-    )
-    results = json.loads((folder / "regression" / "eval_results.json").read_text())
-    assert results["pearson"] > 0.8
-    assert results["mse"] < results["mean_answer_mse"]
-    lines = (folder / "regression" / "predictions.tsv").read_text().splitlines()
-    assert lines[0] == "id\tprediction"
-    predictions = [float(line.split("\t")[1]) for line in lines[1:]]
-    truth = [row["score"] for row in rows[200:]]
-    assert np.corrcoef(predictions, truth)[0, 1] == pytest.approx(results["pearson"], abs=1e-4)
 
 
 BAD_INPUT = {

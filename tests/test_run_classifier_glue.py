@@ -190,21 +190,6 @@ def test_a_trained_model_predicts_its_own_task_only(runs, folder, run):
     assert ours == [row["prediction"] for row in table(runs / "rte/submission/RTE.tsv")]
 
 
-@pytest.mark.slow
-def test_seeds_are_compared_and_the_best_one_predicts(folder, run):
-    arguments = dict(training_flags(folder), task_name="rte", num_seeds=2, train_step=4)
-    done = run(**arguments, do_predict=True, output_dir=folder / "seeds")
-    assert done.returncode == 0, done.stderr
-    assert "accuracy of 2 seeds" in done.stdout
-    assert "median" in done.stdout
-    seeds = json.loads((folder / "seeds/seeds.json").read_text())
-    assert sorted(seeds["values"]) == ["seed-12345", "seed-12346"]
-    results = json.loads((folder / "seeds/eval_results.json").read_text())
-    assert results["accuracy"] == max(seeds["values"].values())
-    assert f"majority_accuracy        {results['majority_accuracy']:.4f}" in done.stdout
-    assert (folder / "seeds/submission/RTE.tsv").exists()
-
-
 def test_the_recipe_provides_settings_without_a_flag(runs, folder, run):
     # The folder holds another run, so the settings are printed, but nothing is trained.
     arguments = dict(training_flags(folder), task_name="rte", do_eval=False, train_step=4)
@@ -235,15 +220,6 @@ def test_bad_input_is_an_error_and_nothing_is_written(case, folder, run, tmp_pat
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_all_tasks_are_refused_while_one_of_their_folders_is_locked(folder, run, tmp_path, hold):
-    arguments = dict(training_flags(folder), task_name="all", output_dir=tmp_path / "out")
-    with hold(tmp_path / "out/sts-b"):
-        done = run(**arguments)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {tmp_path}/out/sts-b is in use: process ")
-    assert not (tmp_path / "out/rte").exists()
 
 
 def test_errors_in_the_files_of_any_task_are_found_before_training(folder, run, tmp_path):

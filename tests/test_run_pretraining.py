@@ -7,18 +7,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import run_pretraining
-from albert_tf.weights.conversion import convert
 from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
@@ -121,44 +117,6 @@ def continued(finished_runs, run, tmp_path_factory, trained, compact):
     return finished_runs["continued"]
 
 
-def end_state(folder):
-    reader = tf.train.load_checkpoint(str(folder / "run/checkpoints/ckpt-16"))
-    names = [k for k in reader.get_variable_to_shape_map() if k.endswith("VARIABLE_VALUE")]
-    return {k: reader.get_tensor(k) for k in names if "save_counter" not in k}
-
-
-# By default, tests/faults kills a run on masked records.
-@pytest.mark.slow
-@pytest.mark.parametrize("record_format", ["masked", "compact"])
-def test_killed_with_kill_9_and_resumed_equals_uninterrupted_bit_for_bit(
-    run, tmp_path, compact, record_format
-):
-    more = {"records": compact} if record_format == "compact" else {}
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir()
-    killed.mkdir()
-    command = [sys.executable, run_pretraining.__file__, *flags_for(killed, **more)]
-    first = subprocess.Popen(
-        [*command, "--steps_per_loop=1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 200
-    checkpoints = killed / "run/checkpoints"
-    while not tf.train.latest_checkpoint(str(checkpoints)):
-        assert first.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-    assert not (checkpoints / "ckpt-16.index").exists()
-    resumed = run(killed, **more)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "Resuming" in resumed.stdout
-    assert run(whole, **more).returncode == 0
-    expected, found = end_state(whole), end_state(killed)
-    assert expected.keys() == found.keys() and len(expected) > 3 * 32
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-
-
 def test_training_and_evaluation_leave_results_and_a_usable_folder(trained):
     tmp_path, done = trained
     folder = tmp_path / "run"
@@ -211,16 +169,6 @@ def test_a_run_from_another_runs_weights_starts_at_step_0(continued):
     folder, done = continued
     assert "32 variables matched" in done.stdout
     assert [line["step"] for line in metrics(folder)] == [1, 4]
-
-
-@pytest.mark.slow
-def test_a_run_can_start_from_weights_of_another_program(run, tmp_path, trained, compact):
-    convert(str(trained[0] / "run"), "hf", str(tmp_path / "hf"))
-    flags = f"--albert_hub_module_handle={tmp_path / 'hf'}", "--num_train_steps=4"
-    done = run(tmp_path, *flags, records=compact)
-    assert done.returncode == 0, done.stderr
-    assert "32 variables matched" in done.stdout
-    assert [line["step"] for line in metrics(tmp_path)] == [1, 4]
 
 
 def test_the_learning_rate_is_scaled_with_the_batch_and_printed(trained):
@@ -312,20 +260,6 @@ def test_records_that_contradict_masking_are_refused(run, tmp_path, compact):
     done = run(tmp_path, records=tmp_path / "alone")
     assert done.returncode == 1
     assert "need tokenizer.json beside them" in done.stderr
-
-
-@pytest.mark.slow
-def test_on_one_core_the_step_does_not_count_as_waiting_for_input(tmp_path):
-    done = subprocess.run(
-        [sys.executable, run_pretraining.__file__, *flags_for(tmp_path)],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
-    )
-    assert done.returncode == 0, done.stderr
-    shares = [x["input_wait_share"] for x in metrics(tmp_path) if "input_wait_share" in x]
-    # If the clock were read after the step, all would be above 0.9.
-    assert shares and min(shares) < 0.5
 
 
 def test_help_shows_the_flags_without_importing_tensorflow():

@@ -183,32 +183,6 @@ def test_a_model_can_be_evaluated_again_and_on_one_group(model, folder, run):
     assert again["high_accuracy"] == again["accuracy"] == results["high_accuracy"]
 
 
-@pytest.mark.slow
-def test_json_lines_with_three_options_are_trained_on(folder, run, tmp_path):
-    rng = random.Random(1)
-    with (tmp_path / "swag.jsonl").open("w") as f:
-        for _ in range(16):
-            text, _, options, label = ask(rng, 3)
-            f.write(json.dumps({"context": text, "options": options, "label": label}) + "\n")
-    data = f"{tmp_path}/swag.jsonl"
-    done = run(
-        "--do_train", "--do_eval", f"--train_file={data}", f"--eval_file={data}",
-        "--num_choices=3", f"--output_dir={tmp_path}/model", *model_flags(folder),
-        "--train_step=4", "--train_batch_size=8", "--pad_to_max",
-        "--gradient_accumulation_steps=2",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert read(tmp_path / "model/task.json") == {
-        "task": "multiple_choice",
-        "num_choices": 3,
-        "max_seq_length": 24,
-        "max_qa_length": 8,
-    }
-    results = read(tmp_path / "model/eval_results.json")
-    assert results["chance_accuracy"] == pytest.approx(1 / 3)
-    assert not {"middle_accuracy", "high_accuracy"} & set(results)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -276,24 +276,3 @@ def test_flags_of_another_version_or_head_are_refused(trained, folder, run):
         done = run("do_eval", **given, start_n_top=3)
         assert done.returncode == 1
         assert "--start_n_top would be ignored: the span head has no beam" in done.stderr
-
-
-@pytest.mark.parametrize("trained", slow("1.1"), indirect=True)
-def test_a_threshold_for_a_model_of_1_1_is_refused_and_its_answers_stay(
-    trained, folder, run, tmp_path
-):
-    _, output_dir, _ = trained
-    before = read(output_dir / "predictions.json")
-    for action, file in (
-        ("do_predict", {"predict_file": folder / "unlabelled-1.1.json"}),
-        ("do_eval", {"eval_file": folder / "train-1.1.json"}),
-        ("interactive", {}),
-    ):
-        given = {"cached_dir": tmp_path / "cache", "null_score_diff_threshold": -1e9, **file}
-        done = run(action, output_dir=output_dir, **given)
-        assert done.returncode == 1
-        assert "error: --null_score_diff_threshold is for SQuAD 2.0; in 1.1 every" in done.stderr
-    assert read(output_dir / "predictions.json") == before
-    assert not (tmp_path / "cache").exists()
-    with pytest.raises(AlbertError, match=r"is for SQuAD 2\.0"):
-        QuestionAnswerer.load(str(output_dir), threshold=0.5)
