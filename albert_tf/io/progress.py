@@ -34,23 +34,19 @@ class Progress:
         self._timed_from: tuple[int, float] | None = None
         self._next_line = time.monotonic() + FIRST_LINE_SECONDS
         self._bar = None
-        if bar_class := _bar_class():
+        if _can_redraw():
             amount = "{n_fmt}"
             if total:
                 amount = "{percentage:3.0f}% {n_fmt}/{total_fmt} {remaining} left"
-            # Figures only in a terminal: with a bar they would not fit into 80 columns.
-            drawn = "" if bar_class is tqdm else "{bar} "
-            self._bar = bar_class(
+            self._bar = tqdm(
                 total=total,
                 initial=initial,
                 unit=unit,
                 unit_scale=unit == "B",
                 dynamic_ncols=True,
-                bar_format=f"{label} {drawn}{amount}  {{desc}}",
+                bar_format=f"{label} {amount}  {{desc}}",
+                leave=None,  # Removes a bar below another one when it is done.
             )
-            # Removes a bar below another one when it is done. tqdm's leave=None does so too, but
-            # in notebooks it removes all bars.
-            self._bar.leave = self._bar.pos == 0
 
     def update(self, amount: int, text: str = "", show: bool = False) -> None:
         """Adds `amount` to what is done.
@@ -105,16 +101,13 @@ class Progress:
             self._bar.close()
 
 
-def _bar_class() -> type[tqdm] | None:
-    """Returns the class of bar for standard error: of text, a widget, or None for plain lines."""
-    if type(sys.stderr).__module__ != "ipykernel.iostream":
-        return tqdm if sys.stderr.isatty() else None
-    from tqdm import notebook  # Imports ipywidgets if it is installed.
+def _can_redraw() -> bool:
+    """Returns whether standard error is a terminal, or a notebook without another bar.
 
-    if notebook.IProgress is not None:
-        return notebook.tqdm
-    # Notebooks do not move the cursor up, so a bar of text must be the only one.
-    return None if tqdm._instances else tqdm
+    Notebooks do not move the cursor up, so a bar must be the only one.
+    """
+    in_notebook = type(sys.stderr).__module__ == "ipykernel.iostream"
+    return not tqdm._instances if in_notebook else sys.stderr.isatty()
 
 
 def total_bytes(paths: list[str]) -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import pytest
 
@@ -121,25 +120,3 @@ def test_all_workers_end_if_the_chief_is_refused(tmp_path, hold):
     assert (chief.returncode, other.returncode) == (1, 1)
     assert f"error: {output} is in use: process " in chief.stderr
     assert f"error: The chief of this cluster could not lock {output}; " in other.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [classifier, race, squad, pretraining])
-def test_only_the_chief_writes(make, tmp_path):
-    script, written = command(make, tmp_path)
-    flags = ["--strategy=multi_worker", f"--output_dir={tmp_path}/run-{{worker}}"]
-    evaluation = ("--do_eval", "--do_predict", "--eval_every_steps", "--num_seeds")
-    training = [flag for flag in script if flag.partition("=")[0] not in evaluation]
-    # Each with a folder of its own, which the others cannot touch.
-    Cluster([*training, *flags], tmp_path / "train").run()
-    assert not files_of(tmp_path / "run-1")
-    shutil.copytree(tmp_path / "run-0", tmp_path / "run-1", dirs_exist_ok=True)
-    before = files_of(tmp_path / "run-1")
-    using = [flag for flag in script if flag != "--do_train"]
-    using += ["--nodo_train"] if make is pretraining else []
-    using = [flag for flag in using if not flag.startswith("--num_seeds")]
-    Cluster([*using, *flags], tmp_path / "use").run()
-    assert files_of(tmp_path / "run-1") == before
-    new = files_of(tmp_path / "run-0").keys() - before.keys()
-    assert set(written) - {"seeds.json"} <= new
-    print(f"{make.__name__}: the chief wrote {len(before) + len(new)} files, the other worker none")

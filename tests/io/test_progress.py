@@ -1,14 +1,12 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: bars of text or widgets in notebooks, and plain lines where nothing can be redrawn."""
+"""Progress: bars of text, and plain lines where nothing can be redrawn."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 from pathlib import Path
-
-from tqdm import notebook, tqdm
 
 from albert_tf.io import progress
 
@@ -33,17 +31,6 @@ class NotebookStream(io.StringIO):
 NotebookStream.__module__ = "ipykernel.iostream"
 
 
-class FakeWidget(tqdm):
-    """Has tqdm's interface, and displays nothing."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs, file=io.StringIO())
-        made.append(self)
-
-
-made: list[FakeWidget] = []
-
-
 def shown(stream):
     """Does the work and returns what it writes to standard error."""
     with contextlib.redirect_stderr(stream):
@@ -51,23 +38,12 @@ def shown(stream):
     return stream.getvalue()
 
 
-def test_a_notebook_without_widgets_shows_one_bar_of_text(monkeypatch, recwarn):
-    monkeypatch.setattr(notebook, "IProgress", None)
+def test_a_notebook_shows_one_bar_of_text():
     text = shown(NotebookStream())
     assert text.endswith("\rtrain 100% 20/20 00:00 left  loss 19\n")
     # Below the first bar there would be a second one only if the cursor could move up.
     assert "eval" not in text and "\x1b" not in text
     assert "\nA note.\n" in text.replace("\r", "\n")
-    assert not recwarn
-
-
-def test_a_notebook_shows_widgets_and_keeps_the_outermost(monkeypatch):
-    made.clear()
-    monkeypatch.setattr(notebook, "IProgress", object())
-    monkeypatch.setattr(notebook, "tqdm", FakeWidget)
-    assert shown(NotebookStream()) == "A note.\n"
-    assert [(bar.leave, bar.n) for bar in made] == [(True, 20), (False, 3)]
-    assert made[0].bar_format.startswith("train {bar} {percentage:3.0f}% {n_fmt}/{total_fmt}")
 
 
 def test_elsewhere_there_are_lines_only():
