@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -307,27 +306,3 @@ def test_a_program_continues_wherever_the_disk_is_full(disk, inputs, run_script,
     line = run_on_full_disks(name, disk, inputs, run_script, shares)
     with capfd.disabled():
         print(f"\n{line}")
-
-
-@contextlib.contextmanager
-def largest_file(size):
-    """Limits the size of this process's files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize(
-    "name", ["create_pretraining_data", pytest.param("run_pretraining", marks=pytest.mark.slow)]
-)
-def test_a_limit_of_file_sizes_is_reported_like_a_full_disk(inputs, tmp_path, run_script, name):
-    program, out = PROGRAMS[name], tmp_path / "out"
-    with largest_file(20_000):
-        done = run(run_script, program, inputs, out)
-    assert_one_sentence(done)
-    assert not checkpoints_in(str(out / "checkpoints"))
-    assert not [p for p in out.rglob("*") if p.suffix == ".tfrecord" or ".tmp-" in p.name]
-    assert run(run_script, program, inputs, out).returncode == 0

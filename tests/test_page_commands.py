@@ -38,7 +38,7 @@ GLUE = ("cola", "sst-2", "sts-b", "rte", "wnli")
 NOT_RUN = {
     "README": {
         "make demo": "tests/test_any_file_system.py runs the demo, `make test` is this",
-        "make setup": "tests/test_setup.py",
+        "make setup": "it makes the environment that runs this",
         "python run_classifier.py --do_train --do_eval --train_file=demo": "tests/test_wheel.py",
     },
     "command_line": {},
@@ -53,11 +53,7 @@ NOT_RUN = {
 
 
 def page(name):
-    return path_of(name).read_text("utf-8")
-
-
-def path_of(name):
-    return ROOT / ("README.md" if name == "README" else f"docs/{name}.md")
+    return (ROOT / ("README.md" if name == "README" else f"docs/{name}.md")).read_text("utf-8")
 
 
 def read(path):

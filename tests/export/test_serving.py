@@ -6,7 +6,6 @@ import io
 import json
 import re
 import shlex
-from concurrent import futures
 from pathlib import Path
 from typing import Any, NamedTuple
 from wsgiref import simple_server
@@ -144,57 +143,6 @@ def code(words):
 
 def expected_labels(models, texts):
     return [label.decode() for label in models.authors(texts)["label"].numpy()]
-
-
-def test_the_grpc_client_gets_the_answers_of_the_signature(models):
-    import grpc
-    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-
-    received = []
-
-    class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
-        def Predict(self, request, context):  # noqa: N802
-            received.append(request)
-            serve = models.authors.signatures[request.model_spec.signature_name]
-            specs = inputs_of(serve)
-            assert set(request.inputs) == set(specs)
-            for name, value in request.inputs.items():
-                assert tf.dtypes.as_dtype(value.dtype) == specs[name].dtype
-                assert specs[name].shape.is_compatible_with(tf.TensorShape(value.tensor_shape))
-            outputs = serve(**{k: tf.make_ndarray(v) for k, v in request.inputs.items()})
-            answer = predict_pb2.PredictResponse()
-            for name, value in outputs.items():
-                answer.outputs[name].CopyFrom(tf.make_tensor_proto(value))
-            return answer
-
-    server = grpc.server(futures.ThreadPoolExecutor(1))
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Service(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    names = {}
-    try:
-        client = code("server.Predict").replace("localhost:8500", f"127.0.0.1:{port}")
-        exec(compile(client, str(PAGE), "exec"), names)
-    finally:
-        server.stop(None)
-        names["channel"].close()
-    assert received[0].model_spec.name == "authors"
-    assert names["labels"] == expected_labels(models, names["texts"])
-    assert names["probabilities"].shape == (1, len(AUTHORS))
-
-
-def test_warm_up_requests_are_calls_of_the_signature(models, tmp_path, monkeypatch):
-    from tensorflow_serving.apis import prediction_log_pb2
-
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code("PredictionLog"), str(PAGE), "exec"), {})
-    path = "models/authors/1/assets.extra/tf_serving_warmup_requests"
-    logs = [record.numpy() for record in tf.data.TFRecordDataset(path)]
-    for data in logs:
-        request = prediction_log_pb2.PredictionLog.FromString(data).predict_log.request
-        inputs = {k: tf.constant(tf.make_ndarray(v)) for k, v in request.inputs.items()}
-        assert models.authors.signatures["serving_default"](**inputs)["label"].shape[0] in (1, 8)
-    assert len(logs) == 2
 
 
 def test_the_process_without_a_server_answers(models, monkeypatch):

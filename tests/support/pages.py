@@ -87,18 +87,6 @@ def _is_complete(command: str) -> bool:
     return not command.endswith("\\")
 
 
-def shown_errors(text: str) -> list[str]:
-    """Returns the errors that a page shows, each in one line."""
-    blocks = [block.text for block in code_blocks(text) if block.language == _TEXT]
-    errors = [
-        part
-        for block in blocks
-        if block.startswith("error: ")
-        for part in f"\n{block}".split("\nerror: ")[1:]
-    ]
-    return [" ".join(error.split()) for error in errors]
-
-
 def assert_shown(shown: str, printed: str) -> None:
     """Asserts that each line of a page's output was printed, in their order, apart from figures.
 
