@@ -52,7 +52,7 @@ class AlignedText:
     ends: list[int]
 
     @classmethod
-    def of(cls, text: str) -> AlignedText:
+    def unchanged(cls, text: str) -> AlignedText:
         """Returns the original text, where each character stands for itself."""
         return cls(text, list(range(len(text))), list(range(1, len(text) + 1)))
 

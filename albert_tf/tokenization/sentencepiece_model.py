@@ -130,7 +130,7 @@ class SentencePieceModel:
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
         """Returns ids, and the starts and ends of the original characters they stand for."""
-        aligned = AlignedText.of(text).normalize(self._lower_case, self._strip_accents)
+        aligned = AlignedText.unchanged(text).normalize(self._lower_case, self._strip_accents)
         ids: list[int] = []
         spans: list[tuple[int, int]] = []
         for piece in self._processor.EncodeAsImmutableProto(aligned.text).pieces:

@@ -126,7 +126,7 @@ class WordPieceModel:
         return encoded
 
     def _encode_new_word(self, word: str) -> tuple[list[int], list[int], list[int]]:
-        aligned = AlignedText.of(word).drop(is_dropped)
+        aligned = AlignedText.unchanged(word).drop(is_dropped)
         if self._lower_case:
             aligned = aligned.lower()
         if self._strip_accents:

@@ -133,13 +133,6 @@ def test_offline_the_cache_is_used_alone(server, snapshot):
     assert server.requests == []
 
 
-@pytest.mark.slow  # The library tries again for a while.
-def test_without_a_network_the_cache_is_used_too(server, snapshot):
-    server.models["albert/base"] = MODEL
-    folder = snapshot("albert/base")
-    assert snapshot("albert/base", HF_ENDPOINT=UNREACHABLE) == folder
-
-
 @pytest.mark.parametrize(
     "environment", [{"HF_HUB_OFFLINE": "1"}, *slow({"HF_ENDPOINT": UNREACHABLE})]
 )

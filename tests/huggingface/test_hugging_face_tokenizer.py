@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface.tokenizer import tokenizer_json
+from albert_tf.huggingface.tokenizer import tokenizer_json, write_tokenizer
 from albert_tf.tokenization.normalization import normalize
 from albert_tf.tokenization.tokenizer import Tokenizer
 from tests.tokenization.conftest import RELEASED_MODEL, WORDPIECES, needs_release, random_texts
@@ -112,6 +113,23 @@ def test_a_vocabulary_beside_it_is_read_with_its_settings(given, small_model, tm
     tokenizer = Tokenizer.from_file(str(tmp_path) if given == "folder" else path)
     assert tokenizer.data == Path(small_model).read_bytes()
     assert not (tokenizer.spec.lower_case or tokenizer.spec.strip_accents)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"lower_case": False},
+        {"lower_case": False, "strip_accents": False},
+        {"split_digit_comma": False},
+    ],
+)
+def test_a_written_folder_keeps_the_rules(options, small_model, tmp_path):
+    tokenizer = Tokenizer.from_file(small_model, **options)
+    write_tokenizer(str(tmp_path), tokenizer)
+    found = Tokenizer.from_file(str(tmp_path))
+    assert found.spec == dataclasses.replace(tokenizer.spec, model_file="spiece.model")
+    assert found.encode("Café 9,000 2013,") == tokenizer.encode("Café 9,000 2013,")
 
 
 def wordpiece_values(**normalizer):

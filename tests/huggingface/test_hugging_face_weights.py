@@ -149,23 +149,6 @@ def test_an_identity_projection_without_its_bias_is_refused(grouped, tmp_path):
         albert_tf.load_pretrained(str(tmp_path))
 
 
-def test_all_weights_that_do_not_match_are_listed(folder):
-    def damage(tensors):
-        tensors["qa_outputs.weight"] = np.zeros([2, 32], "f4")
-        tensors["albert.pooler.bias"] = np.zeros(31, "f4")
-        del tensors["predictions.dense.bias"]
-
-    change_tensors(folder, damage)
-    with pytest.raises(AlbertError) as error:
-        albert_tf.load_pretrained(str(folder))
-    for name in (
-        "qa_outputs.weight",
-        "bert/pooler/dense/bias (shape [31], not [32])",
-        "cls/predictions/transform/dense/bias",
-    ):
-        assert name in str(error.value)
-
-
 def test_an_encoder_saved_alone_has_no_prefix_and_is_loaded_in_part(folder):
     def cut_heads(tensors):
         for name in list(tensors):
@@ -218,16 +201,6 @@ def test_tensors_are_written_to_every_file_system_in_their_logical_order(tmp_pat
         np.testing.assert_array_equal(SafetensorsFile(path).read("x"), table)
 
 
-def test_tensors_are_contiguous_as_not_every_safetensors_keeps_the_logical_order(
-    tmp_path, monkeypatch
-):
-    """Version 0.8 writes the bytes as they are in memory, 0.7 does not."""
-    saved = {}
-    monkeypatch.setattr("albert_tf.huggingface.weights.save", lambda x, **_: saved.update(x) or b"")
-    write_safetensors(str(tmp_path / "x"), {"x": np.arange(6).reshape(2, 3).T})
-    assert saved["x"].flags.c_contiguous and saved["x"].tolist() == [[0, 3], [1, 4], [2, 5]]
-
-
 def test_a_truncated_file_is_refused_wherever_it_is_cut(folder):
     path = folder / WEIGHTS
     data = path.read_bytes()
@@ -241,11 +214,6 @@ def test_a_truncated_file_is_refused_wherever_it_is_cut(folder):
     ("entry", "message"),
     [
         ({"dtype": "F32", "shape": [4], "data_offsets": [0, 12]}, "not an intact safetensors"),
-        ({"dtype": "F32", "shape": [4], "data_offsets": [-16, 0]}, "not an intact safetensors"),
-        ({"dtype": "F32", "shape": [4], "data_offsets": [4, 20]}, "not an intact safetensors"),
-        ({"dtype": "F32", "shape": "four", "data_offsets": [0, 16]}, "not an intact safetensors"),
-        ({"dtype": "F32", "data_offsets": [0, 16]}, "not an intact safetensors"),
-        (["F32"], "not an intact safetensors"),
         ({"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}, "'x' has type F64; only F32, F1"),
     ],
 )

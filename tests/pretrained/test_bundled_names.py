@@ -52,23 +52,6 @@ def test_the_error_for_an_unknown_name_lists_the_bundled_models(bundled):
         load_pretrained("albert_tiny_boks")
 
 
-@pytest.mark.parametrize(
-    ("script", "arguments"),
-    [
-        (run_classifier, ["--do_train", "--train_file=texts.tsv"]),
-        (run_pretraining, ["--do_train=false", "--do_eval", "--eval_input_file=records"]),
-    ],
-)
-def test_runners_list_the_bundled_models_too(
-    bundled, run_script, texts, tmp_path, monkeypatch, script, arguments
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "records").write_bytes(b"")
-    done = run_script(script, "--init_checkpoint=boks", f"--output_dir={tmp_path}/out", *arguments)
-    assert done.returncode == 1
-    assert "There is no checkpoint at boks; " in done.stderr and f"({NAME})." in done.stderr
-
-
 def test_the_converter_takes_a_name(bundled, run_script, tmp_path):
     done = run_script(
         convert_checkpoint, f"--from_path={NAME}", "--to=tf1", f"--output_dir={tmp_path}/tf1"
@@ -123,14 +106,6 @@ def test_a_classifier_starts_from_the_default_says_so_and_needs_it_only_once(
     assert DEFAULT_LINE not in done.stdout
 
 
-@pytest.mark.slow
-def test_none_trains_the_default_s_architecture_from_random_weights(bundled, classify):
-    printed, folder = classify("--init_checkpoint=none")
-    assert RANDOM_LINE in printed and DEFAULT_LINE not in printed
-    assert initial(folder) is None
-    assert json.loads((folder / "albert_config.json").read_text())["vocab_size"] == len(PIECES)
-
-
 @pytest.fixture
 def opened(tmp_path):
     """Returns the configuration, vocabulary size and initial weights that flags mean."""
@@ -183,35 +158,6 @@ def test_tasks_with_questions_are_opened_with_the_default(bundled, tmp_path, cap
         assert config.run.init_checkpoint == NAME
     assert (task.config.hidden_size, task.tokenizer.vocab_size) == (16, len(PIECES))
     assert DEFAULT_LINE in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_squad_starts_from_the_default(bundled, run_script, tmp_path):
-    questions = [{"id": "q", "question": "rain", "answers": [{"text": "sun", "answer_start": 0}]}]
-    article = {"title": "t", "paragraphs": [{"context": "sun river stone", "qas": questions}]}
-    path = tmp_path / "squad.json"
-    path.write_text(json.dumps({"version": "1.1", "data": [article]}))
-    done = run_script(
-        run_squad, "--do_train", "--version=1.1", f"--train_file={path}", "--train_step=1",
-        f"--output_dir={tmp_path}/squad", "--train_batch_size=2", "--max_seq_length=32",
-        "--max_query_length=8", "--doc_stride=8", "--precision=float32",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert DEFAULT_LINE in done.stdout and initial(tmp_path / "squad") == NAME
-
-
-@pytest.mark.slow
-def test_race_starts_from_the_default(bundled, run_script, tmp_path):
-    line = {"context": "sun rain", "question": "fine", "options": ["sun", "bread"], "label": 0}
-    path = tmp_path / "questions.jsonl"
-    path.write_text(json.dumps(line) + "\n")
-    done = run_script(
-        run_race, "--do_train", f"--train_file={path}", "--num_choices=2", "--train_step=1",
-        f"--output_dir={tmp_path}/race", "--train_batch_size=2", "--max_seq_length=16",
-        "--precision=float32",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert DEFAULT_LINE in done.stdout and initial(tmp_path / "race") == NAME
 
 
 def test_pretraining_needs_a_configuration_or_weights_with_one(run_script, tmp_path):

@@ -8,7 +8,6 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-import re
 import shutil
 
 import numpy as np
@@ -17,13 +16,11 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface.weights import write_hugging_face
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.checkpoint import write_tf1, write_tf2
 from albert_tf.weights.load import load_weights
 from tests.support.builders import SPECIAL_PIECES
-from tests.support.cases import slow
 from tests.support.weights import golden_outputs, weights_of, write_model
 from tests.training.damage import DAMAGE
 
@@ -79,14 +76,6 @@ def test_hugging_face_has_its_own_outputs(hf_tiny):
     assert model.config.hidden_act == "gelu"
 
 
-@pytest.mark.parametrize("write", [write_tf1, *slow(write_tf2, write_hugging_face)])
-def test_groups_and_inner_groups_come_back(write, grouped, inputs, tmp_path):
-    loaded = albert_tf.load_pretrained(write_model(tmp_path, grouped, write))
-    assert loaded.config == grouped.config
-    for name, value in grouped(inputs).items():
-        np.testing.assert_array_equal(loaded(inputs)[name], value)
-
-
 def test_every_variable_that_does_not_fit_is_listed(grouped, tmp_path):
     weights = weights_of(grouped)
     lost = "bert/encoder/transformer/group_1/inner_group_1/ffn_1/intermediate/dense/kernel"
@@ -115,17 +104,6 @@ def test_a_fine_tuned_model_is_loaded_in_part_only_if_asked_for(grouped, tmp_pat
         model = albert_tf.load_pretrained(path, allow_partial=True)
     np.testing.assert_equal(weights_of(model.encoder), weights_of(classifier.encoder))
     assert model.load_report.unexpected == ("output_bias", "output_weights")
-
-
-@pytest.mark.parametrize("heads", ["cls/seq_relationship", "cls/seq_relationship|bert/pooler"])
-def test_a_masked_lm_may_lack_the_sentence_order_head_and_the_pooler(grouped, tmp_path, heads):
-    """As Hugging Face's published models do."""
-    weights = {k: v for k, v in weights_of(grouped).items() if not re.match(heads, k)}
-    path = save(tmp_path / "masked_lm", weights, grouped.config)
-    with pytest.warns(UserWarning, match=r"lacks .*cls/seq_relationship/output_weights"):
-        model = albert_tf.load_pretrained(path)
-    assert {*weights_of(grouped)} - {*weights} == {*model.load_report.missing}
-    np.testing.assert_equal({k: v for k, v in weights_of(model).items() if k in weights}, weights)
 
 
 def test_the_number_of_heads_is_never_guessed(tf1_tiny, hf_tiny, tmp_path):

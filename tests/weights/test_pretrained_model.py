@@ -163,15 +163,6 @@ def test_it_is_still_a_pretrainer_that_can_be_copied_after_use(model):
     np.testing.assert_array_equal(copied.embed(["w1 w2"]), vectors)
 
 
-def test_its_repr_describes_it(books):
-    lines = repr(books).splitlines()
-    assert lines[0].startswith("PretrainedModel of ")
-    assert lines[0].endswith("albert_tiny_books")
-    assert lines[1] == "  parameters: 3,900,226"
-    assert "AlbertConfig(vocab_size=8000" in lines[2]
-    assert lines[3] == "  tokenizer: sentencepiece, 8,000 pieces"
-
-
 def test_a_model_in_a_forked_process_is_one_sentence(model):
     assert_refused_in_a_fork(
         lambda: model.embed(["w1"]),

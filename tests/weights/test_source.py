@@ -33,23 +33,12 @@ WRITERS = {"tf1": write_tf1, "tf2": write_tf2, "hf": write_hugging_face, "hub": 
 CONFIGS = {"hf": "config.json", "hub": "assets/albert_config.json"}
 
 
-def write_bin(folder, config, tokenizer, weights):
-    """Hugging Face's folder with weights as PyTorch saves them."""
-    torch = pytest.importorskip("torch")
-    from safetensors.torch import load_file
-
-    write_hugging_face(folder, config, tokenizer, weights)
-    torch.save(load_file(f"{folder}/model.safetensors"), f"{folder}/pytorch_model.bin")
-    tf.io.gfile.remove(f"{folder}/model.safetensors")
-
-
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-@pytest.mark.parametrize("form", [*WRITERS, "bin"])
+@pytest.mark.parametrize("form", WRITERS)
 def test_a_weight_that_is_not_finite_is_named(form, value, grouped, tmp_path):
     weights = weights_of(grouped)
     weights[QUERY][3, 2] = value
-    write = {**WRITERS, "bin": write_bin}[form]
-    write(str(tmp_path / "model"), grouped.config, None, weights)
+    WRITERS[form](str(tmp_path / "model"), grouped.config, None, weights)
     named = grouped.named_weights()
     for read in (albert_tf.load_pretrained, lambda path: load_weights(path, named)):
         with pytest.raises(DivergedError, match=rf"{QUERY} of \S+model\S* is not finite"):
