@@ -31,7 +31,6 @@ _HOME = {
     "export_saved_model": "albert_tf.tasks.export",
     "keras": "albert_tf.keras2",
     "load_pretrained": "albert_tf.weights.pretrained_model",
-    "push_to_hub": "albert_tf.huggingface.hub",
 }
 
 __all__ = [*_HOME, "__version__"]

@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Hugging Face's folders: downloads and uploads, config.json, the tokenizer and the weights."""
+"""Hugging Face's folders: downloads, config.json, the tokenizer and the weights."""
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

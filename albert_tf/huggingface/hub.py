@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads models from Hugging Face, and uploads them, with the library huggingface_hub.
+"""Downloads models from Hugging Face with the library huggingface_hub.
 
 Its cache, offline mode, endpoint and token follow that library's conventions (HF_HOME,
 HF_HUB_OFFLINE, HF_ENDPOINT, HF_TOKEN or `hf auth login`).
@@ -14,9 +14,6 @@ import os
 
 from albert_tf.errors import AlbertError, first_line
 from albert_tf.huggingface import CONFIG, TOKENIZER_CONFIG, TORCH_WEIGHTS, VOCABULARIES, WEIGHTS
-from albert_tf.io import files
-
-_UPLOADED = (CONFIG, WEIGHTS, *VOCABULARIES, TOKENIZER_CONFIG, "README.md", "LICENSE")
 
 
 def check_installed(model: str) -> None:
@@ -91,67 +88,6 @@ def _download(model: str, names: list[str]) -> str:
             f"({_cause(error)}); check the network and HF_HUB_OFFLINE, or download the model "
             "elsewhere and give its folder."
         ) from error
-
-
-def check_hub_id(repo_id: str) -> None:
-    """Checks the name of a repository before anything is written.
-
-    Raises:
-      AlbertError: it is not OWNER/NAME, or huggingface_hub is not installed.
-    """
-    owner, _, name = repo_id.partition("/")
-    if not (owner and name) or any(c in name for c in "/@"):
-        raise AlbertError(f"The Hugging Face repository must be OWNER/NAME, not {repo_id!r}.")
-    if importlib.util.find_spec("huggingface_hub") is None:
-        raise AlbertError(
-            "Uploads to Hugging Face need huggingface_hub (the extra `hub` of this package); "
-            "install it."
-        )
-
-
-def push_to_hub(
-    folder: str, repo_id: str, *, private: bool | None = None, revision: str | None = None
-) -> str:
-    """Uploads a Hugging Face folder, as `convert_checkpoint.py --to=hf` writes it.
-
-    Only the files of a model are uploaded, with README.md and LICENSE if they are there. The
-    token must permit writing.
-
-    Args:
-      folder: with config.json and model.safetensors, on the local file system.
-      repo_id: OWNER/NAME; created if it does not exist.
-      private: whether a new repository is private; None for the owner's default.
-      revision: an existing branch; None for main.
-
-    Returns:
-      The URL of the commit.
-
-    Raises:
-      AlbertError: the folder holds no such model, huggingface_hub is not installed, or the upload
-        failed.
-    """
-    folder = files.path_of(folder, "model's folder")
-    check_hub_id(repo_id)
-    for name in (CONFIG, WEIGHTS):
-        files.check_file(os.path.join(folder, name), "file of the model")
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    try:
-        api.create_repo(repo_id, private=private, exist_ok=True)
-        commit = api.upload_folder(
-            repo_id=repo_id,
-            folder_path=folder,
-            revision=revision,
-            allow_patterns=list(_UPLOADED),
-            commit_message="Upload an ALBERT from albert_tf",
-        )
-    except Exception as error:  # The library's HTTP clients raise errors of many types.
-        raise AlbertError(
-            f"{folder} cannot be uploaded to {repo_id} on Hugging Face ({_cause(error)}); check "
-            "the name, the network and the token (`hf auth login`, or HF_TOKEN)."
-        ) from error
-    return str(commit.commit_url)
 
 
 def _cause(error: BaseException) -> str:

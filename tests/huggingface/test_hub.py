@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface import hub
 from albert_tf.pretrained import locate
 from tests.support.cases import slow
 from tests.support.web_server import COMMIT
@@ -35,30 +34,26 @@ MODEL = {
 }
 #: An address where nothing answers.
 UNREACHABLE = "http://127.0.0.1:9"
-#: Prints as JSON what a function returns, or the error.
+#: Prints as JSON the folder or the error.
 PROGRAM = """
 import json, sys
 from albert_tf.errors import AlbertError
-from albert_tf.huggingface.{module} import {function}
+from albert_tf.huggingface.hub import snapshot
 try:
-    print(json.dumps([None, {function}(*json.loads(sys.argv[1]))]))
+    print(json.dumps([None, snapshot(*json.loads(sys.argv[1]))]))
 except AlbertError as error:
     print(json.dumps([str(error), None]))
 """
 
 
 @pytest.fixture
-def call(server, tmp_path):
-    """Calls a function in a new process, as `call("module", "function", *arguments, NAME=value)`.
+def snapshot(server, tmp_path):
+    """Calls `snapshot` in a new process; keywords are environment variables."""
 
-    Keywords are environment variables. Returns the result; raises the function's AlbertError.
-    """
-
-    def called(module, function, *arguments, **environment):
-        program = PROGRAM.format(module=module, function=function)
+    def called(*arguments, **environment):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING_FACE"))}
         done = subprocess.run(
-            [sys.executable, "-c", program, json.dumps(arguments)],
+            [sys.executable, "-c", PROGRAM, json.dumps(arguments)],
             env={
                 **kept,
                 "PYTHONPATH": str(ROOT),
@@ -72,20 +67,12 @@ def call(server, tmp_path):
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        error, result = json.loads(done.stdout)
+        error, folder = json.loads(done.stdout)
         if error:
             raise AlbertError(error)
-        return result
+        return Path(folder)
 
     return called
-
-
-@pytest.fixture
-def snapshot(call):
-    def snapshot(*arguments, **environment):
-        return Path(call("hub", "snapshot", *arguments, **environment))
-
-    return snapshot
 
 
 def test_without_the_library_the_error_names_what_to_install(monkeypatch):
@@ -95,14 +82,6 @@ def test_without_the_library_the_error_names_what_to_install(monkeypatch):
             AlbertError, match=r"no file or folder ab/cd\. If it .* install hugging"
         ):
             call("ab/cd")
-    with pytest.raises(AlbertError, match="Uploads to Hugging Face need huggingface_hub"):
-        hub.check_hub_id("ab/cd")
-
-
-@pytest.mark.parametrize("name", ["cd", "ab/", "/cd", "a/b/c", "ab/cd@main"])
-def test_uploads_go_to_a_whole_name(name):
-    with pytest.raises(AlbertError, match="must be OWNER/NAME, not"):
-        hub.check_hub_id(name)
 
 
 def test_only_needed_files_are_downloaded_and_only_once(server, snapshot):
@@ -186,26 +165,3 @@ def test_an_unknown_model_is_one_sentence_and_the_token_is_the_library_s(server,
     ):
         snapshot("ab/cd", HF_TOKEN="hf_secret")
     assert server.tokens == {"Bearer hf_secret"}
-
-
-def test_a_converted_folder_is_uploaded(server, call, tmp_path):
-    for name, data in {**MODEL, "notes.txt": b"private", "sub/model.safetensors": b"x"}.items():
-        path = tmp_path / "converted" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    url = call("hub", "push_to_hub", str(tmp_path / "converted"), "me/base", HF_TOKEN="hf_t")
-    assert url == f"{server.url}/me/base/commit/{COMMIT}"
-    expected = {n: d for n, d in MODEL.items() if n not in ("pytorch_model.bin", "tf_model.h5")}
-    assert server.uploads == {"me/base": expected}
-
-
-def test_an_upload_that_fails_is_one_sentence(call, tmp_path):
-    with pytest.raises(AlbertError, match=r"file of the model .*/config\.json does not exist"):
-        call("hub", "push_to_hub", str(tmp_path), "me/base")
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes(MODEL[name])
-    with pytest.raises(AlbertError, match="cannot be uploaded to me/base on Hugging Face"):
-        call(
-            "hub", "push_to_hub", str(tmp_path), "me/base",
-            HF_ENDPOINT=UNREACHABLE, HF_TOKEN="hf_t",
-        )  # fmt: skip

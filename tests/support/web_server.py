@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import http.server
@@ -25,7 +24,6 @@ class WebServer(http.server.ThreadingHTTPServer):
       cut: number of bytes after which the next answers with content end; each is used once.
       answers_ranges: whether a part of a file can be asked for.
       requests: method, path, and the header Range, in order.
-      uploads: files by the repository they were uploaded to.
       tokens: the headers Authorization.
     """
 
@@ -38,7 +36,6 @@ class WebServer(http.server.ThreadingHTTPServer):
         self.cut: list[int] = []
         self.answers_ranges = True
         self.requests: list[tuple[str, str, str | None]] = []
-        self.uploads: dict[str, dict[str, bytes]] = {}
         self.tokens: set[str | None] = set()
 
     def handle_error(self, *_: object) -> None:
@@ -152,45 +149,3 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer_json(self, value: object) -> None:
         self._answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
-    def do_POST(self) -> None:
-        path = self._note()
-        body = self._body()
-        if path == "/api/repos/create":
-            values = json.loads(body)
-            owner = values.get("organization") or "me"
-            repository = f"{owner}/{values['name']}"
-            self.server.uploads.setdefault(repository, {})
-            self._answer_json({"url": f"{self.server.url}/{repository}"})
-            return
-        if path == "/api/validate-yaml":
-            self._answer_json({"errors": [], "warnings": []})
-            return
-        repository, _, action = path[len("/api/models/") :].rpartition("/main")[0].rpartition("/")
-        if repository not in self.server.uploads:
-            self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
-        elif action == "preupload":
-            names = [file["path"] for file in json.loads(body)["files"]]
-            answers = [
-                {"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names
-            ]
-            self._answer_json({"files": answers})
-        elif action == "commit":
-            for line in map(json.loads, body.splitlines()):
-                if line["key"] == "file":
-                    content = base64.b64decode(line["value"]["content"])
-                    self.server.uploads[repository][line["value"]["path"]] = content
-            url = f"{self.server.url}/{repository}/commit/{COMMIT}"
-            self._answer_json({"commitUrl": url, "commitOid": COMMIT, "hookOutput": ""})
-        else:
-            self._answer(404, b"")
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = b""
-        while size := int(self.rfile.readline(), 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
