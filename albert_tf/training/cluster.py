@@ -140,6 +140,7 @@ def cluster_strategy() -> tf.distribute.Strategy:
       AlbertError: TF_CONFIG names no cluster, not all of its processes have been started, or
         TensorFlow has run an operation before.
     """
+    _addresses()  # Its errors come first.
     try:
         _check_unused()
         wait_for_others()
@@ -160,7 +161,6 @@ def cluster_strategy() -> tf.distribute.Strategy:
 
 def _check_unused() -> None:
     """Raises RuntimeError if TensorFlow has run an operation; it tells when its options change."""
-    _addresses()
     threads = tf.config.threading.get_inter_op_parallelism_threads()
     tf.config.threading.set_inter_op_parallelism_threads(threads + 1)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
