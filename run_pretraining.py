@@ -22,7 +22,7 @@ from albert_tf.cli.durations import define_duration
 from albert_tf.cli.flag_modes import refuse_flags
 from albert_tf.cli.path_flags import check_records, define_path, define_paths
 from albert_tf.config import AlbertConfig, missing_setting
-from albert_tf.data.masking_options import MAX_NGRAM
+from albert_tf.data.masking import MAX_NGRAM
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.optimization import scaled_learning_rate

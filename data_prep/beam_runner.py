@@ -94,16 +94,15 @@ class BeamRunner:
         pass
 
     def tokenize(self, input_files: Sequence[str], num_buckets: int) -> Spill:
-        """Tokenizes each file (or all as one text, if documents continue in the next file)."""
+        """Tokenizes each file, and deals their documents to buckets."""
         self._check_reachable(input_files)
         paths = list(input_files)
-        texts = [paths] if self._context.options.official else [[path] for path in paths]
-        deal = functools.partial(_deal, num_texts=len(texts), num_buckets=num_buckets)
+        deal = functools.partial(_deal, num_texts=len(paths), num_buckets=num_buckets)
 
         def build(pipeline: beam.Pipeline) -> None:
             _ = (
                 pipeline
-                | beam.Create(list(enumerate(texts)))
+                | beam.Create(list(enumerate(paths)))
                 | "a worker for each text" >> beam.Reshuffle()
                 | "tokenize" >> self._step(_tokenize)
                 | "wait for all texts" >> beam.GroupByKey()
@@ -243,9 +242,9 @@ class _Step(beam.DoFn):
         return Context(Tokenizer.from_file(path), self._options)
 
 
-def _tokenize(step: _Step, text: tuple[int, list[str]]) -> Iterator[tuple[int, int]]:
-    number, paths = text
-    tokenize_text(step.context, step.folder, number, paths)
+def _tokenize(step: _Step, text: tuple[int, str]) -> Iterator[tuple[int, int]]:
+    number, path = text
+    tokenize_text(step.context, step.folder, number, path)
     yield 0, number
 
 

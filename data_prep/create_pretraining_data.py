@@ -11,8 +11,8 @@ that was killed.
     --input_file='corpus/*.txt.gz' --spm_model_file=30k-clean.model --output_dir=records
 
 Flags have the names, meanings and defaults of google-research/albert create_pretraining_data.py,
-with two exceptions: the default of --max_predictions_per_seq depends on the sequence length, and
---input_file_mode, the mode in which Python opens the text, does not exist.
+with three exceptions: the default of --max_predictions_per_seq depends on the sequence length,
+and neither --do_permutation nor --input_file_mode exist.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files
 from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from data_prep.encoding import Context
-from data_prep.instances import OBJECTIVES
 from data_prep.local_runner import LocalRunner
 from data_prep.pretraining_build import Output, Runner, TokenizerSource, build_pretraining_data
-from data_prep.pretraining_options import GOOGLE_RESEARCH, RECORD_FORMATS, PretrainingOptions
+from data_prep.pretraining_options import NSP, OBJECTIVES, RECORD_FORMATS, PretrainingOptions
 
 LOCAL, BEAM = RUNNERS = ("local", "beam")
 
@@ -47,7 +46,6 @@ FLAGS = flags.FLAGS
 _CHOICES = {
     "record_format": RECORD_FORMATS,
     "sentence_objective": OBJECTIVES,
-    "compat": [GOOGLE_RESEARCH],
 }
 #: Help texts of the flags for PretrainingOptions.
 _OPTION_HELP = {
@@ -60,9 +58,6 @@ _OPTION_HELP = {
     "favor_shorter_ngram": "Draw spans of n words with probability proportional to 1/n; if false, "
     "with the same probabilities in reverse order.",
     "do_whole_word_mask": "Mask all pieces of a word or none.",
-    "do_permutation": "Also shuffle as many other tokens as are masked, among themselves, "
-    "and predict them (experimental). Records then hold up to twice --max_predictions_per_seq "
-    "predictions.",
     "short_seq_prob": "Share of the documents that, in each pass, are cut into shorter instances "
     "of a random length.",
     "dupe_factor": "Passes over the corpus, each with different cuts and masks. The records take "
@@ -76,17 +71,14 @@ _OPTION_HELP = {
     "segment, label 0.",
     "whole_sentences": "Truncate nothing: an instance has as many sentences as fit, and the one "
     "that no longer fits is left out. Then only the text tells the order of the segments, not "
-    "their lengths or where they are cut (docs/pretraining.md). Not for --compat or NSP.",
+    "their lengths or where they are cut (docs/pretraining.md). Not for NSP.",
     "repeat_prob": "Share of the documents that, in each pass, are cut into instances whose two "
     "segments are the same sentences. A word masked in one is usually visible in the other, so the "
-    "model learns to compare two texts (docs/pretraining.md). Only for --sentence_objective=sop "
-    "without --compat.",
-    "compat": "Reproduce bugs of the TF1 release: single sentences are paired with another "
-    "document under label 1, spans and words cross [SEP], segments are cut inside words, random "
-    "replacements may be special pieces, and a document continues in the next file.",
+    "model learns to compare two texts (docs/pretraining.md). Only for "
+    "--sentence_objective=sop.",
     "record_format": "masked: records with masks, as in the TF1 release. compact: text only; "
     "training draws masks and sentence order, anew in every epoch. The flags for masking and "
-    "--max_predictions_per_seq then apply to training. Not for --compat, --do_permutation or NSP.",
+    "--max_predictions_per_seq then apply to training. Not for NSP.",
 }
 
 
@@ -229,7 +221,7 @@ def _options() -> PretrainingOptions:
     values = {name: FLAGS[name].value for name in _OPTION_HELP}
     if FLAGS.random_next_sentence:
         refuse_flags(["sentence_objective"], "--random_next_sentence means nsp; give one of them.")
-        values["sentence_objective"] = "nsp"
+        values["sentence_objective"] = NSP
     return PretrainingOptions(**values)
 
 

@@ -39,27 +39,23 @@ _END = TokenBlock(np.array([-1], np.int32), np.zeros(0, np.int32))
 
 
 def read_blocks(
-    paths: Sequence[str],
-    files_end_documents: bool,
-    on_read: Callable[[int], None] | None = None,
+    paths: Sequence[str], on_read: Callable[[int], None] | None = None
 ) -> Iterator[list[str]]:
     """Yields the stripped lines of all files in blocks; "" ends a document.
 
-    If documents end with their files, so do blocks. The documents of a file, and the parts of a
+    Documents end with their files, and so do blocks. The documents of a file, and the parts of a
     very long one, then do not depend on the files before it.
 
     Args:
       paths: text files, plain or compressed.
-      files_end_documents: whether a document ends with its file. The official builder continues a
-        document in the next file unless the file ends in a blank line.
       on_read: called from time to time with the number of further bytes (as stored) read.
 
     Raises:
       AlbertError: a file is missing, damaged or not text; see read_lines.
     """
-    block: list[str] = []
-    characters = 0
     for path in paths:
+        block: list[str] = []
+        characters = 0
         for line in read_lines(path, on_read=on_read):
             line = line.strip()
             block.append(line)
@@ -67,11 +63,7 @@ def read_blocks(
             if characters >= _BLOCK_CHARACTERS:
                 yield block
                 block, characters = [], 0
-        if files_end_documents:
-            yield [*block, ""]
-            block, characters = [], 0
-    if block:
-        yield block
+        yield [*block, ""]
 
 
 def tokenize_block(lines: Sequence[str], tokenizer: Tokenizer) -> TokenBlock:

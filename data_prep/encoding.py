@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 
 import numpy as np
 
 from albert_tf.data import records
+from albert_tf.data.masking import Masking
 from albert_tf.tokenization.tokenizer import Tokenizer
-from data_prep.assembly import assemble
 from data_prep.instances import Instances
-from data_prep.masking import mask
-from data_prep.pretraining_options import PretrainingOptions
+from data_prep.pretraining_options import SOP, PretrainingOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,104 +24,117 @@ class Context:
     tokenizer: Tokenizer
     options: PretrainingOptions
 
+    @functools.cached_property
+    def masking(self) -> Masking:
+        """Masks and, for sentence order, swaps compact records."""
+        length, swap = self.options.max_seq_length, self.options.sentence_objective == SOP
+        features = records.compact_features(length, self.tokenizer.vocab_size)
+        return Masking(features, self.options.masking(), self.tokenizer, swap)
 
-def encode_masked(
+
+def encode(
     context: Context,
     tokens: np.ndarray,
     instances: Instances,
-    rng: np.random.Generator,
+    seed: int,
+    first: int,
     counts: Counter[str],
 ) -> list[bytes]:
-    """Masks instances and encodes them, see records.pretraining_features; adds to `counts`.
+    """Encodes instances in the format of the options.
 
-    See `masked_columns` for the arguments.
+    Args:
+      context: tokenizer and options.
+      tokens: int32: the ids that the instances' ranges refer to.
+      instances: the instances.
+      seed: of all random choices; not used for compact records.
+      first: position of the first instance among those with this seed.
+      counts: counts for the statistics; added to.
     """
-    columns = masked_columns(context, tokens, instances, rng, counts)
-    return records.encode_examples(columns, context.options.features(context.tokenizer.vocab_size))
+    options, tokenizer = context.options, context.tokenizer
+    columns = compact_columns(tokens, instances, options.max_seq_length, tokenizer)
+    lengths = columns["segment_lengths"]
+    counts["instances"] += len(instances)
+    counts["sequence_tokens"] += int(lengths.sum() + (2 + (lengths[:, 1] > 0)).sum())
+    if options.compact:
+        sizes = lengths.sum(axis=1)
+        for name, used in (("text_ids", sizes), ("word_starts", -(-sizes // 8))):
+            columns[name] = [row[:size] for row, size in zip(columns[name], used.tolist())]
+    else:
+        columns = masked_columns(context, columns, instances.labels, seed, first, counts)
+    return records.encode_examples(columns, options.features(tokenizer.vocab_size))
+
+
+def compact_columns(
+    tokens: np.ndarray, instances: Instances, max_seq_length: int, tokenizer: Tokenizer
+) -> dict[str, np.ndarray]:
+    """Returns n instances as columns of records.compact_features, [n, *shape], padded with 0.
+
+    Args:
+      tokens: int32: the ids that the instances' ranges refer to.
+      instances: the instances.
+      max_seq_length: number of columns of `text_ids`.
+      tokenizer: knows which pieces start words.
+    """
+    a = instances.a_end - instances.a_start
+    b = instances.b_end - instances.b_start
+    column = np.arange(max_seq_length, dtype=np.int32)
+    in_text = column < (a + b)[:, None]
+    index = column + instances.a_start[:, None]
+    index += (column >= a[:, None]) * (instances.b_start - a - instances.a_start)[:, None]
+    ids = tokens.take(index, mode="clip") * in_text
+    starts = tokenizer.word_starts.take(ids) & in_text
+    dtype = records.compact_features(max_seq_length, tokenizer.vocab_size)["text_ids"].dtype
+    return {
+        "text_ids": ids.astype(dtype),
+        "word_starts": np.packbits(starts, axis=1),
+        "segment_lengths": np.stack([a, b], axis=1),
+    }
 
 
 def masked_columns(
     context: Context,
-    tokens: np.ndarray,
-    instances: Instances,
-    rng: np.random.Generator,
+    columns: dict[str, np.ndarray],
+    labels: np.ndarray,
+    seed: int,
+    first: int,
     counts: Counter[str],
 ) -> dict[str, np.ndarray]:
     """Masks n instances; adds to `counts`.
 
     Args:
       context: tokenizer and options.
-      tokens: int32: the ids that the instances' ranges refer to.
-      instances: the instances.
-      rng: source of all randomness.
-      counts: counts for the statistics.
+      columns: see `compact_columns`.
+      labels: int32 [n]: of the instances.
+      seed: see `encode`.
+      first: see `encode`.
+      counts: see `encode`.
 
     Returns:
       The features of records.pretraining_features by name, [n, *shape].
     """
-    options, tokenizer = context.options, context.tokenizer
-    batch = assemble(tokens, instances, options.max_seq_length, tokenizer)
-    masked = mask(batch, options.masking(), tokenizer.mask_id, random_ids(context), rng)
-    counts["instances"] += len(instances)
-    counts["sequence_tokens"] += int(batch.lengths.sum())
-    counts["label_1"] += int(instances.labels.sum())
-    counts["instances_without_predictions"] += int((masked.weights[:, 0] == 0).sum())
-    for name in ("replaced_by_mask", "kept", "replaced_by_random", "permuted"):
-        counts[name] += getattr(masked, name)
-    for words, spans in enumerate(masked.span_counts.tolist(), start=1):
+    tokenizer = context.tokenizer
+    masked = context.masking.mask(columns, seed, first)
+    ids, used = masked["input_word_ids"], masked["masked_lm_weights"] > 0
+    place = np.nonzero(used)[0], masked["masked_lm_positions"][used]
+    new, original = ids[place], masked["masked_lm_ids"][used]
+    unmasked = ids.copy()
+    unmasked[place] = original
+    in_use = masked["input_mask"]
+    labels = labels + masked["next_sentence_labels"]
+    counts["label_1"] += int(labels.sum())
+    counts["instances_without_predictions"] += int((~used[:, 0]).sum())
+    counts["masked_tokens"] += len(new)
+    counts["replaced_by_mask"] += int((new == tokenizer.mask_id).sum())
+    counts["kept"] += int((new == original).sum())
+    for words, spans in enumerate(masked["spans"].tolist(), start=1):
         counts[f"spans_{words}"] += spans
     return {
-        "input_ids": masked.input_ids,
-        "input_mask": batch.input_mask,
-        "segment_ids": batch.segment_ids,
-        "token_boundary": batch.piece_starts,
-        "masked_lm_positions": masked.positions,
-        "masked_lm_ids": masked.labels,
-        "masked_lm_weights": masked.weights,
-        "next_sentence_labels": instances.labels,
+        "input_ids": ids,
+        "input_mask": in_use,
+        "segment_ids": masked["input_type_ids"],
+        "token_boundary": tokenizer.word_starts.take(unmasked) & (in_use > 0),
+        "masked_lm_positions": masked["masked_lm_positions"],
+        "masked_lm_ids": masked["masked_lm_ids"],
+        "masked_lm_weights": masked["masked_lm_weights"],
+        "next_sentence_labels": labels,
     }
-
-
-def random_ids(context: Context) -> np.ndarray:
-    """Returns int32 ids to draw random replacements from; the official builder allows all."""
-    ids = np.arange(context.tokenizer.vocab_size, dtype=np.int32)
-    return ids if context.options.official else np.delete(ids, context.tokenizer.special_ids)
-
-
-def encode_compact(
-    context: Context, tokens: np.ndarray, instances: Instances, counts: Counter[str]
-) -> list[bytes]:
-    """Encodes instances as text, see records.compact_features; adds to `counts`.
-
-    See `masked_columns` for the arguments.
-    """
-    options, tokenizer = context.options, context.tokenizer
-    batch = assemble(tokens, _in_text_order(instances), options.max_seq_length, tokenizer)
-    lengths = batch.a_lengths + batch.b_lengths
-    ends = np.cumsum(lengths)
-    text = batch.input_ids[batch.is_text]
-    word_starts = np.zeros(batch.is_text.shape, bool)
-    word_starts[np.arange(options.max_seq_length) < lengths[:, None]] = batch.piece_starts[
-        batch.is_text
-    ]
-    bits = np.packbits(word_starts, axis=1)
-    counts["instances"] += len(instances)
-    counts["sequence_tokens"] += int(batch.lengths.sum())
-    columns = {
-        "text_ids": [text[i:j] for i, j in zip((ends - lengths).tolist(), ends.tolist())],
-        "word_starts": [row[:size] for row, size in zip(bits, (-(-lengths // 8)).tolist())],
-        "segment_lengths": np.stack([batch.a_lengths, batch.b_lengths], axis=1),
-    }
-    return records.encode_examples(columns, options.features(tokenizer.vocab_size))
-
-
-def _in_text_order(instances: Instances) -> Instances:
-    """Undoes the swap of segments, which training does."""
-    swapped = instances.labels > 0
-    return Instances(
-        np.where(swapped, instances.b_start, instances.a_start),
-        np.where(swapped, instances.b_end, instances.a_end),
-        np.where(swapped, instances.a_start, instances.b_start),
-        np.where(swapped, instances.a_end, instances.b_end),
-        np.zeros_like(instances.labels),
-    )

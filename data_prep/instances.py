@@ -15,40 +15,11 @@ from collections import Counter
 
 import numpy as np
 
+from data_prep.pretraining_options import NSP, SOP, PretrainingOptions
 from data_prep.spill import Bucket
 
-OBJECTIVES = ("sop", "nsp", "none")
 #: Attempts to draw a document other than the current one.
 _TRIES = 10
-
-
-@dataclasses.dataclass(frozen=True)
-class InstanceOptions:
-    """How documents are cut into instances.
-
-    Attributes:
-      max_seq_length: tokens, including [CLS] and [SEP].
-      short_seq_prob: share of the documents that are cut into shorter instances, in each pass.
-      objective: "sop": two consecutive segments, swapped (label 1) in half of the cases; "nsp":
-        the second is from another document (label 1) in half of the cases; "none": one segment.
-      official: follow the official builder for chunks of a single sentence (pair them with another
-        document under label 1, in SOP too) and cut segments inside words.
-      whole_sentences: truncate nothing, and leave out what does not fit; for "sop" and "none".
-      repeat_prob: share of the documents that are cut into instances with the same sentences as
-        segment A and as segment B, in each pass; for "sop".
-    """
-
-    max_seq_length: int
-    short_seq_prob: float = 0.1
-    objective: str = "sop"
-    official: bool = False
-    whole_sentences: bool = False
-    repeat_prob: float = 0.0
-
-    @property
-    def max_text_tokens(self) -> int:
-        """The number of text tokens in a full instance."""
-        return self.max_seq_length - (2 if self.objective == "none" else 3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +28,9 @@ class Instances:
 
     Attributes:
       a_start, a_end: int32 [n]: segment A.
-      b_start, b_end: int32 [n]: segment B; empty for the objective "none".
-      labels: int32 [n]: 1 if the segments are swapped (SOP) or unrelated (NSP).
+      b_start, b_end: int32 [n]: segment B; empty for the objective "none". For SOP, segments are in
+        the order of the text; masking swaps them.
+      labels: int32 [n]: 1 if the segments are unrelated (NSP), otherwise 0.
     """
 
     a_start: np.ndarray
@@ -79,7 +51,7 @@ class Instances:
 def create_instances(
     bucket: Bucket,
     word_starts: np.ndarray,
-    options: InstanceOptions,
+    options: PretrainingOptions,
     rng: np.random.Generator,
 ) -> tuple[Instances, Counter[str]]:
     """Cuts a bucket's documents into the instances of one pass, and shuffles them.
@@ -87,7 +59,7 @@ def create_instances(
     Args:
       bucket: the documents; only its own are cut, but unrelated segments come from all of them.
       word_starts: bool [vocab_size]: whether a piece starts a word.
-      options: see InstanceOptions.
+      options: of the build.
       rng: source of all randomness.
 
     Returns:
@@ -95,7 +67,7 @@ def create_instances(
     """
     counts: Counter[str] = Counter()
     cutter = _Cutter(bucket, options, rng, counts)
-    ranges = cutter.nsp_pass() if options.objective == "nsp" else cutter.chunk_pass()
+    ranges = cutter.nsp_pass() if options.sentence_objective == NSP else cutter.chunk_pass()
     columns = np.concatenate([np.zeros((0, 5), np.int32), *ranges]).T
     instances = _truncate(Instances(*columns), bucket.tokens, word_starts, options, rng, counts)
     return instances.take(rng.permutation(len(instances))), counts
@@ -107,7 +79,7 @@ class _Cutter:
     def __init__(
         self,
         bucket: Bucket,
-        options: InstanceOptions,
+        options: PretrainingOptions,
         rng: np.random.Generator,
         counts: Counter[str],
     ) -> None:
@@ -141,7 +113,7 @@ class _Cutter:
         one_pass = (
             self._whole_sentences_pass if self._options.whole_sentences else self._truncated_pass
         )
-        if not self._options.repeat_prob:  # Nothing is drawn: the records stay as they were.
+        if not self._options.repeat_prob:
             return one_pass(targets)
         is_repeated = self._rng.random(len(targets)) < self._options.repeat_prob
         repeated = [target for target, repeat in zip(targets, is_repeated) if repeat]
@@ -154,51 +126,37 @@ class _Cutter:
         Args:
           targets: documents, and the tokens of an instance of each.
         """
-        pairs = self._options.objective == "sop"
-        merge = pairs and not self._options.official
-        chunks: list[tuple[int, int, int, int]] = []
+        pairs = self._options.sentence_objective == SOP
+        chunks: list[tuple[int, int]] = []
         for document, target in targets:
             start, last = self._documents[document], self._documents[document + 1]
-            if merge and last - start == 1:
+            if pairs and last - start == 1:
                 self._counts["documents_skipped_single_sentence"] += 1
                 continue
             while start < last:
                 end = self._chunk_end(start, last, target)
-                if merge and end - start == 1:
+                if pairs and end - start == 1:
                     if end < last:
                         end += 1
                         self._counts["chunks_merged_with_next_sentence"] += 1
                     else:
                         start -= 1
                         self._counts["chunks_merged_with_previous_sentence"] += 1
-                chunks.append((start, end, document, target))
+                chunks.append((start, end))
                 start = end
-        starts, ends, documents, tokens = np.array(chunks, np.int32).reshape(-1, 4).T
-        if not pairs:
-            return [self._as_ranges(starts, ends, ends, ends, np.zeros_like(starts))]
-        single = ends - starts == 1
-        ranges = [self._order_pairs(starts[~single], ends[~single])]
-        if single.any():
-            ranges.append(self._pair_singles(starts[single], documents[single], tokens[single]))
-        return ranges
+        return [self._segments(*np.array(chunks, np.int32).reshape(-1, 2).T)]
 
     def _whole_sentences_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
         """Returns instances of as many sentences as fit; see _truncated_pass for `targets`."""
-        if self._options.objective == "sop":
-            return [self._order_pairs(*self._fitting(targets, least=2))]
-        starts, ends = self._fitting(targets, least=1)
-        return [self._as_ranges(starts, ends, ends, ends, np.zeros_like(starts))]
+        least = 2 if self._options.sentence_objective == SOP else 1
+        return [self._segments(*self._fitting(targets, least))]
 
     def _repeated_pass(self, targets: list[tuple[int, int]]) -> list[np.ndarray]:
-        """Returns instances of the same sentences twice; see _truncated_pass for `targets`.
-
-        Their labels are random: both segments are the same text.
-        """
+        """Returns instances of the same sentences twice; see _truncated_pass for `targets`."""
         halves = [(document, target // 2) for document, target in targets]
         starts, ends = self._fitting(halves, least=1)
         self._counts["instances_repeated"] += len(starts)
-        labels = self._rng.random(len(starts)) < 0.5
-        return [self._as_ranges(starts, ends, starts, ends, labels)]
+        return [self._as_ranges(starts, ends, starts, ends, np.zeros_like(starts))]
 
     def _fitting(self, targets: list[tuple[int, int]], least: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns runs of at least `least` sentences, as many as fit.
@@ -228,28 +186,12 @@ class _Cutter:
         starts, ends = np.array(chunks, np.int32).reshape(-1, 2).T
         return starts, ends
 
-    def _order_pairs(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Splits chunks of two or more sentences into two segments and swaps half of them."""
-        middles = starts + self._rng.integers(1, ends - starts)
-        swapped = self._rng.random(len(starts)) < 0.5
-        return self._as_ranges(
-            np.where(swapped, middles, starts),
-            np.where(swapped, ends, middles),
-            np.where(swapped, starts, middles),
-            np.where(swapped, middles, ends),
-            swapped,
-        )
-
-    def _pair_singles(
-        self, starts: np.ndarray, documents: np.ndarray, targets: np.ndarray
-    ) -> np.ndarray:
-        """Pairs single sentences with other documents, as the official builder does in SOP too."""
-        rows = []
-        for start, document, target in zip(starts.tolist(), documents.tolist(), targets.tolist()):
-            length = self._bounds[start + 1] - self._bounds[start]
-            rows.append((start, start + 1, *self._unrelated(document, target - length), 1))
-        self._counts["chunks_paired_with_another_document"] += len(rows)
-        return self._as_ranges(*np.array(rows, np.int32).T)
+    def _segments(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Returns the instances of runs of sentences; for SOP, each has two segments."""
+        middles = ends
+        if self._options.sentence_objective == SOP:
+            middles = starts + self._rng.integers(1, ends - starts)
+        return self._as_ranges(starts, middles, middles, ends, np.zeros_like(starts))
 
     def nsp_pass(self) -> list[np.ndarray]:
         """Returns the instances of one pass for "nsp".
@@ -279,15 +221,14 @@ class _Cutter:
     def _unrelated(self, document: int, tokens: int) -> tuple[int, int] | None:
         """Draws sentences [start, end) of another document with about `tokens` tokens.
 
-        Returns None if no other document was drawn; the official builder accepts the same one.
+        Returns None if no other document was drawn.
         """
         for _ in range(_TRIES):
             other = int(self._rng.integers(len(self._document_ids)))
             if self._document_ids[other] != self._document_ids[document]:
                 break
         else:
-            if not self._options.official:
-                return None
+            return None
         first, last = self._documents[other], self._documents[other + 1]
         start = int(self._rng.integers(first, last))
         return start, self._chunk_end(start, last, max(tokens, 1))
@@ -304,23 +245,24 @@ def _truncate(
     instances: Instances,
     tokens: np.ndarray,
     word_starts: np.ndarray,
-    options: InstanceOptions,
+    options: PretrainingOptions,
     rng: np.random.Generator,
     counts: Counter[str],
 ) -> Instances:
     """Shortens instances that are too long.
 
-    The official builder removes one token after the other from the longer segment (from B if they
-    are equal), at its front or its end with equal probability. This determines the final lengths,
-    and the number of tokens removed in front is binomial. Then a cut inside a word is moved to the
-    edge of the word, away from the removed part, unless that would empty the segment or `official`
-    is set.
+    The official builder removes one token after the other from the longer segment, at its front or
+    its end with equal probability. This determines the final lengths, and the number of tokens
+    removed in front is binomial. Which of two equal segments loses a token is random, so that the
+    lengths do not tell the order of the segments. Then a cut inside a word is moved to the
+    edge of the word, away from the removed part, unless that would empty the segment.
     """
     longest = options.max_text_tokens
     a = instances.a_end - instances.a_start
     b = instances.b_end - instances.b_start
-    new_a = np.minimum(a, np.maximum(longest - longest // 2, longest - b))
-    new_b = np.minimum(b, np.maximum(longest // 2, longest - a))
+    half = longest // 2 + rng.integers(0, 1 + longest % 2, len(a), np.int32)
+    new_a = np.minimum(a, np.maximum(half, longest - b))
+    new_b = np.minimum(b, np.maximum(longest - half, longest - a))
     counts["instances_truncated"] += int((a + b > longest).sum())
     counts["tokens_truncated"] += int((a + b - new_a - new_b).sum())
     segments = []
@@ -330,13 +272,8 @@ def _truncate(
     ):
         front = rng.binomial(cut, 0.5).astype(np.int32)
         new_start, new_end = start + front, end - (cut - front)
-        if not options.official:
-            new_start = _move_to_word_edge(
-                new_start, new_end, front > 0, tokens, word_starts, step=1
-            )
-            new_end = _move_to_word_edge(
-                new_end, new_start, cut > front, tokens, word_starts, step=-1
-            )
+        new_start = _move_to_word_edge(new_start, new_end, front > 0, tokens, word_starts, step=1)
+        new_end = _move_to_word_edge(new_end, new_start, cut > front, tokens, word_starts, step=-1)
         segments += [new_start, new_end]
     return Instances(*segments, instances.labels)
 

@@ -42,7 +42,7 @@ class LocalRunner:
         writer = SpillWriter(self._folder, num_buckets)
         counts: Counter[str] = Counter()
         with Progress("tokenizing", total_bytes(list(input_files))) as progress:
-            blocks = read_blocks(input_files, not self._options.official, progress.update)
+            blocks = read_blocks(input_files, progress.update)
             tokenized = self._workers.map(_tokenize, blocks, progress.update)
             for document in split_documents(tokenized, counts):
                 writer.add(document)

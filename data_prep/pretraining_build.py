@@ -30,7 +30,7 @@ from albert_tf.io.locks import lock_folder
 from albert_tf.tokenization.tokenizer import SPEC_FILE, Tokenizer
 from data_prep.encoding import Context
 from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_options import PretrainingOptions
+from data_prep.pretraining_options import NSP, PretrainingOptions
 from data_prep.pretraining_shards import ShardResult, ShardTask, is_complete
 from data_prep.pretraining_statistics import summarize
 from data_prep.spill import Spill
@@ -183,7 +183,7 @@ class _Build:
         return {
             "tokenizer": self._tokenizer.spec.to_dict(),
             "options": {
-                **self._options.to_dict(),
+                **dataclasses.asdict(self._options),
                 "input_files": inputs,
                 "num_shards": self._output.wanted_shards,
                 "shard_names": list(self._output.names),
@@ -398,7 +398,7 @@ class _Build:
         """Distributes the buckets that have documents over the shards."""
         buckets = np.flatnonzero(spill.bucket_tokens).tolist()
         groups = [[bucket] for bucket in buckets]
-        if self._options.needs_other_documents and len(buckets) > 1:
+        if self._options.sentence_objective == NSP and len(buckets) > 1:
             groups = [list(pair) for pair in zip(buckets, buckets[1:] + buckets[:1])]
         num_shards = self._output.wanted_shards or min(DEFAULT_NUM_SHARDS, len(buckets))
         bounds = [len(groups) * i // num_shards for i in range(num_shards + 1)]

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
-from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.masking import MaskingOptions
 from albert_tf.data.records import FeatureSpec, compact_features, pretraining_features
 from albert_tf.errors import AlbertError
-from data_prep.instances import OBJECTIVES, InstanceOptions
 
-GOOGLE_RESEARCH = "google_research"
+SOP, NSP, NO_OBJECTIVE = OBJECTIVES = ("sop", "nsp", "none")
 MASKED, COMPACT = RECORD_FORMATS = ("masked", "compact")
 #: Default passes over the corpus. Compact records get new masks in every epoch of training.
 _DUPE_FACTORS = {MASKED: 40, COMPACT: 1}
@@ -33,14 +31,12 @@ class PretrainingOptions:
     ngram: int = 3
     favor_shorter_ngram: bool = True
     do_whole_word_mask: bool = True
-    do_permutation: bool = False
     short_seq_prob: float = 0.1
     dupe_factor: int | None = None
     random_seed: int = 12345
-    sentence_objective: str = "sop"
+    sentence_objective: str = SOP
     whole_sentences: bool = False
     repeat_prob: float = 0.0
-    compat: str | None = None
     record_format: str = MASKED
 
     def __post_init__(self) -> None:
@@ -48,12 +44,12 @@ class PretrainingOptions:
         for name, choices in (
             ("record_format", RECORD_FORMATS),
             ("sentence_objective", OBJECTIVES),
-            ("compat", (None, GOOGLE_RESEARCH)),
         ):
             value = getattr(self, name)
             if value not in choices:
-                allowed = ", ".join(filter(None, choices))
-                raise AlbertError(f"`{name}` {value!r} is unknown; choose from {allowed}.")
+                raise AlbertError(
+                    f"`{name}` {value!r} is unknown; choose from {', '.join(choices)}."
+                )
         if self.dupe_factor is None:
             object.__setattr__(self, "dupe_factor", _DUPE_FACTORS[self.record_format])
         for name, least in (
@@ -76,35 +72,20 @@ class PretrainingOptions:
                 f"1 and less than `max_seq_length`, {self.max_seq_length}."
             )
         self.masking()  # Checks its options.
-        other = f"`sentence_objective`={self.sentence_objective}"
-        if self.official:
-            other = f"`compat`={self.compat}"
-        if self.whole_sentences and self.needs_other_documents:
+        objective = f"`sentence_objective`={self.sentence_objective}"
+        is_nsp = self.sentence_objective == NSP
+        if self.whole_sentences and is_nsp:
             raise AlbertError(
-                f"`whole_sentences` does not go with {other}, which takes segments from other "
+                f"`whole_sentences` does not go with {objective}, which takes segments from other "
                 "documents."
             )
-        if self.repeat_prob and (self.official or self.sentence_objective != "sop"):
+        if self.repeat_prob and self.sentence_objective != SOP:
+            raise AlbertError(f"`repeat_prob` does not go with {objective}; it needs sop.")
+        if self.compact and is_nsp:
             raise AlbertError(
-                f"`repeat_prob` does not go with {other}; it needs `sentence_objective`=sop and no "
-                "`compat`."
+                f"{objective} does not go with `record_format`=compact, where training draws the "
+                "masks and the sentence order; use `record_format`=masked."
             )
-        if self.compact:
-            self._check_compact()
-
-    def _check_compact(self) -> None:
-        """Raises AlbertError for options that training cannot implement."""
-        refused = {
-            "`sentence_objective`=nsp": self.sentence_objective == "nsp",
-            "`do_permutation`": self.do_permutation,
-            f"`compat`={GOOGLE_RESEARCH}": self.official,
-        }
-        for option, is_set in refused.items():
-            if is_set:
-                raise AlbertError(
-                    f"{option} does not go with `record_format`=compact, where training draws the "
-                    "masks and the sentence order; use `record_format`=masked."
-                )
 
     @property
     def compact(self) -> bool:
@@ -112,18 +93,9 @@ class PretrainingOptions:
         return self.record_format == COMPACT
 
     @property
-    def official(self) -> bool:
-        """Whether to reproduce the official builder's defects."""
-        return self.compat == GOOGLE_RESEARCH
-
-    @property
-    def needs_other_documents(self) -> bool:
-        """Whether segments are drawn from unrelated documents."""
-        return self.sentence_objective == "nsp" or self.official
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the options as a manifest records them."""
-        return dataclasses.asdict(self)
+    def max_text_tokens(self) -> int:
+        """The number of text tokens in a full instance."""
+        return self.max_seq_length - (2 if self.sentence_objective == NO_OBJECTIVE else 3)
 
     def warning(self) -> str | None:
         """Returns a warning if long instances cannot have all their predictions, or None."""
@@ -138,17 +110,6 @@ class PretrainingOptions:
             "predict them all."
         )
 
-    def instances(self) -> InstanceOptions:
-        """Returns the options for cutting documents into instances."""
-        return InstanceOptions(
-            self.max_seq_length,
-            self.short_seq_prob,
-            self.sentence_objective,
-            self.official,
-            self.whole_sentences,
-            self.repeat_prob,
-        )
-
     def masking(self) -> MaskingOptions:
         """Returns the options for masking."""
         return MaskingOptions(
@@ -157,12 +118,10 @@ class PretrainingOptions:
             self.ngram,
             self.favor_shorter_ngram,
             self.do_whole_word_mask,
-            within_segments=not self.official,
-            permute=self.do_permutation,
         )
 
     def features(self, vocab_size: int) -> dict[str, FeatureSpec]:
         """Returns the layout of the records."""
         if self.compact:
             return compact_features(self.max_seq_length, vocab_size)
-        return pretraining_features(self.max_seq_length, self.masking().predictions)
+        return pretraining_features(self.max_seq_length, self.max_predictions_per_seq)

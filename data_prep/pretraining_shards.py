@@ -15,7 +15,7 @@ from albert_tf.data import records
 from albert_tf.io import files, removal, storage
 from albert_tf.io.json_values import from_json
 from albert_tf.io.workers import Advance
-from data_prep.encoding import Context, encode_compact, encode_masked
+from data_prep.encoding import Context, encode
 from data_prep.instances import create_instances
 from data_prep.spill import Bucket, Runs, bucket_reader
 
@@ -131,17 +131,13 @@ def _examples(
 ) -> Iterator[bytes]:
     """Yields the examples of one pass over a bucket."""
     options = context.options
-    instances, cutting = create_instances(
-        bucket, context.tokenizer.word_starts, options.instances(), rng
-    )
+    instances, cutting = create_instances(bucket, context.tokenizer.word_starts, options, rng)
     counts.update(cutting)
+    seed = int(rng.integers(1 << 62))
     batch_size = max(1, _BATCH_NUMBERS // options.max_seq_length)
     for start in range(0, len(instances), batch_size):
         end = min(start + batch_size, len(instances))
         batch = instances.take(slice(start, end))
-        if options.compact:
-            yield from encode_compact(context, bucket.tokens, batch, counts)
-        else:
-            yield from encode_masked(context, bucket.tokens, batch, rng, counts)
+        yield from encode(context, bucket.tokens, batch, seed, start, counts)
         tokens = bucket.own_tokens
         advance(tokens * end // len(instances) - tokens * start // len(instances))

@@ -14,7 +14,6 @@ _CUTTING = (
     "tokens_truncated",
     "chunks_merged_with_next_sentence",
     "chunks_merged_with_previous_sentence",
-    "chunks_paired_with_another_document",
     "chunks_dropped_no_other_document",
     "documents_skipped_single_sentence",
     "sentences_left_out",
@@ -48,7 +47,8 @@ def _share(part: int, whole: int) -> float:
 
 
 def _masking_statistics(counts: Counter[str], options: PretrainingOptions) -> dict[str, Any]:
-    masked = counts["replaced_by_mask"] + counts["kept"] + counts["replaced_by_random"]
+    masked = counts["masked_tokens"]
+    others = masked - counts["replaced_by_mask"] - counts["kept"]
     spans = {str(n): counts[f"spans_{n}"] for n in range(1, options.ngram + 1)}
     return {
         "label_1_share": _share(counts["label_1"], counts["instances"]),
@@ -58,8 +58,7 @@ def _masking_statistics(counts: Counter[str], options: PretrainingOptions) -> di
         "masked_as": {
             "mask": _share(counts["replaced_by_mask"], masked),
             "original": _share(counts["kept"], masked),
-            "random": _share(counts["replaced_by_random"], masked),
+            "random": _share(others, masked),
         },
-        "permuted_tokens": counts["permuted"],
         "span_words": {n: _share(count, sum(spans.values())) for n, count in spans.items()},
     }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenizes texts independently of each other, then deals their documents to buckets.
 
-A text is one or more files at whose end a document ends; its number is its position in the corpus.
+A text is one file; its number is its position in the corpus.
 In the build's folder a tokenized text is three files: the documents as in a run file, their sizes
 (int32 [documents, 2]: numbers in the first file, tokens), and a JSON file with the counts, which is
 written last and marks the text as finished.
@@ -44,7 +44,7 @@ def _path(folder: str, number: int, suffix: str) -> str:
     return os.path.join(folder, f"text-{number:05d}.{suffix}")
 
 
-def tokenize_text(context: Context, folder: str, number: int, paths: Sequence[str]) -> None:
+def tokenize_text(context: Context, folder: str, number: int, text_file: str) -> None:
     """Tokenizes a text, unless this has been done before.
 
     Raises:
@@ -57,8 +57,7 @@ def tokenize_text(context: Context, folder: str, number: int, paths: Sequence[st
         return
     counts: Counter[str] = Counter()
     sizes = []
-    blocks = read_blocks(paths, not context.options.official)
-    tokenized = (tokenize_block(block, context.tokenizer) for block in blocks)
+    tokenized = (tokenize_block(block, context.tokenizer) for block in read_blocks([text_file]))
     path = _path(folder, number, "bin")
     with files.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as f:
         f.write(b"")  # GFile does not create the file before the first write.

@@ -26,8 +26,8 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.context import FileInput, InputContext
-from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.manifest import Manifest
+from albert_tf.data.masking import Masking
 from albert_tf.data.record_errors import raise_first_fault
 from albert_tf.data.record_files import find_manifests, joined_manifest
 from albert_tf.data.training_order import Blocks, TrainingOrder, read_blocks
@@ -91,7 +91,7 @@ class RecordSource:
     features: records.Features
     seed: int = 12345
     lengths: tuple[int, ...] = ()
-    masking: DynamicMasking | None = None
+    masking: Masking | None = None
     vocab_size: int | None = None
 
     def __post_init__(self) -> None:

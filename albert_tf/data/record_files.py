@@ -19,8 +19,6 @@ from albert_tf.io.json_values import shown_json
 #: of them cannot be mixed; texts, seeds and segment lengths may differ.
 _SAME_OPTIONS = (
     "sentence_objective",
-    "compat",
-    "do_permutation",
     "masked_lm_prob",
     "max_predictions_per_seq",
     "ngram",

@@ -43,7 +43,7 @@ def write_text() -> None:
     files.check_output(FLAGS.output, paths, overwrite=True)
     counts: Counter[str] = Counter()
     with Progress("tokenizing", total_bytes(paths)) as progress:
-        blocks = read_blocks(paths, True, progress.update)
+        blocks = read_blocks(paths, progress.update)
         tokenized = (tokenize_block(block, tokenizer) for block in blocks)
         documents = list(split_documents(tokenized, counts))
     print(f"{counts['documents']:,} documents, {counts['tokens']:,} tokens; compressing them.")

@@ -30,7 +30,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.io.json_values import from_json
 from albert_tf.tokenization.tokenizer import Tokenizer, TokenizerSpec
 from benchmarks.gpu_step.program import BATCH, Program
-from data_prep.encoding import Context, masked_columns
+from data_prep.encoding import Context, compact_columns, masked_columns
 from data_prep.instances import create_instances
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.spill import Bucket, Dealer, Document
@@ -130,10 +130,7 @@ def _options(program: Program, others: Mapping[str, object]) -> PretrainingOptio
     if fixed:
         raise AlbertError(f"The program has its own `{fixed[0]}`; leave it out of the options.")
     share = {"masked_lm_prob": predictions / length}
-    options = from_json(PretrainingOptions, {**share, **others, **own}, "The options of examples")
-    if options.do_permutation:
-        raise AlbertError("The program has no room for the predictions of `do_permutation`.")
-    return options
+    return from_json(PretrainingOptions, {**share, **others, **own}, "The options of examples")
 
 
 #: Of a worker process, which inherits it.
@@ -231,10 +228,12 @@ def _build(
     columns: dict[str, list[np.ndarray]] = collections.defaultdict(list)
     for each in options:
         context, counts = Context(tokenizer, each), collections.Counter()
-        instances, _ = create_instances(bucket, tokenizer.word_starts, each.instances(), rng)
+        instances, _ = create_instances(bucket, tokenizer.word_starts, each, rng)
+        masking_seed = int(rng.integers(1 << 62))
         for start in range(0, len(instances), _ROWS):
             rows = instances.take(slice(start, start + _ROWS))
-            masked = masked_columns(context, bucket.tokens, rows, rng, counts)
+            compact = compact_columns(bucket.tokens, rows, each.max_seq_length, tokenizer)
+            masked = masked_columns(context, compact, rows.labels, masking_seed, start, counts)
             del masked["token_boundary"]  # No model reads it.
             for name, column in to_model_names(masked).items():
                 columns[name].append(column if column.dtype == bool else column.astype(np.uint16))

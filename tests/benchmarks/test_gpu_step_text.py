@@ -130,7 +130,6 @@ def test_batches_depend_on_the_seed_but_not_on_the_workers(path):
     [
         ([{"length": 64}], "unknown key 'length'"),
         ([{"max_seq_length": 64}], "program has its own `max_seq_length`"),
-        ([{}, {"do_permutation": True}], "no room for the predictions of `do_permutation`"),
     ],
 )
 def test_options_that_do_not_suit_the_program_are_refused(examples, message, path):

@@ -11,8 +11,7 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
-from albert_tf.data.dynamic_masking import DynamicMasking
-from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.masking import Masking, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from tests.support.cases import slow
 from tests.support.numbered_text import FIRST_TEXT_ID, VOCAB, Text, numbered_tokenizer
@@ -34,7 +33,7 @@ def source(tokenizer, tmp_path_factory):
     for i, path in enumerate(paths):
         records.write_shard(path, text.serialized(LENGTH)[i::3])
     features = records.compact_features(LENGTH, VOCAB)
-    masking = DynamicMasking(features, MaskingOptions(5), tokenizer, swap=True)
+    masking = Masking(features, MaskingOptions(5), tokenizer, swap=True)
     return RecordSource(paths, features, seed=7, masking=masking)
 
 
@@ -124,6 +123,6 @@ def test_masks_of_evaluation_do_not_depend_on_the_batches(source, held_out_64, b
 def test_shapes_are_static_and_the_fingerprint_depends_on_the_options(source, tokenizer):
     for dataset in (source.train_input_fn(InputContext(6)), source.eval_input_fn(InputContext(6))):
         assert all(spec.shape.is_fully_defined() for spec in dataset.element_spec.values())
-    other = DynamicMasking(source.features, MaskingOptions(4), tokenizer, swap=True)
+    other = Masking(source.features, MaskingOptions(4), tokenizer, swap=True)
     changed = RecordSource(source.files, source.features, masking=other)
     assert changed.fingerprint != source.fingerprint

@@ -83,8 +83,6 @@ def test_the_layout_is_that_of_the_manifest_or_of_the_first_record(tmp_path):
 #: Options of the pretraining data builder.
 OPTIONS = {
     "sentence_objective": "sop",
-    "do_permutation": False,
-    "compat": None,
     "masked_lm_prob": 0.15,
     "max_predictions_per_seq": 20,
     "ngram": 3,
@@ -164,8 +162,6 @@ def test_records_of_the_same_vocabulary_under_another_name_can_be_mixed(save):
     [
         ("sentence_objective", "nsp"),
         ("sentence_objective", "none"),
-        ("do_permutation", True),
-        ("compat", "google-research"),
         ("masked_lm_prob", 0.2),
         ("max_predictions_per_seq", 21),
         ("ngram", 1),

@@ -53,11 +53,10 @@ def small_parts(monkeypatch):
         {"dupe_factor": 2, "sentence_objective": "nsp"},
         {"record_format": "compact", "dupe_factor": 4, "random_seed": 3},
         *slow(
-            {"dupe_factor": 1, "random_seed": 7, "max_seq_length": 64, "do_permutation": True},
+            {"dupe_factor": 1, "random_seed": 7, "max_seq_length": 64},
             {"dupe_factor": 3},
             {"dupe_factor": 2, "sentence_objective": "none", "random_seed": 1},
             {"record_format": "compact"},
-            {"dupe_factor": 2, "compat": "google_research"},
         ),
     ],
     ids=lambda options: "-".join(map(str, options.values())),

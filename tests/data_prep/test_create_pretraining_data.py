@@ -91,19 +91,6 @@ def test_the_passes_over_the_corpus_differ(tmp_path, text, vocabulary):
     assert len(np.unique(ids, axis=0)) > 0.98 * len(ids)
 
 
-def test_random_replacements_are_special_pieces_only_with_compat(tmp_path, text, vocabulary):
-    specials = {}
-    for compat in (None, "google_research"):
-        options = PretrainingOptions(max_seq_length=32, dupe_factor=20, compat=compat)
-        build(text, vocabulary, tmp_path / str(compat), options)
-        columns = read_columns(tmp_path / str(compat))
-        used = columns["masked_lm_weights"] > 0
-        put = np.take_along_axis(columns["input_ids"], columns["masked_lm_positions"], axis=1)
-        specials[compat] = np.isin(put[used], [0, 1, 2, 3]).sum()
-    assert specials[None] == 0
-    assert specials["google_research"] > 0
-
-
 @pytest.mark.parametrize("objective", ["nsp", "none"])
 def test_other_objectives_give_valid_records(tmp_path, text, vocabulary, objective):
     options = PretrainingOptions(max_seq_length=32, dupe_factor=2, sentence_objective=objective)
@@ -172,16 +159,15 @@ def test_real_text_is_masked_as_the_official_builder_masks_it(tmp_path, real_tex
     text = real_text(1_000_000)
     shares = {512: (0.575, 0.263, 0.162), 128: (0.600, 0.257, 0.143)}
     for length, expected in shares.items():
-        options = PretrainingOptions(max_seq_length=length, dupe_factor=2, compat="google_research")
-        manifest = build(text, real_model, tmp_path / f"compat{length}", options)
+        options = PretrainingOptions(max_seq_length=length, dupe_factor=2)
+        manifest = build(text, real_model, tmp_path / str(length), options)
         actual = list(manifest.statistics["span_words"].values())
         np.testing.assert_allclose(actual, expected, atol=0.01)
-    manifest = build(text, real_model, tmp_path / "strict", PretrainingOptions(dupe_factor=2))
-    statistics = manifest.statistics
-    assert statistics["masked_share"] == pytest.approx(0.15, abs=0.003)
-    assert statistics["masked_as"]["mask"] == pytest.approx(0.8, abs=0.005)
-    assert statistics["masked_as"]["random"] == pytest.approx(0.1, abs=0.005)
-    assert verify(find_records(str(tmp_path / "strict"), None)) == 0
+        statistics = manifest.statistics
+        assert statistics["masked_share"] == pytest.approx(0.15, abs=0.003)
+        assert statistics["masked_as"]["mask"] == pytest.approx(0.8, abs=0.005)
+        assert statistics["masked_as"]["random"] == pytest.approx(0.1, abs=0.005)
+        assert verify(find_records(str(tmp_path / str(length)), None)) == 0
 
 
 PEAK = """

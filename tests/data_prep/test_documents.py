@@ -20,10 +20,10 @@ class Letters:
         return [[ord(letter) for letter in text if letter != "?"] for text in texts]
 
 
-def documents_of(paths, files_end_documents=True):
+def documents_of(paths):
     """Returns (number, sentences) of the documents, and the counts."""
     counts = Counter()
-    blocks = read_blocks([str(path) for path in paths], files_end_documents)
+    blocks = read_blocks([str(path) for path in paths])
     tokenized = (tokenize_block(block, Letters()) for block in blocks)
     documents = []
     for document in split_documents(tokenized, counts):
@@ -45,9 +45,6 @@ def test_blank_lines_and_file_ends_separate_documents(tmp_path):
         "sentences_without_tokens": 1,
         "long_document_cuts": 0,
     }
-    documents, counts = documents_of([one, two], files_end_documents=False)
-    assert documents == [(0, ["ab", "cd"]), (1, ["ef", "gh", "ij"])]
-    assert counts["documents"] == 2
 
 
 @pytest.mark.parametrize("characters", [1, 7, 50])

@@ -8,7 +8,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from data_prep.instances import InstanceOptions, Instances, _truncate, create_instances
+from data_prep.instances import Instances, _truncate, create_instances
+from data_prep.pretraining_options import PretrainingOptions
 from data_prep.spill import Bucket, Document
 
 WORD_STARTS = np.ones(1000, bool)
@@ -48,16 +49,13 @@ def lengths_of(instances):
     return instances.a_end - instances.a_start, instances.b_end - instances.b_start
 
 
-def test_sop_swaps_half_and_unswapping_restores_the_order():
+def test_segments_of_sop_follow_each_other():
     rng = np.random.default_rng(0)
     bucket = random_bucket(random_documents(rng), rng)
-    instances, _ = cut(bucket, 100, rng, InstanceOptions(64))
+    instances, _ = cut(bucket, 100, rng, PretrainingOptions(64))
     assert len(instances) > 30_000
-    assert instances.labels.mean() == pytest.approx(0.5, abs=0.01)
-    swapped = instances.labels == 1
-    first_end = np.where(swapped, instances.b_end, instances.a_end)
-    second_start = np.where(swapped, instances.a_start, instances.b_start)
-    assert (first_end <= second_start).all()
+    assert not instances.labels.any()  # Masking swaps them.
+    assert (instances.a_end <= instances.b_start).all()
     np.testing.assert_array_equal(
         document_of(bucket, instances.a_start), document_of(bucket, instances.b_start)
     )
@@ -71,7 +69,7 @@ def test_chunks_equal_those_collected_sentence_by_sentence():
     documents = random_documents(rng)
     bucket = random_bucket(documents, rng)
     target = 30
-    options = InstanceOptions(target + 2, short_seq_prob=0.0, objective="none")
+    options = PretrainingOptions(target + 2, short_seq_prob=0.0, sentence_objective="none")
     instances, _ = cut(bucket, 1, rng, options)
     expected = []
     position = 0
@@ -95,7 +93,7 @@ def test_single_sentences_are_merged_or_skipped_and_counted():
     rng = np.random.default_rng(2)
     # Targets are 13: [20 5] is merged with the next; 20 alone at the end takes the one before.
     bucket = random_bucket([[20, 5, 6, 8, 20], [30], [13, 4]], rng)
-    instances, counts = cut(bucket, 1, rng, InstanceOptions(16, short_seq_prob=0.0))
+    instances, counts = cut(bucket, 1, rng, PretrainingOptions(16, short_seq_prob=0.0))
     assert counts["chunks_merged_with_next_sentence"] == 2
     assert counts["chunks_merged_with_previous_sentence"] == 1
     assert counts["documents_skipped_single_sentence"] == 1
@@ -127,7 +125,9 @@ def test_whole_sentences_are_those_that_fit_without_the_one_that_does_not(object
     rng = np.random.default_rng(7)
     documents = [*random_documents(rng, tokens=(3, 45)), [20], [90], [10, 90], [90, 10, 10]]
     bucket = random_bucket(documents, rng)
-    options = InstanceOptions(43, 0.0, objective, whole_sentences=True)
+    options = PretrainingOptions(
+        43, short_seq_prob=0.0, sentence_objective=objective, whole_sentences=True
+    )
     instances, counts = cut(bucket, 1, rng, options)
     expected, kept = [], 0
     bounds = bucket.sentence_bounds
@@ -136,8 +136,7 @@ def test_whole_sentences_are_those_that_fit_without_the_one_that_does_not(object
             expected.append((bounds[first + start], bounds[first + end]))
             kept += end - start
     if objective == "sop":
-        starts = np.minimum(instances.a_start, instances.b_start)
-        ends = np.maximum(instances.a_end, instances.b_end)
+        starts, ends = instances.a_start, instances.b_end
         assert set(instances.a_start) | set(instances.b_start) <= set(bounds)
         np.testing.assert_array_equal(sum(lengths_of(instances)), ends - starts)
     else:
@@ -152,10 +151,9 @@ def test_lengths_of_whole_sentences_tell_nothing_of_their_order():
     bucket = random_bucket(random_documents(rng, 400, (20, 100), (1, 41)), rng)
     shares = {}
     for whole in (True, False):
-        instances, _ = cut(bucket, 8, rng, InstanceOptions(64, 0.0, whole_sentences=whole))
-        a, b = lengths_of(instances)
-        swapped = instances.labels == 1
-        first, second = np.where(swapped, b, a), np.where(swapped, a, b)
+        options = PretrainingOptions(64, short_seq_prob=0.0, whole_sentences=whole)
+        instances, _ = cut(bucket, 8, rng, options)
+        first, second = lengths_of(instances)
         different = first != second
         assert different.sum() > 10_000
         shares[whole] = (second > first)[different].mean()
@@ -169,7 +167,7 @@ def test_repeated_segments_are_whole_sentences_of_a_share_of_the_documents(whole
     rng = np.random.default_rng(9)
     documents = random_documents(rng, 400)
     bucket = random_bucket(documents, rng)
-    options = InstanceOptions(64, 0.0, whole_sentences=whole, repeat_prob=0.3)
+    options = PretrainingOptions(64, short_seq_prob=0.0, whole_sentences=whole, repeat_prob=0.3)
     instances, counts = cut(bucket, 1, rng, options)
     repeated = instances.a_start == instances.b_start
     assert counts["instances_repeated"] == repeated.sum()
@@ -187,23 +185,10 @@ def test_repeated_segments_are_whole_sentences_of_a_share_of_the_documents(whole
     assert sorted(zip(instances.a_start[repeated], instances.a_end[repeated])) == expected
 
 
-def test_official_sop_pairs_single_sentences_with_other_documents():
-    rng = np.random.default_rng(3)
-    documents = random_documents(rng, 200, (1, 30), (10, 60))
-    bucket = random_bucket(documents, rng)
-    instances, counts = cut(bucket, 60, rng, InstanceOptions(64, official=True))
-    single = counts["chunks_paired_with_another_document"] / len(instances)
-    assert single > 0.1
-    assert instances.labels.mean() == pytest.approx(1 - (1 - single) / 2, abs=0.01)
-    foreign = document_of(bucket, instances.a_start) != document_of(bucket, instances.b_start)
-    assert foreign.sum() == counts["chunks_paired_with_another_document"]
-    assert instances.labels[foreign].all()
-
-
 def test_nsp_takes_half_of_the_second_segments_from_another_document():
     rng = np.random.default_rng(4)
     bucket = random_bucket(random_documents(rng, 100, (6, 40), (2, 8)), rng)
-    instances, counts = cut(bucket, 60, rng, InstanceOptions(64, objective="nsp"))
+    instances, counts = cut(bucket, 60, rng, PretrainingOptions(64, sentence_objective="nsp"))
     foreign = document_of(bucket, instances.a_start) != document_of(bucket, instances.b_start)
     np.testing.assert_array_equal(foreign, instances.labels == 1)
     # Single sentences at the ends of documents always get another document.
@@ -216,7 +201,7 @@ def test_nsp_takes_half_of_the_second_segments_from_another_document():
 def test_nsp_drops_chunks_if_there_is_no_other_document():
     rng = np.random.default_rng(5)
     bucket = random_bucket([[5] * 100], rng)
-    instances, counts = cut(bucket, 5, rng, InstanceOptions(32, objective="nsp"))
+    instances, counts = cut(bucket, 5, rng, PretrainingOptions(32, sentence_objective="nsp"))
     assert not instances.labels.any()
     assert counts["chunks_dropped_no_other_document"] > 0
 
@@ -227,7 +212,7 @@ def test_documents_of_other_buckets_are_not_cut():
         Document(i, np.full(10, 5, np.int32), np.full(50, i + 5, np.int32)) for i in range(4)
     ]
     bucket = Bucket.from_documents(documents, own_documents=1)
-    instances, _ = cut(bucket, 50, rng, InstanceOptions(32, objective="nsp"))
+    instances, _ = cut(bucket, 50, rng, PretrainingOptions(32, sentence_objective="nsp"))
     assert (instances.a_end <= 50).all()
     assert set(document_of(bucket, instances.b_start).tolist()) == {0, 1, 2, 3}
 
@@ -249,14 +234,20 @@ def test_truncation_leaves_the_lengths_of_removal_token_by_token():
     a_start = np.zeros(n, np.int32)
     b_start = np.full(n, 100, np.int32)
     instances = Instances(a_start, a, b_start, b_start + b, np.zeros(n, np.int32))
-    options = InstanceOptions(longest + 3, official=True)
+    options = PretrainingOptions(longest + 3)
     counts = Counter()
     short = _truncate(instances, np.zeros(200, np.int32), WORD_STARTS, options, rng, counts)
     expected = np.array([official_lengths(*pair, longest) for pair in zip(a, b)])
-    np.testing.assert_array_equal(np.stack(lengths_of(short), axis=1), expected)
+    lengths = np.stack(lengths_of(short), axis=1)
+    # Officially B is shortened first; here, either segment may be.
+    equal = np.flatnonzero((expected == [21, 20]).all(axis=1) & (b >= 21))
+    assert (lengths[equal] == [20, 21]).all(axis=1).mean() == pytest.approx(0.5, abs=0.1)
+    expected[equal] = [20, 21]
+    lengths[equal] = np.sort(lengths[equal])
+    np.testing.assert_array_equal(lengths, expected)
     assert counts["tokens_truncated"] == (a + b).sum() - expected.sum()
     assert counts["instances_truncated"] == (a + b > longest).sum()
-    removed = a - expected[:, 0]
+    removed = a - lengths_of(short)[0]
     front = short.a_start - a_start
     assert (front <= removed).all()
     assert front.sum() / removed.sum() == pytest.approx(0.5, abs=0.02)
@@ -265,7 +256,7 @@ def test_truncation_leaves_the_lengths_of_removal_token_by_token():
     assert (front[many] / removed[many]).std() < 0.13
 
 
-def test_segments_are_cut_at_word_edges_unless_official():
+def test_segments_are_cut_at_word_edges():
     rng = np.random.default_rng(8)
     # Odd ids continue a word.
     word_starts = np.arange(1000) % 2 == 0
@@ -276,13 +267,10 @@ def test_segments_are_cut_at_word_edges_unless_official():
         tokens[np.concatenate([[0], np.cumsum(lengths)[:-1]])] = 6
         documents.append(Document(number, lengths.astype(np.int32), tokens.astype(np.int32)))
     bucket = Bucket.from_documents(documents)
-    for official in (False, True):
-        options = InstanceOptions(48, objective="none", official=official)
-        instances, _ = cut(bucket, 10, rng, options, word_starts)
-        starts_whole = word_starts[bucket.tokens[instances.a_start]]
-        after = np.append(bucket.tokens, 6)[instances.a_end]
-        whole = starts_whole & word_starts[after]
-        assert whole.all() == (not official)
+    options = PretrainingOptions(48, sentence_objective="none")
+    instances, _ = cut(bucket, 10, rng, options, word_starts)
+    assert word_starts[bucket.tokens[instances.a_start]].all()
+    assert word_starts[np.append(bucket.tokens, 6)[instances.a_end]].all()
 
 
 def test_a_word_longer_than_the_instance_is_still_cut():
@@ -290,7 +278,7 @@ def test_a_word_longer_than_the_instance_is_still_cut():
     word_starts = np.arange(10) == 6
     tokens = np.array([6] + [7] * 99, np.int32)
     bucket = Bucket.from_documents([Document(0, np.array([100], np.int32), tokens)])
-    options = InstanceOptions(20, 0.0, "none")
+    options = PretrainingOptions(20, short_seq_prob=0.0, sentence_objective="none")
     instances, _ = cut(bucket, 50, rng, options, word_starts)
     assert (lengths_of(instances)[0] == 18).all()
 
@@ -298,8 +286,8 @@ def test_a_word_longer_than_the_instance_is_still_cut():
 def test_some_documents_are_cut_into_shorter_instances():
     rng = np.random.default_rng(10)
     bucket = random_bucket([[1] * 300 for _ in range(200)], rng)
-    full, _ = cut(bucket, 5, rng, InstanceOptions(53, 0.0))
+    full, _ = cut(bucket, 5, rng, PretrainingOptions(53, short_seq_prob=0.0))
     assert len(full) == 5 * 200 * 6
-    mixed, _ = cut(bucket, 50, rng, InstanceOptions(53, 0.1))
+    mixed, _ = cut(bucket, 50, rng, PretrainingOptions(53, short_seq_prob=0.1))
     assert len(mixed) > 10 * len(full)
     assert set(sum(lengths_of(mixed)).tolist()) == set(range(2, 51))

@@ -33,32 +33,14 @@ def test_too_few_predictions_for_the_share_cause_a_warning(length, most, share, 
     assert (warning is None) if message is None else re.search(message, warning)
 
 
-@pytest.mark.parametrize(
-    ("options", "option"),
-    [
-        ({"sentence_objective": "nsp"}, "`sentence_objective`=nsp"),
-        ({"compat": "google_research"}, "`compat`=google_research"),
-    ],
-)
-def test_whole_sentences_are_of_one_document(options, option):
-    with pytest.raises(AlbertError, match=f"^`whole_sentences` does not go with {option}, which"):
-        PretrainingOptions(whole_sentences=True, **options)
+def test_whole_sentences_are_of_one_document():
+    message = "^`whole_sentences` does not go with `sentence_objective`=nsp, which"
+    with pytest.raises(AlbertError, match=message):
+        PretrainingOptions(whole_sentences=True, sentence_objective="nsp")
 
 
-@pytest.mark.parametrize(
-    ("options", "option"),
-    [
-        ({"sentence_objective": "nsp"}, "`sentence_objective`=nsp"),
-        ({"sentence_objective": "none"}, "`sentence_objective`=none"),
-        ({"compat": "google_research"}, "`compat`=google_research"),
-    ],
-)
-def test_repeated_segments_are_for_sentence_order_only(options, option):
-    with pytest.raises(AlbertError, match=f"^`repeat_prob` does not go with {option}"):
-        PretrainingOptions(repeat_prob=0.1, **options)
-
-
-def test_a_manifest_has_newer_options_only_where_they_are_set():
-    assert {"whole_sentences", "repeat_prob"}.isdisjoint(PretrainingOptions().to_dict())
-    options = PretrainingOptions(whole_sentences=True, repeat_prob=0.1).to_dict()
-    assert (options["whole_sentences"], options["repeat_prob"]) == (True, 0.1)
+@pytest.mark.parametrize("objective", ["nsp", "none"])
+def test_repeated_segments_are_for_sentence_order_only(objective):
+    message = f"^`repeat_prob` does not go with `sentence_objective`={objective}"
+    with pytest.raises(AlbertError, match=message):
+        PretrainingOptions(repeat_prob=0.1, sentence_objective=objective)

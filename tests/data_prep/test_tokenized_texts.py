@@ -50,7 +50,7 @@ def as_lists(bucket):
 def test_buckets_equal_those_of_a_corpus_tokenized_as_a_whole(tmp_path, context, texts):
     folder = str(tmp_path)
     for number in (2, 0, 1):  # Workers finish in any order.
-        tokenize_text(context, folder, number, [texts[number]])
+        tokenize_text(context, folder, number, texts[number])
     scattered = {}
     for text in deal_texts(folder, len(texts), NUM_BUCKETS):
         for bucket, document in scatter_text(folder, text):
@@ -60,7 +60,7 @@ def test_buckets_equal_those_of_a_corpus_tokenized_as_a_whole(tmp_path, context,
 
     writer, counts = SpillWriter(folder + "/whole", NUM_BUCKETS), Counter()
     (tmp_path / "whole").mkdir()
-    blocks = (tokenize_block(block, context.tokenizer) for block in read_blocks(texts, True))
+    blocks = (tokenize_block(block, context.tokenizer) for block in read_blocks(texts))
     for document in split_documents(blocks, counts):
         writer.add(document)
     runs, bucket_tokens = writer.finish()
@@ -76,11 +76,11 @@ def test_buckets_equal_those_of_a_corpus_tokenized_as_a_whole(tmp_path, context,
 
 def test_a_finished_text_is_not_tokenized_again_and_an_unfinished_one_is(tmp_path, context, texts):
     folder = tmp_path / "build"
-    tokenize_text(context, str(folder), 0, [texts[0]])
+    tokenize_text(context, str(folder), 0, texts[0])
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    tokenize_text(context, str(folder), 0, [texts[0]])
+    tokenize_text(context, str(folder), 0, texts[0])
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
     (folder / "text-00000.json").unlink()
     (folder / "text-00000.bin").write_bytes(b"cut off")
-    tokenize_text(context, str(folder), 0, [texts[0]])
+    tokenize_text(context, str(folder), 0, texts[0])
     assert (folder / "text-00000.bin").stat().st_size > 1000

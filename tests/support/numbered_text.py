@@ -9,7 +9,6 @@ import dataclasses
 import numpy as np
 
 from albert_tf.data import records
-from data_prep.assembly import Batch
 from tests.support.builders import write_tokenizer
 
 FIRST_TEXT_ID, VOCAB = 5, 65
@@ -43,31 +42,20 @@ class Text:
             times,
         )
 
-    def serialized(self, length):
-        columns = {
-            "text_ids": self.ids,
-            "word_starts": [np.packbits(starts) for starts in self.starts],
-            "segment_lengths": self.lengths,
-        }
-        examples = records.encode_examples(columns, records.compact_features(length, VOCAB))
-        return examples * self.times
-
-    def batch(self, length, swapped):
-        """Returns what the builder masks, given which of the repeated texts are swapped."""
-        layouts = [dataclasses.astuple(self._lay_out(length, order)) for order in (False, True)]
-        number = np.tile(np.arange(len(self.ids)), self.times)
-        return Batch(*(np.stack(pair)[swapped.astype(int), number] for pair in zip(*layouts)))
-
-    def _lay_out(self, length, swapped):
-        ids, is_text, starts = np.zeros((3, len(self.ids), length), np.int32)
-        a, b = self.lengths.T[::-1] if swapped else self.lengths.T
+    def columns(self, length: int) -> dict[str, np.ndarray]:
+        """Returns the features of all records, [records, *shape], padded with 0."""
+        ids, starts = np.zeros((2, len(self.ids), length), np.int32)
         for row, (text, begins) in enumerate(zip(self.ids, self.starts)):
-            if swapped:
-                text, begins = np.roll(text, a[row]), np.roll(begins, a[row])
-            size = a[row] + b[row] + (3 if b[row] else 2)
-            special = np.unique([0, a[row] + 1, size - 1])
-            places = np.setdiff1d(np.arange(size), special)
-            ids[row, special], starts[row, special] = 3, 1
-            ids[row, 0] = 2
-            ids[row, places], starts[row, places], is_text[row, places] = text, begins, 1
-        return Batch(ids, is_text > 0, starts > 0, a, b, a + b + np.where(b > 0, 3, 2))
+            ids[row, : len(text)], starts[row, : len(text)] = text, begins
+        columns = ids.astype(np.uint16), np.packbits(starts, axis=1), self.lengths
+        names = "text_ids", "word_starts", "segment_lengths"
+        return {n: np.concatenate([column] * self.times) for n, column in zip(names, columns)}
+
+    def serialized(self, length: int) -> list[bytes]:
+        """Returns the records."""
+        features = records.compact_features(length, VOCAB)
+        sizes = np.tile([len(ids) for ids in self.ids], self.times).tolist()
+        columns = self.columns(length)
+        columns["text_ids"] = [ids[:n] for ids, n in zip(columns["text_ids"], sizes)]
+        columns["word_starts"] = [b[: -(-n // 8)] for b, n in zip(columns["word_starts"], sizes)]
+        return records.encode_examples(columns, features)

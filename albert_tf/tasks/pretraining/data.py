@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
-from albert_tf.data.dynamic_masking import DynamicMasking
 from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest
-from albert_tf.data.masking_options import MaskingOptions
+from albert_tf.data.masking import Masking, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
 from albert_tf.data.record_files import find_features, find_manifest, record_files
 from albert_tf.errors import AlbertError
@@ -62,7 +61,7 @@ def open_records(
       patterns: comma list of shards, globs or folders with a manifest.
       config: configuration of the model.
       expected: `max_seq_length` and `max_predictions_per_seq` that the records must have; None, or
-        no entry, accepts any. Compact records may be longer, and are shortened; see DynamicMasking.
+        no entry, accepts any. Compact records may be longer, and are shortened; see Masking.
       masking: "static" requires records that hold masks, "dynamic" compact ones; "auto" takes both.
       masked_lm_prob, ngram: for compact records, other options than those in their manifest.
       seed: seed of the training order and of dynamic masks.
@@ -119,7 +118,7 @@ def open_records(
         predictions = _list_length(features, "masked_lm_positions")
         features = records.pretraining_features(length, predictions)
         del features["token_boundary"]  # The builder's record of word starts; no model reads it.
-    if predictions > 2 * length:  # Twice: `do_permutation` predicts shuffled tokens too.
+    if predictions > length:
         raise AlbertError(
             f"The records {patterns} have max_predictions_per_seq={predictions} in sequences of "
             f"{length} tokens; build them again."
@@ -172,7 +171,7 @@ def _list_length(features: records.Features, name: str) -> int:
 
 def _dynamic_masking(
     folder: str, manifest: Manifest, length: int | None, other_options: Mapping[str, float]
-) -> DynamicMasking:
+) -> Masking:
     """Returns the masking that the manifest of compact records asks for.
 
     Args:
@@ -201,7 +200,7 @@ def _dynamic_masking(
         )
     swap = manifest.options.get("sentence_objective") == "sop"
     shorter = min(stored, length) if length else None
-    return DynamicMasking(manifest.features, options, tokenizer, swap, shorter)
+    return Masking(manifest.features, options, tokenizer, swap, shorter)
 
 
 def _masking_options(manifest: Manifest) -> MaskingOptions:

@@ -1,0 +1,382 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Masks compact records: once in the record builder, or anew in every epoch while training.
+
+Source: google-research/albert create_pretraining_data.create_masked_lm_predictions; paper, section
+4.1. Masks that change with every epoch: Liu et al. 2019 (RoBERTa), section 4.1. Within a sequence
+each span depends on those before it, so the loop runs over the order of drawing, and NumPy over the
+sequences.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from albert_tf.data import records
+from albert_tf.errors import AlbertError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from albert_tf.tokenization.tokenizer import Tokenizer
+
+#: Longest spans, in words.
+MAX_NGRAM = 16
+#: Shares of the predicted tokens that become [MASK] and that stay; the rest become random pieces.
+MASK_SHARE = 0.8
+KEEP_SHARE = 0.1
+#: Streams of random numbers.
+_PART, _SWAP, _WORDS, _REPLACEMENT, _RANDOM_ID = range(5)
+#: Of the random number of a word, this many of the lowest bits are replaced by the number of the
+#: word, and
+#: as many as _LENGTH_BITS above them decide the length of its span. The rest decides the order.
+_WORD_BITS, _LENGTH_BITS = 16, 24
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingOptions:
+    """How to choose the tokens to predict.
+
+    Attributes:
+      max_predictions_per_seq: maximum number of predicted tokens in an instance.
+      masked_lm_prob: share of an instance's tokens, including [CLS] and [SEP], to predict.
+      ngram: maximum length of a span, in words.
+      favor_shorter_ngram: draw spans of n words with probabilities proportional to 1/n; otherwise
+        with the same probabilities in reverse order.
+      whole_words: mask all pieces of a word or none. Words and spans end with their segment.
+
+    Raises:
+      AlbertError: a number is out of range.
+    """
+
+    max_predictions_per_seq: int
+    masked_lm_prob: float = 0.15
+    ngram: int = 3
+    favor_shorter_ngram: bool = True
+    whole_words: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        if not 1 <= self.ngram <= MAX_NGRAM:
+            raise AlbertError(f"`ngram` is {self.ngram}; it must be from 1 to {MAX_NGRAM}.")
+        if not 0 < self.masked_lm_prob <= 1:
+            raise AlbertError(f"`masked_lm_prob` is {self.masked_lm_prob}, not between 0 and 1.")
+        if self.max_predictions_per_seq < 1:
+            raise AlbertError(
+                f"`max_predictions_per_seq` is {self.max_predictions_per_seq}; it must be at least "
+                "1."
+            )
+
+    def budgets(self, lengths: np.ndarray) -> np.ndarray:
+        """Returns how many tokens to predict at each length; halves round to even."""
+        return np.minimum(self.max_predictions_per_seq, self.wanted(lengths))
+
+    def wanted(self, lengths: np.ndarray) -> np.ndarray:
+        """Returns `budgets` without the limit of max_predictions_per_seq."""
+        return np.maximum(1, np.rint(lengths * self.masked_lm_prob)).astype(np.int32)
+
+    def span_thresholds(self) -> np.ndarray:
+        """Returns the cumulative probabilities of spans of 1 … ngram words."""
+        weights = 1 / np.arange(1, self.ngram + 1)
+        if not self.favor_shorter_ngram:
+            weights = weights[::-1]
+        return np.cumsum(weights / weights.sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class RowNumbers:
+    """Random numbers from consecutive rows of an endless table.
+
+    The generator (Philox) is a function of a counter, so any row can be computed by itself.
+
+    Attributes:
+      seed: of the table.
+      first_row: number of the first row.
+      rows: number of rows.
+    """
+
+    seed: int
+    first_row: int
+    rows: int
+
+    def raw(self, stream: int, width: int) -> np.ndarray:
+        """Returns uint64 [rows, width] with 64 random bits each."""
+        blocks = -(-width // 4)  # Each value of the counter gives four numbers.
+        key = np.array([self.seed % (1 << 64), stream], np.uint64)
+        generator = np.random.Philox(key=key, counter=self.first_row * blocks)
+        return generator.random_raw(self.rows * blocks * 4).reshape(-1, blocks * 4)[:, :width]
+
+    def uniform(self, stream: int, width: int) -> np.ndarray:
+        """Returns float64 [rows, width], uniform in [0, 1)."""
+        return (self.raw(stream, width) >> np.uint64(11)) * 2.0**-53
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sequences:
+    """n sequences ``[CLS] A [SEP] B [SEP]`` before masking.
+
+    Attributes:
+      ids: int32 [n, length], padded with 0.
+      starts: bool [n, length]: a word of the text starts here.
+      separator, last: int32 [n]: positions of the first and the last [SEP], equal if there is one
+        segment.
+      swapped: bool [n]: whether the segments are in reverse order.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    separator: np.ndarray
+    last: np.ndarray
+    swapped: np.ndarray
+
+
+class Masking:
+    """Turns compact records into pretraining batches.
+
+    Args:
+      features: layout of the records, `records.compact_features`.
+      options: how words are chosen.
+      tokenizer: of the records.
+      swap: whether to swap half of the pairs of segments (sentence order prediction).
+      length: length of the sequences; None: that of the records. A shorter sequence is a random
+        part of a record's text. If the record has two segments, they are the halves of that part:
+        models learn context earlier from two segments (docs/results/tuning.md). The halves stay in
+        order, because a split inside a sentence would give it away.
+        `options.max_predictions_per_seq` shrinks in proportion.
+
+    Attributes:
+      length: of the sequences.
+      is_part: whether sequences are parts of the records' text, without sentence order.
+      options: for sequences of this length.
+      fingerprint: hex digest of all that determines the batches besides records and seed.
+    """
+
+    def __init__(
+        self,
+        features: records.Features,
+        options: MaskingOptions,
+        tokenizer: Tokenizer,
+        swap: bool,
+        length: int | None = None,
+    ) -> None:
+        self.features = features
+        self._stored_length = features["text_ids"].shape[0]
+        self.length = length or self._stored_length
+        identity = {**dataclasses.asdict(options), "swap": swap, "length": self.length}
+        text = json.dumps(identity, sort_keys=True)
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        self.is_part = self.length < self._stored_length
+        if self.is_part:
+            share = self.length / self._stored_length
+            predictions = max(1, round(share * options.max_predictions_per_seq))
+            options = dataclasses.replace(options, max_predictions_per_seq=predictions)
+        self.options = options
+        self._tokenizer = tokenizer
+        self._swap = swap and not self.is_part
+        ids = np.arange(tokenizer.vocab_size, dtype=np.int32)
+        self._random_ids = np.setdiff1d(ids, tokenizer.special_ids)
+
+    def draw(self, serialized: tf.Tensor, seed: int, first_row: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Masks serialized records in an input pipeline.
+
+        Args:
+          serialized: string [n]: records, n being static.
+          seed: see `mask`.
+          first_row: int64 scalar: see `mask`.
+
+        Returns:
+          Tensors: what `mask` returns, without `spans`.
+        """
+        import tensorflow as tf
+
+        columns = records.parse_columns(serialized, self.features)
+        names = list(columns)
+        n, length, width = serialized.shape[0], self.length, self.options.max_predictions_per_seq
+        layout = {
+            "input_word_ids": (tf.int32, [n, length]),
+            "input_mask": (tf.int32, [n, length]),
+            "input_type_ids": (tf.int32, [n, length]),
+            "masked_lm_positions": (tf.int32, [n, width]),
+            "masked_lm_ids": (tf.int32, [n, width]),
+            "masked_lm_weights": (tf.float32, [n, width]),
+            "next_sentence_labels": (tf.int32, [n]),
+        }
+
+        def mask(first_row: np.int64, *values: np.ndarray) -> list[np.ndarray]:
+            masked = self.mask(dict(zip(names, values)), seed, int(first_row))
+            return [masked[name] for name in layout]
+
+        arguments = [first_row, *columns.values()]
+        outputs = tf.numpy_function(mask, arguments, [dtype for dtype, _ in layout.values()])
+        shapes = (shape for _, shape in layout.values())
+        return {name: tf.ensure_shape(*pair) for name, *pair in zip(layout, outputs, shapes)}
+
+    def mask(
+        self, columns: Mapping[str, np.ndarray], seed: int, first_row: int
+    ) -> dict[str, np.ndarray]:
+        """Joins the segments of n records and masks the sequences.
+
+        Args:
+          columns: [n, *shape]: the features of the records.
+          seed: of all random choices.
+          first_row: position of the first record in the stream of examples. The choices for a
+            record depend on the seed and its position alone.
+
+        Returns:
+          Arrays [n, length] and [n, predictions] by their names in models and records:
+          `input_word_ids`, `input_mask`, `input_type_ids`, `masked_lm_positions`, `masked_lm_ids`
+          int32, `masked_lm_weights` float32, and `next_sentence_labels` int32 [n]. And `spans`
+          int64 [ngram]: the numbers of spans of 1 … ngram words.
+        """
+        numbers = RowNumbers(seed, first_row, len(columns["text_ids"]))
+        sequences = self._lay_out(columns, numbers)
+        chosen, spans = self._choose(sequences, numbers)
+        column = np.arange(self.length, dtype=np.int32)
+        in_use = column <= sequences.last[:, None]
+        in_second = in_use & (column > sequences.separator[:, None])
+        return {
+            **self._replace(sequences.ids, chosen, numbers),
+            "input_mask": in_use.astype(np.int32),
+            "input_type_ids": in_second.astype(np.int32),
+            "next_sentence_labels": sequences.swapped.astype(np.int32),
+            "spans": spans,
+        }
+
+    def _lay_out(self, columns: Mapping[str, np.ndarray], numbers: RowNumbers) -> _Sequences:
+        """Joins the segments with [CLS] and [SEP], in a random order if `swap` is set."""
+        a, b = columns["segment_lengths"].astype(np.int32).T
+        skipped = np.zeros_like(a)
+        if self.is_part:
+            kept = np.minimum(a + b, self.length - np.where(b > 0, 3, 2))
+            skipped = (numbers.uniform(_PART, 1)[:, 0] * (a + b - kept + 1)).astype(np.int32)
+            b = np.where(b > 0, kept // 2, 0)
+            a = kept - b
+        swapped = np.zeros(numbers.rows, bool)
+        if self._swap:
+            swapped = (numbers.uniform(_SWAP, 1)[:, 0] < 0.5) & (b > 0)
+        separator = np.where(swapped, b, a) + 1
+        last = np.where(b > 0, a + b + 2, separator)
+        column = np.arange(self.length, dtype=np.int32)
+        is_text = (column > 0) & (column < last[:, None]) & (column != separator[:, None])
+        # Where each token is in the flattened texts: its column plus the offset of its segment.
+        row = self._stored_length * np.arange(numbers.rows) + skipped
+        first = row - 1 + np.where(swapped, a, 0)
+        second = row - 1 + np.where(swapped, 0, a) - separator
+        index = column + first[:, None] + (column > separator[:, None]) * (second - first)[:, None]
+        ids = columns["text_ids"].ravel().take(index, mode="clip") * is_text
+        ids = ids.astype(np.int32, copy=False)
+        rows = np.arange(numbers.rows)
+        ids[:, 0] = self._tokenizer.cls_id
+        ids[rows, separator] = ids[rows, last] = self._tokenizer.sep_id
+        starts = is_text
+        if self.options.whole_words:
+            stored = np.unpackbits(columns["word_starts"], axis=1)[:, : self._stored_length]
+            starts = is_text & stored.ravel().take(index, mode="clip").view(bool)
+            # A segment may begin inside a word; the rest of the word counts as one.
+            starts[:, 1] = is_text[:, 1]
+            starts[rows[b > 0], separator[b > 0] + 1] = True
+        return _Sequences(ids, starts, separator, last, swapped)
+
+    def _choose(self, sequences: _Sequences, numbers: RowNumbers) -> tuple[np.ndarray, np.ndarray]:
+        """Chooses the tokens to predict.
+
+        Each word of a sequence, in random order, starts a span of random length. A span that
+        exceeds the remaining budget is shortened word by word. It is skipped if even one word
+        exceeds the budget, or if it overlaps an earlier span.
+
+        Returns:
+          The ascending indices of the tokens in the flattened sequences, int64 [m], and the numbers
+          of spans of 1 … ngram words, int64 [ngram].
+        """
+        n, length = sequences.starts.shape
+        ngram, separator, last = self.options.ngram, sequences.separator, sequences.last
+        # A [SEP] between two segments is listed among the words and cannot be chosen.
+        listed = sequences.starts.copy()
+        pairs = np.flatnonzero(separator < last)
+        listed[pairs, separator[pairs]] = True
+        counts = np.count_nonzero(listed, axis=1)
+        before = np.count_nonzero(listed & (np.arange(length) < separator[:, None]), axis=1)
+        width = int(counts.max()) + 1
+        # Word w of a row has the columns [bounds[w], bounds[w + 1]).
+        bounds = np.repeat(last[:, None], width, axis=1)
+        indices = np.flatnonzero(listed)
+        bounds[np.arange(width) < counts[:, None]] = indices - indices // length * length
+        bounds = bounds.ravel()
+        chosen = np.zeros(n * width, bool)
+        separators = width * pairs + before[pairs]
+        chosen[separators] = True
+
+        word_bits = np.uint64((1 << _WORD_BITS) - 1)
+        keys = np.ascontiguousarray(numbers.raw(_WORDS, length)[:, : width - 1]) & ~word_bits
+        keys |= np.arange(width - 1, dtype=np.uint64)
+        keys[np.arange(width - 1) >= counts[:, None]] = np.iinfo(np.uint64).max
+        keys.sort(axis=1)  # So the words are in random order.
+        thresholds = self.options.span_thresholds()[:-1] * (1 << _LENGTH_BITS)
+        spans = np.zeros(ngram, np.int64)
+        room = self.options.budgets(last + 1)
+        rows = np.arange(n)
+        for turn in range(width - 1):
+            unfinished = (room > 0) & (counts > turn)
+            if not unfinished.all():
+                rows, room, counts, before = (
+                    column[unfinished] for column in (rows, room, counts, before)
+                )
+                if not len(rows):
+                    break
+            key = keys[rows, turn]
+            start = (key & word_bits).astype(np.int64)
+            bits = key >> np.uint64(_WORD_BITS) & np.uint64((1 << _LENGTH_BITS) - 1)
+            drawn = 1 + np.searchsorted(thresholds, bits, side="right")
+            end = np.minimum(start + drawn, np.where(start < before, before, counts))
+            base = rows * width
+            first = bounds.take(base + start)
+            for _ in range(ngram - 1):
+                end -= (bounds.take(base + end) - first > room) & (end > start + 1)
+            size = bounds.take(base + end) - first
+            accepted = size <= room
+            span = [base + np.minimum(start + k, end - 1) for k in range(ngram)]
+            for word in span:
+                accepted &= ~chosen.take(word)
+            for word in span:
+                chosen[word[accepted]] = True
+            room = room - size * accepted
+            spans += np.bincount((end - start)[accepted] - 1, minlength=ngram)
+        chosen[separators] = False
+
+        words = np.flatnonzero(chosen)
+        first = bounds[words]
+        sizes = bounds[words + 1] - first
+        begins = words // width * length + first
+        return np.arange(sizes.sum()) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes), spans
+
+    def _replace(
+        self, ids: np.ndarray, chosen: np.ndarray, numbers: RowNumbers
+    ) -> dict[str, np.ndarray]:
+        """Replaces the tokens at the indices `chosen` and lists them by sequence."""
+        n, length = ids.shape
+        row = chosen // length
+        counts = np.bincount(row, minlength=n)
+        slot = row, np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
+        shape = n, self.options.max_predictions_per_seq
+        positions, labels = np.zeros((2, *shape), np.int32)
+        weights = np.zeros(shape, np.float32)
+        original = ids.ravel()[chosen]
+        positions[slot], labels[slot], weights[slot] = chosen - row * length, original, 1
+        draw = numbers.uniform(_REPLACEMENT, shape[1])[slot]
+        random = (numbers.uniform(_RANDOM_ID, shape[1])[slot] * len(self._random_ids)).astype(int)
+        new = np.where(draw < MASK_SHARE + KEEP_SHARE, original, self._random_ids[random])
+        new[draw < MASK_SHARE] = self._tokenizer.mask_id
+        ids = ids.copy()
+        ids.ravel()[chosen] = new
+        return {
+            "input_word_ids": ids,
+            "masked_lm_positions": positions,
+            "masked_lm_ids": labels,
+            "masked_lm_weights": weights,
+        }

@@ -1,0 +1,304 @@
+# Copyright The albert_tf authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Masking: the official builder's distribution, as a function of seed and position."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.data.masking import MASK_SHARE, Masking, MaskingOptions, RowNumbers
+from albert_tf.data.record_errors import check_columns
+from tests.support.cases import slow
+from tests.support.numbered_text import FIRST_TEXT_ID, VOCAB, Text, numbered_tokenizer
+
+CLS, SEP, MASK = 2, 3, 4
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return numbered_tokenizer(tmp_path_factory.mktemp("vocabulary"))
+
+
+@pytest.fixture
+def draw(tokenizer):
+    """Masks a text; by default in the order of the text."""
+
+    def draw(text, stored, options, swap=False, length=None):
+        features = records.compact_features(stored, VOCAB)
+        masking = Masking(features, options, tokenizer, swap, length)
+        return masking.mask(text.columns(stored), 1, 0)
+
+    return draw
+
+
+def words_of_one_piece(n, lengths):
+    """Returns n texts whose segments have these numbers of words."""
+    size = sum(lengths)
+    ids = np.random.default_rng(0).integers(FIRST_TEXT_ID, VOCAB, (n, size))
+    return Text(list(ids), [np.ones(size, int)] * n, np.tile(lengths, (n, 1)))
+
+
+def predicted(masked):
+    """Returns which tokens are predicted, bool [n, length]."""
+    used = masked["masked_lm_weights"] > 0
+    result = np.zeros(masked["input_word_ids"].shape, bool)
+    result[np.nonzero(used)[0], masked["masked_lm_positions"][used]] = True
+    return result
+
+
+def unmasked(masked):
+    """Returns the ids with the original tokens in the places of the masks."""
+    ids, used = masked["input_word_ids"].copy(), masked["masked_lm_weights"] > 0
+    ids[np.nonzero(used)[0], masked["masked_lm_positions"][used]] = masked["masked_lm_ids"][used]
+    return ids
+
+
+def assert_uniform(values, cells):
+    counts = np.bincount(values, minlength=cells)
+    expected = len(values) / cells
+    assert len(counts) == cells and expected > 20
+    assert ((counts - expected) ** 2 / expected).sum() < cells + 5 * np.sqrt(2 * cells)
+
+
+def exact_probabilities(sizes, first_of_b, budget, probabilities):
+    """Returns the probability of each set of masked words, by following every random choice.
+
+    Args:
+      sizes: pieces of each word.
+      first_of_b: the first word of the second segment.
+      budget: number of pieces to mask.
+      probabilities: of spans of 1, 2, … words.
+    """
+
+    @functools.cache
+    def follow(left, chosen, room):
+        if room == 0 or not left:
+            return {chosen: 1.0}
+        result = {}
+        for word in left:
+            end_of_segment = first_of_b if word < first_of_b else len(sizes)
+            for length, share in enumerate(probabilities, 1):
+                span = list(range(word, min(word + length, end_of_segment)))
+                while len(span) > 1 and sum(sizes[w] for w in span) > room:
+                    span.pop()
+                size = sum(sizes[w] for w in span)
+                accepted = size <= room and not chosen & set(span)
+                after = (chosen | set(span), room - size) if accepted else (chosen, room)
+                for words, p in follow(left - {word}, *after).items():
+                    result[words] = result.get(words, 0.0) + p * share / len(left)
+        return result
+
+    return follow(frozenset(range(len(sizes))), frozenset(), budget)
+
+
+@pytest.mark.parametrize(
+    ("favor_shorter", "whole_words"), [(True, True), (False, False), (True, False), (False, True)]
+)
+def test_each_set_of_masked_words_has_its_exact_probability(draw, favor_shorter, whole_words):
+    # Words of 1, 2, 1 | 3, 1, 1 pieces; the second one ends the first segment.
+    starts = [1, 1, 0, 1, 1, 0, 0, 1, 1]
+    n = 100_000
+    ids = np.arange(FIRST_TEXT_ID, FIRST_TEXT_ID + 9)
+    text = Text([ids], [np.array(starts)], np.array([[4, 5]]), times=n)
+    options = MaskingOptions(4, 0.35, 3, favor_shorter, whole_words)
+    masked = draw(text, 12, options)
+    sizes, first_of_b = ((1, 2, 1, 3, 1, 1), 3) if whole_words else ((1,) * 9, 4)
+    shares = np.diff(options.span_thresholds(), prepend=0).tolist()
+    assert shares == pytest.approx([6 / 11, 3 / 11, 2 / 11][:: 1 if favor_shorter else -1])
+    expected = exact_probabilities(sizes, first_of_b, 4, shares)
+    begins = np.cumsum((1, *sizes)) + (np.arange(len(sizes) + 1) >= first_of_b)
+    found = predicted(masked)[:, begins[:-1]] @ (1 << np.arange(len(sizes)))
+    counts = np.bincount(found, minlength=1 << len(sizes))
+    probabilities = np.zeros(1 << len(sizes))
+    for words, p in expected.items():
+        probabilities[sum(1 << w for w in words)] = p
+    assert probabilities.sum() == pytest.approx(1)
+    assert not counts[probabilities == 0].any()
+    cells = probabilities > 20 / n
+    chi_square = ((counts - n * probabilities)[cells] ** 2 / (n * probabilities[cells])).sum()
+    assert cells.sum() > 10
+    assert chi_square < cells.sum() + 5 * np.sqrt(2 * cells.sum())
+
+
+# Measured on the official builder with words of one piece; the last number is the budget. There,
+# spans cross [SEP], so these are texts of one segment.
+@pytest.mark.parametrize(
+    ("length", "predictions", "favor_shorter", "ngram", "shares", "per_instance", "masked"),
+    [
+        (512, 77, True, 3, (0.566, 0.268, 0.166), 48.14, 77),
+        (512, 20, True, 3, (0.570, 0.272, 0.158), 12.59, 20),
+        (128, 20, True, 3, (0.585, 0.265, 0.150), 12.14, 19),
+        (128, 20, False, 3, (0.237, 0.290, 0.472), 8.50, 19),
+        (128, 20, True, 2, (0.697, 0.303), 14.58, 19),
+    ],
+)
+def test_span_lengths_are_distributed_as_by_the_official_builder(
+    draw, length, predictions, favor_shorter, ngram, shares, per_instance, masked
+):
+    options = MaskingOptions(predictions, 0.15, ngram, favor_shorter)
+    drawn = draw(words_of_one_piece(6000, (length - 2, 0)), length, options)
+    spans = drawn["spans"]
+    np.testing.assert_allclose(spans / spans.sum(), shares, atol=0.01)
+    assert spans.sum() / 6000 == pytest.approx(per_instance, abs=0.15)
+    assert (drawn["masked_lm_weights"].sum(axis=1) == masked).mean() >= 0.999
+
+
+def test_the_first_word_is_masked_less_often_than_the_middle(draw):
+    masked = predicted(draw(words_of_one_piece(40_000, (126, 0)), 128, MaskingOptions(20)))
+    assert masked[:, 1].mean() == pytest.approx(0.089, abs=0.012)  # As officially.
+    assert masked[:, 60:70].mean() == pytest.approx(0.151, abs=0.012)
+
+
+def test_budgets_round_half_to_even_and_are_capped():
+    options = MaskingOptions(77)
+    lengths = np.array([1, 3, 10, 30, 50, 512, 600])
+    expected = [min(77, max(1, round(n * 0.15))) for n in lengths.tolist()]
+    assert options.budgets(lengths).tolist() == expected
+
+
+def test_a_word_longer_than_the_budget_is_skipped(draw):
+    starts = np.array([1, 0, 0, 0, 1])
+    text = Text([np.arange(10, 15)], [starts], np.array([[4, 1]]))
+    masked = draw(text, 9, MaskingOptions(2))
+    assert masked["masked_lm_positions"].tolist() == [[6, 0]]
+    assert masked["masked_lm_ids"].tolist() == [[14, 0]]
+
+
+def test_replacements_are_eighty_ten_ten_and_random_ones_uniform(draw):
+    text = Text.random(1000, np.random.default_rng(1), 125, times=20)
+    masked = draw(text, 128, MaskingOptions(20))
+    used = masked["masked_lm_weights"] > 0
+    rows, positions = np.nonzero(used)[0], masked["masked_lm_positions"][used]
+    labels = masked["masked_lm_ids"][used]
+    put = masked["input_word_ids"][rows, positions]
+    error = 4 / np.sqrt(len(put))
+    words = VOCAB - FIRST_TEXT_ID
+    by_chance = 0.1 / words  # A random piece may equal the original.
+    assert (put == MASK).mean() == pytest.approx(0.8, abs=0.4 * error)
+    assert (put == labels).mean() == pytest.approx(0.1 + by_chance, abs=0.3 * error)
+    random = put[(put != MASK) & (put != labels)]
+    assert random.min() >= FIRST_TEXT_ID
+    assert_uniform(random - FIRST_TEXT_ID, words)
+
+
+def test_without_a_share_for_random_pieces_the_rest_is_kept(draw, monkeypatch):
+    """By default both shares are 0.1, so no statistics tell them apart."""
+    monkeypatch.setattr("albert_tf.data.masking.KEEP_SHARE", 1 - MASK_SHARE)
+    masked = draw(Text.random(200, np.random.default_rng(1), 60), 63, MaskingOptions(9))
+    ids, original = masked["input_word_ids"], unmasked(masked)
+    assert (ids == original)[predicted(masked)].sum() > 100
+    assert ((ids == original) | (ids == MASK)).all()
+
+
+def segments_of(row):
+    """Returns the segments of an unmasked sequence."""
+    used = row[1 : np.flatnonzero(row)[-1]].tolist()
+    middle = used.index(SEP) if SEP in used else len(used)
+    return used[:middle], used[middle + 1 :]
+
+
+def test_batches_have_the_form_of_masked_records(draw, tokenizer):
+    text = Text.random(500, np.random.default_rng(2), 60)
+    text.lengths[:50] = np.stack([text.lengths[:50].sum(1), np.zeros(50, int)], 1)
+    masked = draw(text, 64, MaskingOptions(9), swap=True)
+    # The checks of verify_records.py.
+    ids, second = masked["input_word_ids"], masked["input_type_ids"]
+    as_record = {"input_ids": ids, "segment_ids": second, **masked}
+    for fault, rows in check_columns(as_record, tokenizer):
+        assert not rows.any(), fault
+    assert (masked["masked_lm_weights"] > 0).sum(1).max() == 9
+    swapped = masked["next_sentence_labels"] == 1
+    assert not swapped[:50].any() and 0.4 < swapped[50:].mean() < 0.6
+    chosen = predicted(masked)
+    for row, original in enumerate(unmasked(masked)):
+        a, b = text.lengths[row]
+        parts = np.split(text.ids[row], [a])
+        starts = np.split(np.array(text.starts[row]), [a])
+        order = (1, 0) if swapped[row] else (0, 1)
+        assert segments_of(original) == tuple(parts[i].tolist() for i in order)
+        assert original[0] == CLS and masked["input_mask"][row].sum() == a + b + 2 + (b > 0)
+        assert second[row].sum() == (len(parts[order[1]]) + 1 if b else 0)
+        # Words are masked whole; a segment may begin inside a word.
+        begin = 1
+        for i in order:
+            for word in np.split(np.arange(len(parts[i])), np.flatnonzero(starts[i][1:]) + 1):
+                assert len(set(chosen[row, begin + word].tolist())) <= 1
+            begin += len(parts[i]) + 1
+    for name, value in masked.items():
+        wanted = {"masked_lm_weights": np.float32, "spans": np.int64}.get(name, np.int32)
+        assert value.dtype == wanted
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_shorter_sequence_is_a_random_part_of_the_text(draw, segments):
+    text = Text.random(40, np.random.default_rng(6), 61, times=50)
+    if segments == 1:
+        text.lengths = np.stack([text.lengths.sum(1), np.zeros(40, int)], 1)
+    text.ids = [FIRST_TEXT_ID + np.arange(len(ids)) % 60 for ids in text.ids]
+    short = 24
+    # Every token is predicted, so that the labels are the text.
+    drawn = draw(text, 64, MaskingOptions(64, 1.0, ngram=1), swap=True, length=short)
+    assert drawn["masked_lm_ids"].shape[1] == 24
+    sizes = np.tile([len(ids) for ids in text.ids], 50)
+    kept = np.minimum(sizes, short - 1 - segments)
+    np.testing.assert_array_equal(drawn["input_mask"].sum(1), kept + 1 + segments)
+    np.testing.assert_array_equal(drawn["masked_lm_weights"].sum(1), kept)
+    assert not drawn["next_sentence_labels"].any()
+    second = kept // 2 + 1 if segments == 2 else np.zeros_like(kept)  # With its [SEP].
+    np.testing.assert_array_equal(drawn["input_type_ids"].sum(1), second)
+    labels = drawn["masked_lm_ids"] - FIRST_TEXT_ID
+    in_use = drawn["masked_lm_weights"] > 0
+    steps = np.diff(labels, axis=1)[in_use[:, 1:]]
+    assert np.isin(steps, [1, -59]).all()  # Consecutive tokens.
+    longest = int(np.argmax(sizes[:40]))
+    begins = labels[longest::40, 0]
+    assert begins.min() >= 0 and begins.max() <= sizes[longest] - kept[longest]
+    assert len(np.unique(begins)) > 15
+
+
+def test_a_shorter_sequence_is_masked_like_a_record_of_that_length(draw):
+    text = Text.random(300, np.random.default_rng(7), 22)
+    text.lengths = np.stack([text.lengths.sum(1), np.zeros(300, int)], 1)
+    one, other = (
+        draw(text, stored, MaskingOptions(predictions), length=24)
+        for stored, predictions in ((24, 4), (64, 10))
+    )
+    np.testing.assert_equal(other, one)
+
+
+def test_half_of_the_segments_are_swapped_each_time_at_random(draw):
+    text = Text.random(200, np.random.default_rng(3), 20, times=20)
+    labels = draw(text, 23, MaskingOptions(3), swap=True)["next_sentence_labels"]
+    assert labels.mean() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(4000))
+    # The spread of a binomial distribution, not once per record.
+    assert labels.reshape(20, 200).sum(0).var() == pytest.approx(20 / 4, rel=0.5)
+
+
+@pytest.mark.parametrize("first", [0, *slow(1 << 40)])
+def test_a_part_of_a_stream_is_masked_like_the_whole_also_in_a_pipeline(tokenizer, first):
+    text = Text.random(60, np.random.default_rng(4), 40)
+    features = records.compact_features(43, VOCAB)
+    masking = Masking(features, MaskingOptions(7), tokenizer, swap=True)
+    whole = masking.mask(text.columns(43), 5, first)
+    part = masking.draw(tf.constant(text.serialized(43)[20:33]), 5, first + 20)
+    assert part.keys() == whole.keys() - {"spans"}
+    for name, value in part.items():
+        np.testing.assert_array_equal(value, whole[name][20:33], err_msg=name)
+
+
+def test_a_row_of_random_numbers_depends_on_seed_stream_and_row_alone():
+    def rows(first, count, seed=1, stream=2):
+        return RowNumbers(seed, first, count).uniform(stream, 6)
+
+    np.testing.assert_array_equal(rows(137, 50), rows(0, 1000)[137:187])
+    uniform = rows(1 << 40, 20_000)
+    assert_uniform((uniform * 50).astype(int).ravel(), 50)
+    assert np.abs(np.corrcoef(uniform.T) - np.eye(6)).max() < 0.04
+    assert np.abs(np.corrcoef(uniform[1:, 0], uniform[:-1, 0])[0, 1]) < 0.04
+    for other in ({"seed": 2}, {"seed": -1}, {"stream": 3}):
+        assert (rows(0, 100, **other) != rows(0, 100)).all()
