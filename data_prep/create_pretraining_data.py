@@ -36,8 +36,13 @@ from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files
 from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
 from data_prep.encoding import Context
-from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import Output, Runner, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_build import (
+    LocalRunner,
+    Output,
+    Runner,
+    TokenizerSource,
+    build_pretraining_data,
+)
 from data_prep.pretraining_options import NSP, OBJECTIVES, RECORD_FORMATS, PretrainingOptions
 
 LOCAL, BEAM = RUNNERS = ("local", "beam")

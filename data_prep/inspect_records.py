@@ -24,7 +24,7 @@ from albert_tf.data import records
 from albert_tf.errors import AlbertError, printable
 from albert_tf.tokenization.sequences import join_segments
 from albert_tf.tokenization.tokenizer import WORDPIECE, Tokenizer
-from data_prep.record_files import RecordFiles, define_record_flags, find_records
+from data_prep.verify_records import RecordFiles, define_record_flags, find_records
 
 COLUMNS = 80
 _MEANINGS = {

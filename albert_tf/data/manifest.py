@@ -1,6 +1,6 @@
 # Copyright The albert_tf authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`Manifest`: describes a folder of record shards and how they were built."""
+"""Manifests of folders of record shards, and the shards that flags name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.data.records import FeatureSpec, ShardInfo
+from albert_tf.data.records import Features, FeatureSpec, ShardInfo, infer_features, read_examples
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
-from albert_tf.io.json_values import from_json, shown
+from albert_tf.io.json_values import from_json, shown, shown_json
 
 FILE_NAME = "manifest.json"
 PRETRAINING = "pretraining"
 COMPACT_PRETRAINING = "compact_pretraining"
+#: Options of the pretraining data builder that define labels and masks. Records that differ in one
+#: of them cannot be mixed; texts, seeds and segment lengths may differ.
+_SAME_OPTIONS = (
+    "sentence_objective",
+    "masked_lm_prob",
+    "max_predictions_per_seq",
+    "ngram",
+    "favor_shorter_ngram",
+    "do_whole_word_mask",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,3 +122,140 @@ class Manifest:
                 "again."
             )
         return value
+
+
+def find_shards(patterns: str) -> list[str]:
+    """Returns the shards named by a comma-separated list of paths, globs and folders, each once.
+
+    A folder, including one that a glob matches, stands for the shards of its manifest.
+
+    Raises:
+      AlbertError: a pattern matches nothing, or a folder has no manifest.
+    """
+    names = [name.strip() for name in patterns.split(",") if name.strip()]
+    paths: list[str] = []
+    for name in names or [""]:
+        # Not every file system finds a folder by a glob.
+        for path in [name] if files.isdir(name) else files.expand_globs(name, "record file"):
+            if files.isdir(path):
+                shards = Manifest.load(path).shards
+                paths += [files.join_named(path, shard.name, path) for shard in shards]
+            else:
+                paths.append(path)
+    return list(dict.fromkeys(paths))
+
+
+def find_manifests(paths: Sequence[str]) -> dict[str, Manifest]:
+    """Returns the manifests beside some shards by folder, in the order of the shards.
+
+    Shards of several folders may be mixed if their manifests agree on kind, layout, tokenizer and
+    the options that define labels and masks.
+
+    Returns:
+      {} if no folder has a manifest (records of another program).
+
+    Raises:
+      AlbertError: only some folders have a manifest, or two manifests disagree.
+    """
+    manifests: dict[str, Manifest] = {}
+    missing = []
+    for folder in dict.fromkeys(os.path.dirname(path) for path in paths):
+        path = os.path.join(folder, FILE_NAME)
+        if files.exists(path):
+            manifests[folder] = Manifest.load(path)
+        else:
+            missing.append(folder)
+    if not manifests:
+        return {}
+    if missing:
+        raise AlbertError(f"{missing[0] or '.'} has no {FILE_NAME}, the other record folders have.")
+    first_folder, first = next(iter(manifests.items()))
+    for folder, manifest in manifests.items():
+        _check_mixable(first_folder, first, folder, manifest)
+    return manifests
+
+
+def find_manifest(paths: Sequence[str]) -> Manifest | None:
+    """Returns the manifest of some shards; see `joined_manifest`.
+
+    Raises:
+      AlbertError: as in `find_manifests` and `joined_manifest`.
+    """
+    return joined_manifest(find_manifests(paths), paths)
+
+
+def joined_manifest(manifests: Mapping[str, Manifest], paths: Sequence[str]) -> Manifest | None:
+    """Returns one manifest with exactly the shards `paths`, in this order.
+
+    Of several folders, it has the options and the statistics of the first one.
+
+    Args:
+      manifests: as returned by `find_manifests(paths)`.
+      paths: of the shards.
+
+    Returns:
+      None if there are no manifests.
+
+    Raises:
+      AlbertError: a manifest does not list a shard.
+    """
+    if not manifests:
+        return None
+    listed = {
+        (folder, shard.name): shard
+        for folder, manifest in manifests.items()
+        for shard in manifest.shards
+    }
+    shards = [listed.get(os.path.split(path)) for path in paths]
+    if None in shards:
+        unlisted = paths[shards.index(None)]
+        raise AlbertError(f"{unlisted} is not listed in the {FILE_NAME} beside it.")
+    first = next(iter(manifests.values()))
+    return dataclasses.replace(first, shards=shards)
+
+
+def _common_fields(manifest: Manifest) -> dict[str, Any]:
+    """Returns the fields that must be equal in manifests whose records are mixed.
+
+    The name of the vocabulary file may differ, since the specification has a digest of its content.
+    """
+    return {
+        "kind": manifest.kind,
+        "features": manifest.features,
+        "tokenizer": {**manifest.tokenizer, "model_file": None},
+    }
+
+
+def _check_mixable(first_folder: str, first: Manifest, folder: str, manifest: Manifest) -> None:
+    """Raises AlbertError if the records of two folders cannot be mixed."""
+    common = _common_fields(first)
+    for field, value in _common_fields(manifest).items():
+        if value != common[field]:
+            raise AlbertError(
+                f"The records in {folder or '.'} and {first_folder or '.'} differ in their "
+                f"{field} and cannot be mixed."
+            )
+    for name in _SAME_OPTIONS:
+        if not (name in manifest.options and name in first.options):
+            continue
+        value, expected = manifest.options[name], first.options[name]
+        if value != expected:
+            raise AlbertError(
+                f"The records in {folder or '.'} were built with {name}={shown_json(value)}, "
+                f"those in {first_folder or '.'} with {shown_json(expected)}; they cannot be mixed."
+            )
+
+
+def find_features(paths: Sequence[str], manifest: Manifest | None) -> Features:
+    """Returns the layout of some shards: their manifest's, or that of the first record.
+
+    Raises:
+      AlbertError: there is no manifest, and the first shard is missing, empty or damaged, or its
+        records are not lists of numbers.
+    """
+    if manifest:
+        return manifest.features
+    example = next(read_examples(paths[0]), None)
+    if example is None:
+        raise AlbertError(f"The record file {paths[0]} holds no examples.")
+    return infer_features(example)

@@ -26,10 +26,9 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.context import FileInput, InputContext
-from albert_tf.data.manifest import Manifest
+from albert_tf.data.manifest import Manifest, find_manifests, joined_manifest
 from albert_tf.data.masking import Masking
 from albert_tf.data.record_errors import raise_first_fault
-from albert_tf.data.record_files import find_manifests, joined_manifest
 from albert_tf.data.training_order import Blocks, TrainingOrder, read_blocks
 from albert_tf.errors import AlbertError
 from albert_tf.io import files, storage

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from albert_tf.data import records
-from albert_tf.data.manifest import Manifest
-from albert_tf.data.record_files import find_manifest
+from albert_tf.data.manifest import Manifest, find_manifest
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.tokenization.tokenizer import Tokenizer

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.data.context import InputFn
@@ -26,6 +25,8 @@ from albert_tf.io import storage
 from albert_tf.io.progress import Progress
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from albert_tf.tokenization.tokenizer import Tokenizer
 
 #: An error of the input pipeline reaches a step through the iterator, and TensorFlow lists it among
@@ -59,6 +60,8 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
       StoppedError: the input cannot be read for now.
       AlbertError: it is damaged or gone, or may not be read. Other errors pass.
     """
+    import tensorflow as tf
+
     check = getattr(input_fn, "check", lambda: None)
     try:
         yield
@@ -184,6 +187,7 @@ def _check_examples(
     vocab_size: int | None,
 ) -> list[str]:
     """Returns the first fault of each serialized record, "" if it has none."""
+    import tensorflow as tf
 
     def check(examples: list[bytes]) -> list[str]:
         columns = {

@@ -13,9 +13,8 @@ import pytest
 
 from albert_tf.data import records
 from albert_tf.data.context import InputContext
-from albert_tf.data.manifest import PRETRAINING, Manifest
+from albert_tf.data.manifest import PRETRAINING, Manifest, find_shards
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.data.record_files import record_files
 from albert_tf.data.training_order import Blocks, TrainingOrder, divide
 from tests.support.cases import slow
 from tests.support.numbered_records import NUMBER, encode_pairs, numbers_of, small_blocks
@@ -42,7 +41,7 @@ def write(folder, shards: Sequence[Sequence[Sequence[int]]], one_pass=False) -> 
 
 def open_source(folder, **options) -> RecordSource:
     return RecordSource(
-        record_files(str(folder)), FEATURES, **{"seed": 3, "lengths": (2,), **options}
+        find_shards(str(folder)), FEATURES, **{"seed": 3, "lengths": (2,), **options}
     )
 
 

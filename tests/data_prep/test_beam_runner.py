@@ -17,8 +17,7 @@ from data_prep import beam_runner, create_pretraining_data, documents, pretraini
 from data_prep.beam_runner import BeamRunner
 from data_prep.pretraining_build import Output, TokenizerSource, _Build
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.record_files import find_records
-from data_prep.verify_records import verify
+from data_prep.verify_records import find_records, verify
 from tests.support.cases import slow
 from tests.support.corpora import SMALL, build, corpus, digests
 

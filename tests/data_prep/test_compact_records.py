@@ -17,8 +17,7 @@ from albert_tf.errors import AlbertError
 from albert_tf.tasks.pretraining.data import open_records
 from data_prep.inspect_records import inspect
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.record_files import find_records
-from data_prep.verify_records import verify
+from data_prep.verify_records import find_records, verify
 from tests.support.builders import write_tokenizer
 from tests.support.corpora import (
     VOCAB_SIZE,

@@ -18,8 +18,7 @@ from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import create_pretraining_data
 from data_prep.create_pretraining_data import describe
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.record_files import find_records
-from data_prep.verify_records import verify
+from data_prep.verify_records import find_records, verify
 from tests.support.corpora import VOCAB_SIZE, build, corpus, read_columns, unmasked_ids
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.errors import AlbertError
 from data_prep.inspect_records import COLUMNS, format_record, inspect
-from data_prep.record_files import find_records
+from data_prep.verify_records import find_records
 from tests.support.builders import write_tokenizer, write_vocabulary
 
 WORDS = ["sing", "##ing", "bird", "the", "red"]

@@ -17,11 +17,9 @@ import pytest
 from albert_tf.errors import AlbertError, StoppedError
 from data_prep import pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
-from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import Output, TokenizerSource, _Build
+from data_prep.pretraining_build import LocalRunner, Output, TokenizerSource, _Build
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.record_files import find_records
-from data_prep.verify_records import verify
+from data_prep.verify_records import find_records, verify
 from tests.support.corpora import SMALL, build, corpus, digests
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -53,7 +51,7 @@ def test_workers_of_a_script_without_a_main_guard_are_an_error(tmp_path, text, v
     script = tmp_path / "script.py"
     script.write_text(
         "import functools, sys\n"
-        "from data_prep.local_runner import LocalRunner\n"
+        "from data_prep.pretraining_build import LocalRunner\n"
         "from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data\n"
         "from data_prep.pretraining_options import PretrainingOptions\n"
         "text, vocabulary, folder = sys.argv[1:]\n"

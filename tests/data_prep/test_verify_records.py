@@ -12,8 +12,7 @@ import pytest
 from albert_tf.data import records
 from albert_tf.data.framing import FRAME_BYTES
 from albert_tf.data.manifest import Manifest
-from data_prep.record_files import find_record_folders, find_records
-from data_prep.verify_records import verify
+from data_prep.verify_records import find_record_folders, find_records, verify
 from tests.support.builders import vocabulary, write_tokenizer, write_vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tf1_records"

@@ -12,8 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import records
-from albert_tf.data.manifest import Manifest
-from albert_tf.data.record_files import record_files
+from albert_tf.data.manifest import Manifest, find_shards
 from albert_tf.errors import AlbertError
 from albert_tf.huggingface.weights import SafetensorsFile
 from albert_tf.io import files
@@ -21,7 +20,7 @@ from albert_tf.io.text_files import check_text_files, read_lines
 from albert_tf.pretrained.archives import unpack
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.weights.run_folder import find_checkpoint, model_folder
-from data_prep.record_files import find_records
+from data_prep.verify_records import find_records
 from tests.support.builders import write_tokenizer, write_vocabulary
 
 OUTSIDE = [
@@ -53,7 +52,7 @@ def test_a_manifest_cannot_name_shards_elsewhere(tmp_path, name):
     Manifest("pretraining", features, [records.ShardInfo(name, 0, 0, "", [])], {}, {}, {}).save(
         str(folder)
     )
-    for read in (Manifest.load, record_files, lambda path: find_records(path, None)):
+    for read in (Manifest.load, find_shards, lambda path: find_records(path, None)):
         with not_beside:
             read(str(folder))
 
@@ -184,7 +183,7 @@ def test_pipes_and_devices_are_no_input(tmp_path, kind):
         files.expand_globs,
         files.read_bytes,
         check_text_files,
-        record_files,
+        find_shards,
         SafetensorsFile,
         lambda path: list(read_lines(path)),
         unpack,

@@ -14,10 +14,9 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.io.files import sha256
 from albert_tf.io.folders import names_below
-from data_prep.local_runner import LocalRunner
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_build import LocalRunner, Output, TokenizerSource, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
-from data_prep.record_files import find_records
+from data_prep.verify_records import find_records
 from tests.support.builders import SPECIAL_PIECES, write_vocabulary
 
 WORDS = [f"w{i}" for i in range(200)]

@@ -11,10 +11,15 @@ from collections.abc import Mapping
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
-from albert_tf.data.manifest import COMPACT_PRETRAINING, Manifest
+from albert_tf.data.manifest import (
+    COMPACT_PRETRAINING,
+    Manifest,
+    find_features,
+    find_manifest,
+    find_shards,
+)
 from albert_tf.data.masking import Masking, MaskingOptions
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.data.record_files import find_features, find_manifest, record_files
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.json_values import from_json
@@ -36,7 +41,7 @@ _MASKING_OPTIONS = (
 
 def are_compact(patterns: str) -> bool:
     """Returns whether records are compact, so that training masks them; see `open_records`."""
-    return _is_compact(find_manifest(record_files(patterns)))
+    return _is_compact(find_manifest(find_shards(patterns)))
 
 
 def _is_compact(manifest: Manifest | None) -> bool:
@@ -70,7 +75,7 @@ def open_records(
       AlbertError: there are no such files, they do not hold pretraining records, or the records
         disagree with the model or with what is expected.
     """
-    paths = record_files(patterns)
+    paths = find_shards(patterns)
     manifest = find_manifest(paths)
     features = find_features(paths, manifest)
     if manifest is not None:
@@ -154,7 +159,7 @@ def max_predictions(source: RecordSource) -> int:
 
 def check_held_out(train_patterns: str, eval_patterns: str) -> None:
     """Raises AlbertError if training and evaluation share a shard."""
-    common = files.common_files(record_files(train_patterns), record_files(eval_patterns))
+    common = files.common_files(find_shards(train_patterns), find_shards(eval_patterns))
     if common:
         raise AlbertError(
             f"{common[0]} is in `input_file` and in `eval_input_file`; evaluate on other text."

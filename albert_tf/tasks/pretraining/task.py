@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_FILE, AlbertConfig, missing_setting
+from albert_tf.data.manifest import find_manifest, find_shards
 from albert_tf.data.pipeline import RecordSource
-from albert_tf.data.record_files import find_manifest, record_files
 from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.keras2 import keras
@@ -202,7 +202,7 @@ def model_config(
     """
     if name_or_path:
         config = AlbertConfig.load(name_or_path)
-        manifest = find_manifest(record_files(patterns))
+        manifest = find_manifest(find_shards(patterns))
         if manifest is None or name_or_path not in AlbertConfig.preset_names():
             return config
         return dataclasses.replace(config, vocab_size=manifest.tokenizer_value("vocab_size", int))

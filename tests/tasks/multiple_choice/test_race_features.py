@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data import records
-from albert_tf.data.record_files import find_manifest
+from albert_tf.data.manifest import find_manifest
 from albert_tf.errors import AlbertError
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, read_race
 from albert_tf.tasks.multiple_choice.features import (

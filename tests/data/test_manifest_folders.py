@@ -10,10 +10,9 @@ import json
 import pytest
 
 from albert_tf.data import records
-from albert_tf.data.manifest import Manifest
-from albert_tf.data.record_files import find_features, find_manifest, record_files
+from albert_tf.data.manifest import Manifest, find_features, find_manifest, find_shards
 from albert_tf.errors import AlbertError
-from data_prep.record_files import find_records
+from data_prep.verify_records import find_records
 from tests.support.numbered_records import LABELS, write_labels
 
 
@@ -28,7 +27,7 @@ def write(folder, *names):
 @pytest.fixture(params=["training", "tools"])
 def find(request):
     if request.param == "training":
-        return record_files
+        return find_shards
     return lambda patterns: find_records(patterns, None).paths
 
 
