@@ -30,6 +30,7 @@ from albert_tf.cli.path_flags import define_path
 from albert_tf.io import files
 from albert_tf.io.text_files import read_lines
 from albert_tf.tokenization.normalization import normalize
+from albert_tf.tokenization.tokenizer import Tokenizer
 from benchmarks.common import describe_machine, show_spread, spread
 from data_prep import pretraining_build
 from data_prep.pretraining_options import PretrainingOptions
@@ -55,7 +56,7 @@ def define_flags() -> None:
 
 def build(text: str, length: int, dupe_factor: int, workers: int = 1) -> dict[str, float]:
     """Builds records of `text` once; their number, and the seconds it took."""
-    source = pretraining_build.TokenizerSource(FLAGS.spm_model_file)
+    source = Tokenizer.from_file(FLAGS.spm_model_file)
     options = PretrainingOptions(max_seq_length=length, dupe_factor=dupe_factor)
     runner = functools.partial(pretraining_build.LocalRunner, num_workers=workers)
     with tempfile.TemporaryDirectory() as folder:

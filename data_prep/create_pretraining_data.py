@@ -35,12 +35,12 @@ from albert_tf.errors import AlbertError
 from albert_tf.io import files
 from albert_tf.io.text_files import check_text_files
 from albert_tf.pretrained.locate import VOCABULARY, check_vocabulary
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep.encoding import Context
 from data_prep.pretraining_build import (
     LocalRunner,
     Output,
     Runner,
-    TokenizerSource,
     build_pretraining_data,
 )
 from data_prep.pretraining_options import NSP, OBJECTIVES, RECORD_FORMATS, PretrainingOptions
@@ -245,7 +245,7 @@ def _main() -> None:
     lower_case = FLAGS.do_lower_case if FLAGS["do_lower_case"].present else None
     manifest = build_pretraining_data(
         files.expand_globs(FLAGS.input_file),
-        TokenizerSource(FLAGS.spm_model_file or FLAGS.vocab_file, lower_case),
+        Tokenizer.from_file(FLAGS.spm_model_file or FLAGS.vocab_file, lower_case),
         output,
         options,
         _runner(),

@@ -51,18 +51,6 @@ _EXPANSION = {".gz": 3, ".bz2": 4, ".xz": 4}
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenizerSource:
-    """Where the tokenizer is; see Tokenizer.from_file."""
-
-    path: str
-    lower_case: bool | None = None
-
-    def load(self) -> Tokenizer:
-        """Loads the tokenizer."""
-        return Tokenizer.from_file(self.path, self.lower_case)
-
-
-@dataclasses.dataclass(frozen=True)
 class Output:
     """Where the records go.
 
@@ -161,7 +149,7 @@ def _tokenize(context: Context, lines: list[str], advance: Advance) -> TokenBloc
 
 def build_pretraining_data(
     input_files: Sequence[str],
-    tokenizer_source: TokenizerSource,
+    tokenizer: Tokenizer,
     output: Output,
     options: PretrainingOptions,
     runner: Callable[[Context, str], Runner] = LocalRunner,
@@ -175,7 +163,7 @@ def build_pretraining_data(
 
     Args:
       input_files: text, one sentence per line, a blank line between documents.
-      tokenizer_source: where the tokenizer is.
+      tokenizer: of the records.
       output: where the records go.
       options: the options that decide the records.
       runner: makes the runner from the context and the build's working folder.
@@ -185,7 +173,7 @@ def build_pretraining_data(
       AlbertError: bad input, an output folder with other records, files in the way or a writing
         process, a failed worker, or a corpus without any instance.
     """
-    build = _Build(input_files, tokenizer_source.load(), output, options)
+    build = _Build(input_files, tokenizer, output, options)
     finished = None if overwrite else build.finished()
     left = any(build.owner in name for name in storage.listdir(output.folder))
     if finished and not left and not files.exists(build.work_folder):

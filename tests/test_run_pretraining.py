@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import run_pretraining
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from albert_tf.tokenization.tokenizer import Tokenizer
+from data_prep.pretraining_build import Output, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 from tests.support.events import hyperparameters, undocumented_tags
@@ -63,7 +64,7 @@ def compact(tmp_path_factory):
     (folder / "text.txt").write_text("\n".join(lines))
     build_pretraining_data(
         [str(folder / "text.txt")],
-        TokenizerSource(vocab_file),
+        Tokenizer.from_file(vocab_file),
         Output(str(folder / "records")),
         PretrainingOptions(max_seq_length=32, record_format="compact"),
     )

@@ -12,7 +12,8 @@ import pytest
 from absl import flags
 
 import run_pretraining
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from albert_tf.tokenization.tokenizer import Tokenizer
+from data_prep.pretraining_build import Output, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests.support.builders import tiny_config, vocabulary, write_vocabulary
 
@@ -28,7 +29,7 @@ def test_a_run_within_a_time_follows_its_plan_and_is_resumed_by_it(run_script, t
         (tmp_path / f"{name}.txt").write_text("\n".join(part))
         build_pretraining_data(
             [str(tmp_path / f"{name}.txt")],
-            TokenizerSource(vocabulary_file),
+            Tokenizer.from_file(vocabulary_file),
             Output(str(tmp_path / name)),
             PretrainingOptions(max_seq_length=64, record_format="compact"),
         )

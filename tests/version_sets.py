@@ -39,7 +39,7 @@ from albert_tf.tasks.pretraining.task import PretrainingTask
 from albert_tf.tokenization.tokenizer import Tokenizer
 from albert_tf.training.estimator import Estimator
 from albert_tf.training.specs import EvalSpec, RunConfig, TrainSpec
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from data_prep.pretraining_build import Output, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.train_sentencepiece import Settings, train_sentencepiece
 from tests.support.small_tasks import write_run
@@ -86,7 +86,7 @@ def build_records(vocabulary: str, folder: Path, record_format: str) -> None:
         dupe_factor=2 if record_format == "masked" else 1,
     )
     output = Output(str(folder), num_shards=2)
-    build_pretraining_data([text_file()], TokenizerSource(vocabulary), output, options)
+    build_pretraining_data([text_file()], Tokenizer.from_file(vocabulary), output, options)
 
 
 def train(records: Path, folder: Path, stopped: bool = False) -> dict[str, np.ndarray]:

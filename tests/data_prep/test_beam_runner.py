@@ -13,9 +13,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import beam_runner, create_pretraining_data, documents, pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
-from data_prep.pretraining_build import Output, TokenizerSource, _Build
+from data_prep.pretraining_build import Output, _Build
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.verify_records import find_records, verify
 from tests.support.cases import slow
@@ -105,9 +106,7 @@ def test_a_failure_of_the_pipeline_keeps_the_tokenized_texts(tmp_path, texts, vo
     build_folder = tmp_path / "out" / "_build"
     blocked = build_folder / "run-00001-00000.bin"
     (blocked / "inside").mkdir(parents=True)
-    started = _Build(
-        texts, TokenizerSource(vocabulary).load(), Output(str(tmp_path / "out")), SMALL
-    )
+    started = _Build(texts, Tokenizer.from_file(vocabulary), Output(str(tmp_path / "out")), SMALL)
     (build_folder / "plan.json").write_text(json.dumps(started._plan))
     with pytest.raises(StoppedError, match=r"tokenize failed \(.*run-00001.*\); the same command"):
         build(texts, vocabulary, tmp_path / "out", runner=BeamRunner)

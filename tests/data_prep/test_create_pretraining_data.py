@@ -171,11 +171,12 @@ def test_real_text_is_masked_as_the_official_builder_masks_it(tmp_path, real_tex
 
 PEAK = """
 import resource, sys
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from albert_tf.tokenization.tokenizer import Tokenizer
+from data_prep.pretraining_build import Output, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 text, model, folder = sys.argv[1:]
 options = PretrainingOptions(max_seq_length=128, dupe_factor=1)
-build_pretraining_data([text], TokenizerSource(model), Output(folder), options)
+build_pretraining_data([text], Tokenizer.from_file(model), Output(folder), options)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

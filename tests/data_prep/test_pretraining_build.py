@@ -15,9 +15,10 @@ import time
 import pytest
 
 from albert_tf.errors import AlbertError, StoppedError
+from albert_tf.tokenization.tokenizer import Tokenizer
 from data_prep import pretraining_build, spill
 from data_prep.beam_runner import BeamRunner
-from data_prep.pretraining_build import LocalRunner, Output, TokenizerSource, _Build
+from data_prep.pretraining_build import LocalRunner, Output, _Build
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.verify_records import find_records, verify
 from tests.support.corpora import SMALL, build, corpus, digests
@@ -52,10 +53,11 @@ def test_workers_of_a_script_without_a_main_guard_are_an_error(tmp_path, text, v
     script.write_text(
         "import functools, sys\n"
         "from data_prep.pretraining_build import LocalRunner\n"
-        "from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data\n"
+        "from albert_tf.tokenization.tokenizer import Tokenizer\n"
+        "from data_prep.pretraining_build import Output, build_pretraining_data\n"
         "from data_prep.pretraining_options import PretrainingOptions\n"
         "text, vocabulary, folder = sys.argv[1:]\n"
-        "source, output = TokenizerSource(vocabulary), Output(folder)\n"
+        "source, output = Tokenizer.from_file(vocabulary), Output(folder)\n"
         "runner = functools.partial(LocalRunner, num_workers=2)\n"
         "build_pretraining_data([text], source, output, PretrainingOptions(), runner)\n"
     )
@@ -216,7 +218,7 @@ def test_the_vocabulary_that_is_read_is_never_overwritten(tmp_path, text, vocabu
     (tmp_path / "vocab.txt").write_text(pieces)
     build(text, str(tmp_path / "vocab.txt"), tmp_path, overwrite=True)  # The same bytes.
     (tmp_path / "tokenizer.json").write_text("{}")
-    tokenizer = TokenizerSource(str(tmp_path / "vocab.txt")).load()
+    tokenizer = Tokenizer.from_file(str(tmp_path / "vocab.txt"))
     tokenizer.source = str(tmp_path / "tokenizer.json")  # As of a tokenizer of Hugging Face.
     with pytest.raises(AlbertError, match=r"tokenizer\.json is also an input"):
         _Build([text], tokenizer, Output(str(tmp_path)), SMALL).check_files_in_the_way(True)

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from albert_tf.config import AlbertConfig
-from data_prep.pretraining_build import Output, TokenizerSource, build_pretraining_data
+from albert_tf.tokenization.tokenizer import Tokenizer
+from data_prep.pretraining_build import Output, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from tests import test_run_classifier, test_run_race, test_run_squad
 from tests.faults.kills import Configuration
@@ -35,7 +36,7 @@ def write_data(folder: Path) -> None:
         ("masked", PretrainingOptions(max_seq_length=32, dupe_factor=3)),
         ("compact", PretrainingOptions(max_seq_length=32, record_format="compact")),
     ):
-        vocabulary = TokenizerSource(str(folder / "vocab.txt"))
+        vocabulary = Tokenizer.from_file(str(folder / "vocab.txt"))
         output = Output(str(folder / name), num_shards=2)
         build_pretraining_data([str(folder / "text.txt")], vocabulary, output, options)
     _write_classifier(folder / "classifier")

@@ -14,7 +14,8 @@ from albert_tf.data import records
 from albert_tf.data.manifest import Manifest
 from albert_tf.io.files import sha256
 from albert_tf.io.folders import names_below
-from data_prep.pretraining_build import LocalRunner, Output, TokenizerSource, build_pretraining_data
+from albert_tf.tokenization.tokenizer import Tokenizer
+from data_prep.pretraining_build import LocalRunner, Output, build_pretraining_data
 from data_prep.pretraining_options import PretrainingOptions
 from data_prep.verify_records import find_records
 from tests.support.builders import SPECIAL_PIECES, write_vocabulary
@@ -65,7 +66,7 @@ def build(
     texts = [texts] if isinstance(texts, str) else texts
     overwrite = arguments.pop("overwrite", False)
     output = Output(str(folder), **arguments)
-    source = TokenizerSource(vocabulary)
+    source = Tokenizer.from_file(vocabulary)
     return build_pretraining_data(texts, source, output, options, runner, overwrite)
 
 
