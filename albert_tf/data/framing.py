@@ -29,8 +29,6 @@ _HEADER = struct.Struct("<QI")
 _LENGTH_BYTES, _HEADER_BYTES, _CHECKSUM_BYTES = 8, 12, 4
 #: What framing adds to each payload.
 FRAME_BYTES = _HEADER_BYTES + _CHECKSUM_BYTES
-#: Default size of the reads of a tf.data pipeline.
-READ_BYTES = 1 << 20
 #: Size of the reads of `read_frames`.
 _BLOCK_BYTES = 4 << 20
 #: A larger length counts as damaged.
@@ -60,11 +58,8 @@ class Frame(NamedTuple):
         return f"{path}: record {self.number} (byte {self.offset}): {self.fault}"
 
 
-def read_piece(
-    path: tf.Tensor | str,
-    offset: tf.Tensor,
-    count: tf.Tensor,
-    buffer_bytes: tf.Tensor | int = READ_BYTES,
+def read_consecutive(
+    path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor, buffer_bytes: tf.Tensor
 ) -> tf.data.Dataset:
     """Returns a data set of consecutive records of a file, string scalars.
 
@@ -72,18 +67,15 @@ def read_piece(
     pipeline that begins with it. Use it inside a function of another data set.
 
     Args:
-      path: the file.
+      path: the file, a string scalar.
       offset: int64 scalar: byte at which the first record begins.
       count: int64 scalar: number of records.
-      buffer_bytes: size of the reads.
+      buffer_bytes: int64 scalar: size of the reads.
     """
     import tensorflow as tf
 
     variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=tf.reshape(path, [1]),
-        compression_type="",
-        buffer_size=tf.cast(buffer_bytes, tf.int64),
-        byte_offsets=tf.reshape(offset, [1]),
+        filenames=[path], compression_type="", buffer_size=buffer_bytes, byte_offsets=[offset]
     )
     dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
     return dataset.take(count)
@@ -179,7 +171,8 @@ def _read_block() -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
     import tensorflow as tf
 
     def read(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-        return read_piece(path, offset, count).batch(count).get_single_element()
+        size = tf.constant(_BLOCK_BYTES, tf.int64)
+        return read_consecutive(path, offset, count, size).batch(count).get_single_element()
 
     integer = tf.TensorSpec([], tf.int64)
     signature = [tf.TensorSpec([], tf.string), integer, integer]

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.data import records
+from albert_tf.data.framing import read_consecutive
 
 #: Blocks whose records are shuffled together, over all readers. 16,384 records of length 512 take
 #: about 50 MB, twice, as the next buffers are read ahead.
@@ -93,17 +93,7 @@ def read_blocks(reads: Reads | Sequence[tf.Tensor]) -> tf.data.Dataset:
       reads: string [n], paths; int64 [n], bytes at which the blocks begin; int64 [n], numbers of
         records; int64 [n], sizes of the reads.
     """
-
-    def read(path: tf.Tensor, offset: tf.Tensor, count: tf.Tensor, buffer: tf.Tensor) -> Any:
-        # TensorFlow 2.15 cannot serialize this data set (it loses byte_offsets), and so cannot
-        # optimize a pipeline that begins with it. Within flat_map it need not.
-        variant = tf.raw_ops.TFRecordDatasetV2(
-            filenames=[path], compression_type="", buffer_size=buffer, byte_offsets=[offset]
-        )
-        dataset = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-        return dataset.take(count)
-
-    return tf.data.Dataset.from_tensor_slices(tuple(reads)).flat_map(read)
+    return tf.data.Dataset.from_tensor_slices(tuple(reads)).flat_map(read_consecutive)
 
 
 def divide(
