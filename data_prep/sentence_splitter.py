@@ -199,8 +199,8 @@ class SentenceSplitter:
             bounds = [0, *(cut for cut in cuts[1:] if data[cut] & 0xC0 != 0x80), len(data)]
             fragments = [data[a:b].decode("utf-8") for a, b in zip(bounds, bounds[1:])]
             sentences.append(merge_fragments(fragments))
-        of_parts = iter(sentences)
+        remaining = iter(sentences)
         return [
-            [sentence for _ in range(len(of_paragraph)) for sentence in next(of_parts)]
-            for of_paragraph in parts
+            [sentence for _ in range(len(own_parts)) for sentence in next(remaining)]
+            for own_parts in parts
         ]

@@ -159,7 +159,7 @@ def _check_blocks(path: str, listed: ShardInfo, offsets: np.ndarray) -> None:
     """
     from albert_tf.data.training_order import Blocks  # Imports TensorFlow.
 
-    blocks = Blocks.of([path], [listed])
+    blocks = Blocks.from_infos([path], [listed])
     numbers = np.cumsum(blocks.examples) - blocks.examples
     for number, wanted in zip(numbers.tolist(), blocks.offsets.tolist()):
         if offsets[number] != wanted:

@@ -108,7 +108,7 @@ class RecordSource:
         self.num_examples = sum(info.examples for info in infos)
         if not self.num_examples:
             raise AlbertError(f"The record files {shown_names(self.files)} hold no examples.")
-        self.blocks = Blocks.of(self.files, infos)
+        self.blocks = Blocks.from_infos(self.files, infos)
         self.fingerprint = self._fingerprint()
 
     def _fingerprint(self) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: the nodes ("[[{{node ParseExample}}]] [[IteratorGetNext]]"). A suffix as in
 #: "[[IteratorGetNext/_4]]" marks a transfer between devices, which fails with any error. The list
 #: of nodes is lost if the message quotes a record that contains a zero byte.
-_OF_THE_INPUT = re.compile(r"IteratorGetNext\w*(\}\})?\]|Could not parse example input")
+_INPUT_ERROR = re.compile(r"IteratorGetNext\w*(\}\})?\]|Could not parse example input")
 #: A missing embedding or class, as operations on a CPU report it.
 _OUT_OF_RANGE = re.compile(r"indices\[[\d,]*\] = \S+ is not in \[|Received a label value of \S+")
 #: Records checked together.
@@ -75,7 +75,7 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
         tf.errors.PermissionDeniedError,
         tf.errors.InvalidArgumentError,
     ) as error:
-        if not _OF_THE_INPUT.search(str(error)):
+        if not _INPUT_ERROR.search(str(error)):
             if _OUT_OF_RANGE.search(str(error)):
                 raise AlbertError(
                     f"The records hold an id or a label that the model does not have "
@@ -94,7 +94,7 @@ def data_errors(input_fn: InputFn) -> Iterator[None]:
         ) from error
     except tf.errors.OpError as error:
         reason = storage.system_message(str(error))
-        if reason is None or not _OF_THE_INPUT.search(str(error)):
+        if reason is None or not _INPUT_ERROR.search(str(error)):
             raise
         line = next(line for line in str(error).splitlines() if reason in line)
         raise StoppedError(

@@ -59,7 +59,7 @@ class Blocks:
     sizes: np.ndarray
 
     @classmethod
-    def of(cls, paths: Sequence[str], infos: Sequence[records.ShardInfo]) -> Blocks:
+    def from_infos(cls, paths: Sequence[str], infos: Sequence[records.ShardInfo]) -> Blocks:
         """Returns the blocks of the shards that `infos` describe."""
         rows = [np.zeros((0, 5), np.int64)]
         for shard, info in enumerate(infos):

@@ -147,7 +147,7 @@ def test_a_stream_starts_at_any_step(tmp_path, start):
 
 
 def test_a_start_far_into_training_is_found_at_once():
-    blocks = Blocks.of(
+    blocks = Blocks.from_infos(
         ["a"], [records.ShardInfo("a", 3000, 3000, "", [records.Pass(3000, [9, 9, 9])])]
     )
     (reader,) = TrainingOrder(blocks, 1, seed=1)._readers
@@ -180,7 +180,7 @@ def test_readers_divide_the_batch_and_have_about_equally_many_records():
             records.ShardInfo("", sum(p), 0, "", [records.Pass(n, [9] * -(-n // 1024)) for n in p])
             for p in passes
         ]
-        blocks = Blocks.of([""] * len(infos), infos)
+        blocks = Blocks.from_infos([""] * len(infos), infos)
         parts = divide(blocks, batch_size, **limit)
         return [sum(blocks.examples[epoch].sum() for epoch in epochs) for epochs in parts]
 
