@@ -156,7 +156,7 @@ def _train(options: argparse.Namespace, program: Program, batches: TextBatches, 
             log.write(json.dumps(finite_only(entry)) + "\n")
             log.flush()
             rate = (step - first) * program.tokens / (time.monotonic() - began)
-            print(_progress(entry, rate), flush=True)
+            print(f"{json.dumps(entry)} {rate:,.0f} positions/s", flush=True)
             try:
                 divergence.check(step, columns)
             except DivergedError as error:
@@ -219,14 +219,6 @@ def log_entry(step: int, columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
     means["learning_rate"] = float(columns["learning_rate"][-1])
     means["padding_share"] = 1 - float(tokens.sum() / positions.sum())
     return {"step": step, "split": "train", **means}
-
-
-def _progress(entry: Mapping[str, Any], rate: float) -> str:
-    return (
-        f"step {entry['step']}: loss {entry['loss']:.3f}, "
-        f"masked LM {entry['masked_lm_accuracy']:.1%}, "
-        f"sentence order {entry['sentence_order_accuracy']:.0%}, {rate:,.0f} positions/s"
-    )
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -95,7 +95,7 @@ class Runner:
                 self.results["skipped"].append(name)
             else:
                 entry = self._try_to_run(os.path.join(folder, name), name)
-                print(_line(entry), flush=True)
+                print(json.dumps(entry), flush=True)
             self._save()
         ran = any("ours" in entry for entry in self.results["programs"])
         return ran and self.results.get(CHECK, {}).get("passed", True)
@@ -224,35 +224,6 @@ def _described(error: Exception) -> dict[str, str]:
 def _spread(values: Sequence[float]) -> dict[str, float]:
     """Median, least and most; benchmarks.common needs packages that this machine may lack."""
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
-
-
-def _line(entry: dict[str, Any]) -> str:
-    """Returns a program's figures in one line."""
-    parts = []
-    if "loss_difference" in entry:
-        verdict = "passed" if entry["passed"] else "FAILED"
-        parts.append(
-            f"{len(entry['losses'])} losses within {entry['loss_difference']:.4f} of TensorFlow's "
-            f"({verdict}; {LOSS_TOLERANCE} allowed)"
-        )
-    for name in ("ours", "peer"):
-        figures = entry.get(name, {})
-        if "error" in figures:
-            parts.append(f"{name}: {figures['error'][:200]}")
-        elif figures:
-            rate = figures["tokens_per_second"]
-            median, least, most = (f"{rate[k]:,.0f}" for k in ("median", "least", "most"))
-            part = f"{name} {median} tokens/s ({least} … {most})"
-            if "peak_share" in figures:
-                part += f" {figures['peak_share']:.1%} of peak"
-            if memory := figures.get("peak_bytes") or figures.get("step_bytes"):
-                part += f" {memory / 2**30:.1f} GiB"
-            parts.append(part)
-    if "ratio" in entry:
-        parts.append(f"ratio {entry['ratio']['median']:.2f}")
-    if "error" in entry:
-        parts.append(entry["error"][:200])
-    return f"{entry['name']}: {'; '.join(parts)}"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ class LayerChanges:
 
     def __init__(self) -> None:
         self.tokens = 0
-        self._sums: np.ndarray | None = None  # [3, layers]
+        self._sums: np.ndarray | None = None  # [2, layers]
 
     def add(self, states: Sequence[np.ndarray], mask: np.ndarray) -> None:
         """Adds a batch.
@@ -60,13 +60,13 @@ class LayerChanges:
             # Of small angles the arc cosine would lose half of the digits.
             angles = 2 * np.arctan2(np.linalg.norm(u - v, axis=1), np.linalg.norm(u + v, axis=1))
             distances = np.linalg.norm(after - before, axis=1)
-            sums.append((distances.sum(), np.degrees(angles).sum(), (u * v).sum()))
+            sums.append((distances.sum(), np.degrees(angles).sum()))
         self._sums = np.transpose(sums) + (0 if self._sums is None else self._sums)
         self.tokens += len(real[0])
 
     def means(self) -> list[dict[str, float]]:
-        """Of each layer: `l2_distance`, `angle` (degrees) and `cosine_similarity`, token means."""
-        names = ("l2_distance", "angle", "cosine_similarity")
+        """Of each layer: `l2_distance` and `angle` (degrees), means over the tokens."""
+        names = ("l2_distance", "angle")
         rows = (self._sums / self.tokens).T.tolist()
         return [
             {"layer": number, **dict(zip(names, row))} for number, row in enumerate(rows, start=1)

@@ -59,24 +59,6 @@ class Row:
         name = _seeded(self.name, seed)
         return dataclasses.replace(self, name=name, pretraining=pretraining)
 
-    def with_steps(self, steps: int) -> Row:
-        """The row with another number of training steps, and the rest in proportion.
-
-        Warm-up, and the steps between evaluations and between checkpoints, keep their shares; the
-        checkpoint to fine-tune stays the same one in order.
-        """
-        flags = dict(self.pretraining)
-        factor = steps / flags["num_train_steps"]
-        for name in ("num_warmup_steps", "eval_every_steps", "save_checkpoints_steps"):
-            if name in flags:
-                flags[name] = max(1, round(factor * flags[name]))
-        checkpoint = self.checkpoint
-        if checkpoint:
-            number = checkpoint // self.pretraining["save_checkpoints_steps"]
-            checkpoint = number * flags["save_checkpoints_steps"]
-        flags["num_train_steps"] = steps
-        return dataclasses.replace(self, pretraining=flags, checkpoint=checkpoint)
-
     def model_name(self) -> str:
         """What makes the pretrained model, in a few words."""
         steps = self.pretraining["num_train_steps"]
@@ -135,11 +117,6 @@ class Recipe:
     speed_of: str | None
     scale: Mapping[str, Any]
     tasks: Mapping[str, Any]
-
-    def with_steps(self, steps: int) -> Recipe:
-        """The experiment with so many training steps for each model, under a name of its own."""
-        rows = tuple(row.with_steps(steps) if row.config else row for row in self.rows)
-        return dataclasses.replace(self, name=f"{self.name}-{steps}steps", rows=rows)
 
     def with_seeds(self, seeds: Sequence[int]) -> Recipe:
         """The experiment with a row for each seed of a model; the first has the paper's values."""

@@ -44,10 +44,6 @@ def define_flags() -> None:
     define_path("output_dir", "runs/paper", "Folder for everything, by scale.")
     flags.DEFINE_list("only", [], "Run these rows alone, by their names.")
     flags.DEFINE_list("columns", [], "Run what these columns need alone, such as mlm,sop.")
-    flags.DEFINE_integer(
-        "num_train_steps", None, "Train each model for so many steps; warm-up, evaluations and "
-        "checkpoints in proportion. Default: the recipe's.", 1
-    )  # fmt: skip
     flags.DEFINE_list("seeds", [], "Train each model with these seeds. Default: the recipe's.")
     flags.DEFINE_bool("run", None, "Run, not only print. Default: at all scales but the paper's.")
     define_path("recipes", FOLDER, "Folder of the recipes.")
@@ -58,8 +54,6 @@ def main(table: str) -> None:
     from benchmarks.paper.plan import Inputs, Plan
 
     recipe = load_recipe(table, FLAGS.scale, FLAGS.recipes)
-    if FLAGS.num_train_steps:
-        recipe = recipe.with_steps(FLAGS.num_train_steps)
     part = _restricted(recipe)
     if FLAGS.seeds:
         recipe, part = (each.with_seeds(_seeds()) for each in (recipe, part))

@@ -27,6 +27,10 @@ from torch.nn import functional
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu"}
 WARM_UP_SHARE = 0.06
 SHORT_LENGTH = 32
+#: Arguments that training.json repeats.
+SETTINGS = {
+    "learning_rate", "batch_size", "seq_length", "short_share", "masked_share", "precision"
+}  # fmt: skip
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -153,16 +157,8 @@ def main() -> None:
             print(f"{share:.0%} step {sum(steps.values())} loss {loss_now:.3f}", flush=True)
     model.save_pretrained(args.output_dir)
     shutil.copy(os.path.join(args.tokenizer_dir, "spiece.model"), args.output_dir)
-    settings = (
-        "learning_rate",
-        "batch_size",
-        "seq_length",
-        "short_share",
-        "masked_share",
-        "precision",
-    )
     result = {
-        **{name: getattr(args, name) for name in settings},
+        **{name: value for name, value in vars(args).items() if name in SETTINGS},
         "steps": steps,
         "positions": sum(steps.values()) * positions,
         "loss": float(np.mean(losses[-100:])),

@@ -189,24 +189,12 @@ def steps_table(lines: Iterable[dict[str, Any]]) -> str:
 def _steps() -> None:
     _check_names("tasks", TASKS)
     results = _results()
+    configs = FLAGS.configs.split(",")
     chosen = itertools.product(
-        FLAGS.tasks,
-        FLAGS.configs.split(","),
-        FLAGS.seq_lengths,
-        STAGES,
-        FLAGS.micro_batches,
-        FLAGS.recompute,
+        FLAGS.tasks, configs, FLAGS.seq_lengths, STAGES, FLAGS.micro_batches, FLAGS.recompute
     )
     steps = [
-        Step(
-            task,
-            config,
-            int(length),
-            FLAGS.rows,
-            stage,
-            int(parts),
-            again == "yes",
-        )
+        Step(task, config, int(length), FLAGS.rows, stage, int(parts), again == "yes")
         for task, config, length, stage, parts, again in chosen
         if stage == TRAIN or (parts, again) == (FLAGS.micro_batches[0], FLAGS.recompute[0])
     ]

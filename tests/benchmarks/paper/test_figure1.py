@@ -30,17 +30,6 @@ def changed(*states, mask=None):
     return changes.means()
 
 
-def test_an_identity_layer_has_distance_0_and_angle_0():
-    state = np.random.default_rng(0).normal(size=[2, 5, 7])
-    (layer,) = changed(state, state)
-    assert layer == {
-        "layer": 1,
-        "l2_distance": 0,
-        "angle": 0,
-        "cosine_similarity": pytest.approx(1),
-    }
-
-
 def test_turning_stretching_and_reversing_are_distinguished():
     turned, stretched, reversed_ = changed([[[3, 0]]], [[[0, 3]]], [[[0, 12]]], [[[0, -12]]])
     values = [(x["l2_distance"], x["angle"]) for x in (turned, stretched, reversed_)]
@@ -80,7 +69,6 @@ def test_layers_of_the_tf1_release_give_the_same_figure():
         cosines = (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
         distances = np.sqrt(((x - y) ** 2).sum(-1))
         assert layer["l2_distance"] == pytest.approx(distances.mean(), rel=1e-4)
-        assert layer["cosine_similarity"] == pytest.approx(cosines.mean(), rel=1e-5)
         assert layer["angle"] == pytest.approx(np.degrees(np.arccos(cosines)).mean(), rel=1e-3)
 
 
