@@ -64,22 +64,20 @@ def is_run(name, command):
     return not command.text.startswith(tuple(NOT_RUN[name]))
 
 
-def run_page_commands(name, replacements, folder, before=(), environment=None):
+def run_page_commands(name, replacements, folder, environment=None):
     """Runs a page's commands and checks that they print what the page shows.
 
     Args:
       name: of the page.
       replacements: parts of the page and what to run or to expect in place of them.
       folder: the working folder.
-      before: commands for the same shell that are not on the page.
       environment: environment variables to add.
 
     Returns:
       What each command of the page has printed.
     """
     commands = [c for c in shell_commands(replaced(page(name), replacements)) if is_run(name, c)]
-    given = [*before, *(command.text for command in commands)]
-    printed = run_commands(given, folder, environment)[len(before) :]
+    printed = run_commands([command.text for command in commands], folder, environment)
     for command, output in zip(commands, printed):
         assert_shown(command.shown, output)
     return printed
@@ -203,16 +201,9 @@ def test_the_page_about_exports_runs(tmp_path, monkeypatch):
     text = page("export")
     stand_ins.write_pretrained(tmp_path / "runs/base")
     stand_ins.write_squad_run(tmp_path / "runs/squad")
-    stand_ins.write_race_run(tmp_path / "runs/race")
     stand_ins.write_classifier(tmp_path / "runs/authors")
-    (cli,) = re.findall(r"^\$ (python -c '.*saved_model_cli\.main\(\)') \\$", text, flags=re.M)
-    before = [
-        f'saved_model_cli() {{\n{cli} "$@"\n}}',
-        "python export_tfhub.py --albert_directory=runs/race --export_type=multiple_choice "
-        "--export_path=exports/race",
-    ]
     changes = {"pip install '.[onnx]'": "true"}
-    run_page_commands("export", changes, tmp_path, before)
+    run_page_commands("export", changes, tmp_path)
     monkeypatch.chdir(tmp_path)
     given = {
         "first": ["A text."],
